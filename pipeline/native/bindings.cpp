@@ -1,0 +1,10 @@
+// The Python module pipeline._core: a table of contents. Each room of the core has a header without Python
+// in it and a bind_*.cpp that shows it to Python.
+#include <nanobind/nanobind.h>
+
+#include "bindings.hpp"
+
+NB_MODULE(_core, module) {
+  module.doc() = "Native core of bpe-pipeline. Private: use the functions of the package.";
+  bind_merge(module);
+}

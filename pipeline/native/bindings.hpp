@@ -1,0 +1,5 @@
+// What each bind_*.cpp offers to bindings.cpp.
+#pragma once
+#include <nanobind/nanobind.h>
+
+void bind_merge(nanobind::module_& module);
