@@ -30,7 +30,11 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
-    if found is None or found[2].lower() not in _UNITS or (size := int(float(found[1]) * _UNITS[found[2].lower()])) < 1:
+    if (
+        found is None
+        or found[2].lower() not in _UNITS
+        or (size := int(float(found[1]) * _UNITS[found[2].lower()])) < 1
+    ):
         raise ValueError("a size such as 64MiB, 1GB or a number of bytes")
     return size
 
@@ -119,7 +123,9 @@ def _flag(value: object) -> bool:
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
 
 
-def _option(parse: Callable[[object], Any], default: Any, stage: str, text: str, metavar: str | None = None) -> Any:
+def _option(
+    parse: Callable[[object], Any], default: Any, stage: str, text: str, metavar: str | None = None
+) -> Any:
     return field(default=default, metadata={"parse": parse, "stage": stage, "help": text, "metavar": metavar})
 
 
@@ -130,35 +136,62 @@ class Options:
     inputs: tuple[str, ...] = _option(
         _paths, (), "run", "files, directories and globs; none: the sample corpus (Python's own library)"
     )
-    output: Path | None = _option(_path, None, "run", "the run directory; default: a new one under runs/", "DIR")
+    output: Path | None = _option(
+        _path, None, "run", "the run directory; default: a new one under runs/", "DIR"
+    )
     vocab_size: int = _option(
         _whole_number(1), 32_000, "vocabulary", "tokens in all: 256 bytes, merges, special tokens", "N"
     )
     special_tokens: tuple[str, ...] = _option(
-        _special_tokens, DEFAULT_SPECIAL_TOKENS, "count", "text that separates documents; has an id of its own", "TEXT"
+        _special_tokens,
+        DEFAULT_SPECIAL_TOKENS,
+        "count",
+        "text that separates documents; has an id of its own",
+        "TEXT",
     )
     pattern: str = _option(
-        _text, "gpt2", "count", "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression", "NAME|REGEX"
+        _text,
+        "gpt2",
+        "count",
+        "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",
+        "NAME|REGEX",
     )
     errors: str = _option(
-        _one_of("replace", "strict", "skip"), "replace", "count", "invalid UTF-8: replace it, stop, or skip its document"
+        _one_of("replace", "strict", "skip"),
+        "replace",
+        "count",
+        "invalid UTF-8: replace it, stop, or skip its document",
     )
     max_piece_bytes: int | None = _option(
         parse_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
     )
     tie_break: str = _option(
-        _one_of("lowest-ids", "greatest-bytes"), "lowest-ids", "merge", "which of equally frequent pairs is merged first"
+        _one_of("lowest-ids", "greatest-bytes"),
+        "lowest-ids",
+        "merge",
+        "which of equally frequent pairs is merged first",
     )
     min_frequency: int = _option(_whole_number(1), 1, "merge", "merge no pair that occurs less often", "N")
-    max_token_bytes: int | None = _option(_whole_number(2), None, "merge", "make no token longer than this", "N")
+    max_token_bytes: int | None = _option(
+        _whole_number(2), None, "merge", "make no token longer than this", "N"
+    )
     special_ids: str = _option(
-        _one_of("last", "first"), "last", "merge", "where the special tokens' ids are: after the merges or before"
+        _one_of("last", "first"),
+        "last",
+        "merge",
+        "where the special tokens' ids are: after the merges or before",
     )
     pad_token: str | None = _option(_text, None, "merge", "one more special token, for padding", "TEXT")
     export: tuple[str, ...] | None = _option(
-        _formats, None, "run", "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer", "LIST"
+        _formats,
+        None,
+        "run",
+        "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
+        "LIST",
     )
-    workers: int | None = _option(_whole_number(1), None, "run", "worker processes; default: physical cores", "N")
+    workers: int | None = _option(
+        _whole_number(1), None, "run", "worker processes; default: physical cores", "N"
+    )
     chunk_size: int | None = _option(
         parse_bytes, None, "run", "bytes of corpus in a chunk; default: by memory and cores", "SIZE"
     )
@@ -208,7 +241,9 @@ def make_options(values: Mapping[str, Any], place: str = "option") -> Options:
             raise UsageError(f"{place} {name!r}: expected {error}, not {value!r}") from None
     options = Options(**checked)
     if options.pad_token in options.special_tokens:
-        raise UsageError(f"{place} 'pad_token': {options.pad_token!r} is a special token already; name another or none")
+        raise UsageError(
+            f"{place} 'pad_token': {options.pad_token!r} is a special token already; name another or none"
+        )
     return options
 
 

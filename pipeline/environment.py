@@ -38,9 +38,12 @@ def cpu_quota() -> float | None:
     """The control group's CPU quota in cores, or None where there is none."""
     text = _read_first(_CGROUP / "cpu.max")
     if text is not None:
-        quota, period = (text.split() + ["100000"])[:2]
+        quota, period = [*text.split(), "100000"][:2]
         return None if quota == "max" else int(quota) / int(period)
-    quota_us, period_us = _read_first(_CGROUP / "cpu/cpu.cfs_quota_us"), _read_first(_CGROUP / "cpu/cpu.cfs_period_us")
+    quota_us, period_us = (
+        _read_first(_CGROUP / "cpu/cpu.cfs_quota_us"),
+        _read_first(_CGROUP / "cpu/cpu.cfs_period_us"),
+    )
     if quota_us is None or period_us is None or int(quota_us) <= 0:
         return None
     return int(quota_us) / int(period_us)
@@ -114,13 +117,18 @@ def process_tree_memory() -> int:
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         try:
-            info = process.memory_full_info()
+            total += _process_memory(process)
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
-        except psutil.AccessDenied:
-            info = process.memory_info()
-        total += getattr(info, "pss", None) or getattr(info, "uss", None) or info.rss
     return total
+
+
+def _process_memory(process: psutil.Process) -> int:
+    try:
+        info = process.memory_full_info()
+    except psutil.AccessDenied:
+        return process.memory_info().rss
+    return getattr(info, "pss", 0) or getattr(info, "uss", 0) or info.rss
 
 
 class MemoryWatch:

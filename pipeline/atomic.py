@@ -23,7 +23,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         _flush(path.parent)
     except OSError as error:
         reason = error.strerror or error
-        raise RunDirectoryError(f"{path} cannot be written: {reason}; free the place or choose another --output") from None
+        raise RunDirectoryError(
+            f"{path} cannot be written: {reason}; free the place or choose another --output"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
