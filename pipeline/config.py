@@ -30,11 +30,7 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
-    if (
-        found is None
-        or found[2].lower() not in _UNITS
-        or (size := int(float(found[1]) * _UNITS[found[2].lower()])) < 1
-    ):
+    if found is None or found[2].lower() not in _UNITS or (size := int(float(found[1]) * _UNITS[found[2].lower()])) < 1:
         raise ValueError("a size such as 64MiB, 1GB or a number of bytes")
     return size
 
@@ -123,9 +119,7 @@ def _flag(value: object) -> bool:
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
 
 
-def _option(
-    parse: Callable[[object], Any], default: Any, stage: str, text: str, metavar: str | None = None
-) -> Any:
+def _option(parse: Callable[[object], Any], default: Any, stage: str, text: str, metavar: str | None = None) -> Any:
     return field(default=default, metadata={"parse": parse, "stage": stage, "help": text, "metavar": metavar})
 
 
@@ -136,9 +130,7 @@ class Options:
     inputs: tuple[str, ...] = _option(
         _paths, (), "run", "files, directories and globs; none: the sample corpus (Python's own library)"
     )
-    output: Path | None = _option(
-        _path, None, "run", "the run directory; default: a new one under runs/", "DIR"
-    )
+    output: Path | None = _option(_path, None, "run", "the run directory; default: a new one under runs/", "DIR")
     vocab_size: int = _option(
         _whole_number(1), 32_000, "vocabulary", "tokens in all: 256 bytes, merges, special tokens", "N"
     )
@@ -172,9 +164,7 @@ class Options:
         "which of equally frequent pairs is merged first",
     )
     min_frequency: int = _option(_whole_number(1), 1, "merge", "merge no pair that occurs less often", "N")
-    max_token_bytes: int | None = _option(
-        _whole_number(2), None, "merge", "make no token longer than this", "N"
-    )
+    max_token_bytes: int | None = _option(_whole_number(2), None, "merge", "make no token longer than this", "N")
     special_ids: str = _option(
         _one_of("last", "first"),
         "last",
@@ -189,9 +179,7 @@ class Options:
         "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
         "LIST",
     )
-    workers: int | None = _option(
-        _whole_number(1), None, "run", "worker processes; default: physical cores", "N"
-    )
+    workers: int | None = _option(_whole_number(1), None, "run", "worker processes; default: physical cores", "N")
     chunk_size: int | None = _option(
         parse_bytes, None, "run", "bytes of corpus in a chunk; default: by memory and cores", "SIZE"
     )
@@ -241,9 +229,7 @@ def make_options(values: Mapping[str, Any], place: str = "option") -> Options:
             raise UsageError(f"{place} {name!r}: expected {error}, not {value!r}") from None
     options = Options(**checked)
     if options.pad_token in options.special_tokens:
-        raise UsageError(
-            f"{place} 'pad_token': {options.pad_token!r} is a special token already; name another or none"
-        )
+        raise UsageError(f"{place} 'pad_token': {options.pad_token!r} is a special token already; name another or none")
     return options
 
 

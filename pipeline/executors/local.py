@@ -102,9 +102,7 @@ class LocalExecutor:
                         kind, value = worker.connection.recv()
                     except (EOFError, OSError):
                         status = worker.stop()
-                        died = (
-                            f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-                        )
+                        died = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
                         failed(worker, f"its worker process {died}")
                         continue
                     if kind == "log":
