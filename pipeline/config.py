@@ -210,26 +210,33 @@ def flag_of(name: str) -> str:
     return "--special-token" if name == "special_tokens" else "--" + name.replace("_", "-")
 
 
-def make_options(values: Mapping[str, Any], place: str = "option") -> Options:
-    """Check and complete the options given by name; `None` means the default.
+def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
+    """Check and complete the options given by name; `None` means the default. `spell` says how messages name them.
 
     Raises `UsageError` for an unknown name (naming the nearest known one) or a value that makes no sense.
     """
+    values = dict(values)
+    if values.pop("no_special_tokens", None):
+        if values.get("special_tokens"):
+            raise UsageError(f"{spell('special_tokens')} and {spell('no_special_tokens')} exclude each other; give one")
+        values["special_tokens"] = ()
     checked = {}
     for name, value in values.items():
         if name not in OPTION_FIELDS:
             near = difflib.get_close_matches(name, OPTION_FIELDS, 1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(OPTION_FIELDS)}"
-            raise UsageError(f"{place} {name!r} is unknown{hint}")
+            raise UsageError(f"{spell(name)} is unknown{hint}")
         if value is None:
             continue
         try:
             checked[name] = OPTION_FIELDS[name].metadata["parse"](value)
         except ValueError as error:
-            raise UsageError(f"{place} {name!r}: expected {error}, not {value!r}") from None
+            raise UsageError(f"{spell(name)}: expected {error}, not {value!r}") from None
     options = Options(**checked)
     if options.pad_token in options.special_tokens:
-        raise UsageError(f"{place} 'pad_token': {options.pad_token!r} is a special token already; name another or none")
+        raise UsageError(
+            f"{spell('pad_token')}: {options.pad_token!r} is a special token already; name another or none"
+        )
     return options
 
 
