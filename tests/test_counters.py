@@ -1,5 +1,6 @@
 """Counter files: what is written is read, combined exactly, refused where damaged, and readable by others."""
 
+import contextlib
 import json
 import random
 from collections import Counter
@@ -61,7 +62,7 @@ def test_empty_counter_and_empty_partitions(tmp_path):
 
 
 def test_duckdb_reads_it(tmp_path):
-    path = write(tmp_path / "c.parquet", random_counts(2, 20_000) + Counter({" the".encode(): 5_000_000_000}), 2)
+    path = write(tmp_path / "c.parquet", random_counts(2, 20_000) + Counter({b" the": 5_000_000_000}), 2)
     rows = duckdb.execute("select piece, count from read_parquet(?) order by hash(piece)", [str(path)]).fetchall()
     assert dict(rows) == read(path)
     found = duckdb.execute(f"select count from '{path}' where piece = ' the'::blob").fetchall()
@@ -134,20 +135,15 @@ def test_flipped_bits_are_noticed(tmp_path):
         damaged = bytearray(good)
         damaged[place] ^= 1 << generator.randrange(8)
         bad.write_bytes(damaged)
-        try:
-            result = read(bad)
-        except RunDirectoryError as error:
-            assert "bad.parquet" in str(error)
-            assert "\n" not in str(error)
-        else:
-            assert result == expected, place  # a bit that says nothing, in the footer
+        with contextlib.suppress(RunDirectoryError):
+            assert read(bad) == expected, place  # where it is not noticed, the bit says nothing
 
 
 @pytest.mark.parametrize("size", [0, 3, 100, -1])
 def test_truncated_files(tmp_path, size):
     path = write(tmp_path / "c.parquet", random_counts(6, 500))
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(RunDirectoryError, match=r"c\.parquet is damaged"):
+    with pytest.raises(RunDirectoryError, match=r"c\.parquet is damaged [^\n]*$"):
         read(path)
     assert not counters.has_counter(path, fingerprint="f")
 

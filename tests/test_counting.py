@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import unicodedata
 from collections import Counter
 
 import oracle_counting
@@ -21,7 +22,14 @@ BROKEN = st.sampled_from(
     [b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff", b"\xf4\x90"]
 )
 SPECIAL = st.sampled_from([END, b"<|", b"\n\n"])
-CORPUS = st.lists(st.one_of(TEXT, BROKEN, SPECIAL, st.binary(max_size=8)), max_size=12).map(b"".join)
+
+
+def known(text):
+    """Whether the text holds no characters on whose classes Unicode versions differ."""
+    return all(unicodedata.category(character) not in ("Cn", "Co") for character in text.decode(errors="replace"))
+
+
+CORPUS = st.lists(st.one_of(TEXT, BROKEN, SPECIAL, st.binary(max_size=8)), max_size=12).map(b"".join).filter(known)
 
 
 def counted(text, specials=(END,), *, cutter=AUTOMATON, blocks=(1 << 20,), **options):
@@ -178,8 +186,7 @@ def test_counts_in_order_of_hash_and_by_partition():
     assert (before, len(counter)) == (len(whole), 0)
 
 
-def test_one_long_piece_costs_no_more_a_byte(monkeypatch):
-    del monkeypatch
+def test_one_long_piece():
     text = b"a" * (4 << 20)
     counter = counted(text, blocks=[1 << 16])
     assert oracle_counting.as_counter(counter.columns()) == {text: 1}
@@ -196,10 +203,16 @@ def test_counts_beyond_32_and_63_bits():
 
 
 def test_hash_is_fixed_for_ever():
-    expected = {b"": 0}
-    for piece in (b"a", b" the", b"fifteen bytes!!", b"sixteen bytes!!!", b"seventeen bytes!!", bytes(range(100))):
-        expected[piece] = _core.hash64(piece)
-    assert len(set(expected.values())) == len(expected)
+    expected = {
+        b"": 0x132B5520F36D3966,
+        b"a": 0xFEA2803F5CC4C711,
+        b" the": 0x97781CDA57A7D685,
+        b"fifteen bytes!!": 0x8761EAE155F1E58C,
+        b"sixteen bytes!!!": 0x6EDEAF46EFCBD041,
+        b"seventeen bytes!!": 0xF7AA2C8CA52C9A02,
+        bytes(range(100)): 0x16EA6D951A5FFE6D,
+    }
+    assert {piece: _core.hash64(piece) for piece in expected} == expected
 
 
 @pytest.mark.parametrize(

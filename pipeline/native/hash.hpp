@@ -6,6 +6,7 @@
 // last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot.
 // Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an enemy.
 #pragma once
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +32,22 @@ inline void store64(uint8_t* bytes, uint64_t word) {
   std::memcpy(bytes, &word, sizeof word);
 }
 
+namespace detail {
+// The bytes of a key that a piece of each size fills; a table, because shifting by 64 needs a branch.
+inline constexpr std::array<Key, 16> kKeyMasks = [] {
+  std::array<Key, 16> masks{};
+  for (size_t size = 0; size < 16; ++size) {
+    masks[size].low = size >= 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * size) - 1;
+    masks[size].high = size >= 8 ? (uint64_t{1} << (8 * size - 64)) - 1 : 0;
+  }
+  return masks;
+}();
+}  // namespace detail
+
 // The Key of `size` <= 15 bytes; 16 bytes must be readable at `piece`, whatever they hold.
 inline Key key_of_padded(const uint8_t* piece, size_t size) {
-  const uint64_t bits = 8 * size;
-  // Shifts by 64 are undefined, so each mask shifts in two steps or is chosen by comparison.
-  const uint64_t low_mask = size >= 8 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-  const uint64_t high_mask = size >= 8 ? (uint64_t{1} << (bits - 64)) - 1 : 0;
-  return {load64(piece) & low_mask, (load64(piece + 8) & high_mask) | uint64_t{size} << 56};
+  const Key& mask = detail::kKeyMasks[size];
+  return {load64(piece) & mask.low, (load64(piece + 8) & mask.high) | uint64_t{size} << 56};
 }
 
 inline Key key_of(const uint8_t* piece, size_t size) {

@@ -11,7 +11,13 @@ namespace {
 constexpr unsigned kBlockBits = 20;
 constexpr size_t kArenaBlock = size_t{1} << kBlockBits, kLengthBytes = sizeof(uint32_t);
 constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 56) - 1;
-constexpr size_t kLeastCapacity = 4096;
+constexpr size_t kAhead = 24;  // slots that a prefetch runs ahead
+constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
+
+// The most pieces in so many slots: small tables can afford the speed of a low load.
+constexpr size_t most_pieces(size_t capacity) {
+  return capacity <= kSmallCapacity ? capacity / 2 : capacity / 4 * 3;
+}
 
 void check_piece(size_t size) {
   if (size == 0) throw std::invalid_argument("a piece is empty");
@@ -31,13 +37,24 @@ PieceTable::PieceTable(unsigned known_bits, size_t expected_pieces)
   reserve(expected_pieces);
 }
 
-const uint8_t* PieceTable::long_piece(const Slot& slot, size_t& size) const {
+// Where a long piece lies: its length, then its bytes.
+const uint8_t* PieceTable::entry(const Slot& slot) const {
   const uint64_t place = slot.high & kPlaceMask;
-  const uint8_t* entry = arena_[place >> kBlockBits].get() + (place & (kArenaBlock - 1));
+  return arena_[place >> kBlockBits].get() + (place & (kArenaBlock - 1));
+}
+
+void PieceTable::prefetch_entry(const Slot& slot) const {
+  const uint8_t* const place = entry(slot);
+  __builtin_prefetch(place);
+  __builtin_prefetch(place + 64);
+}
+
+const uint8_t* PieceTable::long_piece(const Slot& slot, size_t& size) const {
+  const uint8_t* const place = entry(slot);
   uint32_t length;
-  std::memcpy(&length, entry, kLengthBytes);
+  std::memcpy(&length, place, kLengthBytes);
   size = length;
-  return entry + kLengthBytes;
+  return place + kLengthBytes;
 }
 
 const uint8_t* PieceTable::piece_of(const Slot& slot, uint8_t (&copy)[16], size_t& size) const {
@@ -64,11 +81,11 @@ uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
     arena_bytes_ += bytes;
     arena_used_ = 0;
   }
-  uint8_t* entry = arena_.back().get() + arena_used_;
+  uint8_t* const stored = arena_.back().get() + arena_used_;
   const uint64_t place = uint64_t{arena_.size() - 1} << kBlockBits | arena_used_;
   const auto length = static_cast<uint32_t>(size);
-  std::memcpy(entry, &length, kLengthBytes);
-  std::memcpy(entry + kLengthBytes, piece, size);
+  std::memcpy(stored, &length, kLengthBytes);
+  std::memcpy(stored + kLengthBytes, piece, size);
   arena_used_ += wanted;
   return place;
 }
@@ -76,12 +93,12 @@ uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
 void PieceTable::reserve(size_t more) {
   if (capacity_ && size_ + more <= limit_) return;
   size_t capacity = std::max(kLeastCapacity, capacity_);
-  while (size_ + more > capacity / 4 * 3) capacity += capacity / 2;
+  while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
   Pages old = std::move(slots_);
   const size_t old_capacity = capacity_;
   slots_ = Pages(capacity * sizeof(Slot));
   capacity_ = capacity;
-  limit_ = capacity / 4 * 3;
+  limit_ = most_pieces(capacity);
   const Slot* from = static_cast<const Slot*>(old.data());
   for (size_t i = 0; i < old_capacity; ++i) {
     if (i % 4096 == 0) old.release_front(i * sizeof(Slot));
@@ -211,6 +228,8 @@ void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
       if (at >= end) break;
       continue;
     }
+    // Long pieces lie in the order in which they were met: fetch the one that will be read in a while.
+    if (at + kAhead < capacity_ && is_long(slots()[at + kAhead])) prefetch_entry(slots()[at + kAhead]);
     const uint64_t hash = slot_hash(slot);
     const bool from_the_end = home(hash) > (round ? at - capacity_ : at);
     if (from_the_end == round && hash >= first && hash <= last) cluster.push_back({hash, &slot});
@@ -227,7 +246,10 @@ Columns PieceTable::extract(uint64_t first, uint64_t last) const {
     order.push_back(&slot);
   });
   Columns columns(order.size(), data_bytes);
-  for (const Slot* slot : order) append(columns, *slot);
+  for (size_t row = 0; row < order.size(); ++row) {
+    if (row + kAhead < order.size() && is_long(*order[row + kAhead])) prefetch_entry(*order[row + kAhead]);
+    append(columns, *order[row]);
+  }
   return columns;
 }
 

@@ -8,7 +8,7 @@
 // piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena place in 56 bits. Counts have
 // all their 64 bits; adding past 2^63 - 1 throws.
 // Invariants: a slot lies at its home or after it with no empty slot between (going round at the end); never full.
-// Cost: 24 bytes at a load of 1/2 to 3/4, plus the bytes of long pieces and 4 each. While growing, old pages are given
+// Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces and 4 each. While growing, old pages are given
 // back as they are read, so the peak is about the new table alone.
 #pragma once
 #include <cstddef>
@@ -27,7 +27,7 @@ inline constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 
 class PieceTable {
  public:
-  static constexpr size_t kBatch = 512;
+  static constexpr size_t kBatch = 256;
 
   // `known_bits`: all pieces share that many top bits of their hash (a window of a combination).
   explicit PieceTable(unsigned known_bits = 0, size_t expected_pieces = 0);
@@ -62,6 +62,8 @@ class PieceTable {
   uint64_t home(uint64_t hash) const { return scale_hash(hash << known_bits_, capacity_); }
   static bool is_long(const Slot& slot) { return slot.high >> 56 == 255; }
   static uint64_t slot_hash(const Slot& slot) { return is_long(slot) ? slot.low : hash_key({slot.low, slot.high}); }
+  const uint8_t* entry(const Slot& slot) const;
+  void prefetch_entry(const Slot& slot) const;
   const uint8_t* long_piece(const Slot& slot, size_t& size) const;
   const uint8_t* piece_of(const Slot& slot, uint8_t (&copy)[16], size_t& size) const;
   bool same_piece(const Slot& slot, uint64_t hash, const uint8_t* piece, size_t size) const;
