@@ -69,7 +69,7 @@ def parse_size(text: str) -> int:
 
 
 def walk(root: Path, wanted: Callable[[str], bool], skip: frozenset[str] = frozenset()) -> Iterator[bytes]:
-    """Contents of the files under `root` that are wanted by name, in a fixed order; no links, nothing hidden."""
+    """Contents of the files under `root` wanted by name, in a fixed order; no links, nothing hidden."""
     for directory, subdirectories, names in os.walk(root):
         subdirectories[:] = sorted(d for d in subdirectories if d[0] not in "._" and d not in skip)
         for name in sorted(names):
