@@ -2,4 +2,5 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+void bind_automaton(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
