@@ -8,11 +8,12 @@ import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pipeline import _core
 from pipeline.atomic import whole_file
+from pipeline.config import Options
 from pipeline.counters import Columns
+from pipeline.environment import default_workers
 from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.vocabulary import Vocabulary
@@ -41,9 +42,7 @@ class MergeList:
         return MergeList(self.pairs[:merges], self.counts[:merges], exhausted=False)
 
 
-def learn(
-    batches: list[Columns], merges: int, merging: dict[str, Any], threads: int, listener: Listener
-) -> MergeList:
+def learn(batches: list[Columns], merges: int, options: Options, listener: Listener) -> MergeList:
     """Train on counted pieces until there are `merges` merges or no pair is frequent enough.
 
     Empties `batches` once the engine has taken them in, to give their memory back. Raises `TrainingError` where the
@@ -65,10 +64,10 @@ def learn(
     try:
         result = engine.run(
             merges,
-            min_frequency=merging["min_frequency"],
-            max_token_bytes=merging["max_token_bytes"],
-            tie_break=merging["tie_break"],
-            threads=threads,
+            min_frequency=options.min_frequency,
+            max_token_bytes=options.max_token_bytes,
+            tie_break=options.tie_break,
+            threads=options.workers or default_workers(),
             progress=progress,
         )
     except (OverflowError, ValueError) as error:

@@ -9,20 +9,23 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import count, counters, environment, manifest, merge, terminal
+from pipeline import count, environment, manifest, merge
 from pipeline.atomic import write_whole
-from pipeline.config import Options, flag_of, make_options
-from pipeline.errors import ExportRefusedError, TrainingError, UsageError
+from pipeline.config import Options, make_options
+from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice, silent
 from pipeline.export import EXPORTS
 from pipeline.log import log_to
 from pipeline.manifest import Run
+from pipeline.merge import MergeList
+from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import CorpusFacts, Summary, VocabularyFacts, render
 from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 
 _log = logging.getLogger(__name__)
+_LONGEST_SHOWN = 8
 
 
 def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] = (), **options: Any) -> Tokenizer:
@@ -39,15 +42,13 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] = (), **op
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
-    summary = run_train(settled, silent)
-    assert summary.tokenizer_directory is not None
-    return Tokenizer.load(summary.tokenizer_directory)
+    _, model = run_train(settled, silent)
+    return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
 
 
-def run_train(options: Options, listener: Listener) -> Summary:
+def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merge_budget(options.vocab_size, special_tokens)
+    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
     pattern = compile_pattern(options.pattern)
     run = count.open_run(options, pattern, listener)
     with _at_work(run, options) as stages:
@@ -67,21 +68,43 @@ def run_count(options: Options, listener: Listener) -> Summary:
         return stages.summary(run, counted.facts)
 
 
-def run_merge(options: Options, listener: Listener) -> Summary:
+def run_merge(options: Options, listener: Listener) -> tuple[Summary, Model]:
     """Merge and export from the counts of a run directory (`options.output`); the corpus is not needed."""
     assert options.output is not None
     run = manifest.require(options.output)
     if options.overwrite:
         run = manifest.forget_merging(run)
-    options = replace(options, **run.manifest.counting_options())
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merge_budget(options.vocab_size, special_tokens)
-    pattern = compile_pattern(options.pattern)
+    counting = run.manifest.counting
+    options = make_options({**vars(options), **counting})
+    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
+    counted = count.counted(run)
+    if counted is None:
+        raise RunDirectoryError(
+            f"{run.directory} is not counted to its end; `bpe-pipeline count --output {run.directory}` goes on with it"
+        )
     run = manifest.with_merging(run, options)
     with _at_work(run, options) as stages:
-        counted = count.counted(run)
         stages.note("counting", None)
-        return _merge_and_export(run, counted, pattern, options, listener, stages)
+        return _merge_and_export(run, counted, compile_pattern(options.pattern), options, listener, stages)
+
+
+def export_model(
+    model: Model, directory: Path, formats: Sequence[str] | None
+) -> tuple[list[Path], dict[str, str]]:
+    """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
+
+    formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
+    """
+    written: list[Path] = []
+    refused: dict[str, str] = {}
+    for name in formats if formats is not None else EXPORTS:
+        try:
+            written += EXPORTS[name](model, directory)
+        except ExportRefusedError as error:
+            if formats is not None:
+                raise
+            refused[name] = str(error)
+    return written, refused
 
 
 @dataclass
@@ -124,40 +147,52 @@ def _at_work(run: Run, options: Options) -> Iterator[_Stages]:
 
 def _merge_and_export(
     run: Run, counted: count.Counted, pattern: CompiledPattern, options: Options, listener: Listener, stages: _Stages
-) -> Summary:
+) -> tuple[Summary, Model]:
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     merges = merge_budget(options.vocab_size, special_tokens)
-    learned = merge.load(run.merges_path, run.merge_fingerprint)
-    if learned is not None and learned.serves(merges):
-        stages.note("merging", None)
-    else:
-        started = time.monotonic()
-        batches = counted.take_columns()
-        assert run.manifest.merging is not None
-        threads = options.workers or environment.default_workers()
-        learned = merge.learn(batches, merges, run.manifest.merging, threads, listener)
-        merge.save(learned, run.merges_path, run.merge_fingerprint)
-        stages.note("merging", time.monotonic() - started)
-    learned = learned.first(merges)
-    if len(learned.pairs) < merges:
-        listener(Notice("info", f"no pair is left to merge: {len(learned.pairs):,} merges instead of {merges:,}"))
     started = time.monotonic()
-    tokenizer = Tokenizer(
-        Vocabulary.from_merges(learned.pairs, special_tokens, special_ids=options.special_ids),
-        pattern,
-        pad_token=options.pad_token,
-    )
+    learned = _stored_merges(run, merges)
+    if learned is None:
+        learned = merge.learn(counted.columns(), merges, options, listener)
+        merge.save(learned, run.merges_path, run.manifest.merge_fingerprint())
+        stages.note("merging", time.monotonic() - started)
+    else:
+        stages.note("merging", None)
+    learned = learned.first(merges)
+    stopped = f"at the vocabulary size asked for, with {learned.counts[-1]:,} occurrences of the last pair" if learned.counts else "at 256 bytes: no merges were asked for"
+    if len(learned.pairs) < merges:
+        stopped = f"no pair is left that occurs {options.min_frequency:,} times: {merges - len(learned.pairs):,} merges fewer than asked for"
+        listener(Notice("info", stopped))
+    started = time.monotonic()
+    vocabulary = Vocabulary.from_merges(learned.pairs, special_tokens, special_ids=options.special_ids)
+    model = Model(vocabulary, pattern, options.pad_token)
     directory = run.tokenizer_directory(options.vocab_size)
-    exported, refused = export_to(tokenizer, directory, options.export)
+    written, refused = export_model(model, directory, options.export)
     stages.note("exporting", time.monotonic() - started)
     facts = VocabularyFacts(
-        vocab_size=tokenizer.vocab_size,
+        vocab_size=vocabulary.size,
         merges=len(learned.pairs),
         special_tokens=tuple(special_tokens),
-        stopped=_why_it_stopped(learned, merges, options),
-        tokens=None,
-        longest=(),
+        stopped=stopped,
+        tokens=learned.tokens_after,
+        longest=_longest(vocabulary),
     )
-    return stages.summary(
-        run, counted.facts, vocabulary=facts, tokenizer_directory=directory, exported=exported, refused=refused
+    summary = stages.summary(
+        run,
+        counted.facts,
+        vocabulary=facts,
+        tokenizer_directory=directory,
+        written=tuple(path.name for path in written),
+        refused=refused,
     )
+    return summary, model
+
+
+def _stored_merges(run: Run, merges: int) -> MergeList | None:
+    stored = merge.load(run.merges_path, run.manifest.merge_fingerprint())
+    return stored if stored is not None and stored.serves(merges) else None
+
+
+def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:
+    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
+    return tuple(repr(token.decode(errors="replace")) for token in longest)
