@@ -102,7 +102,7 @@ class _Waiter(threading.Thread):
 
 @contextlib.contextmanager
 def _on_one_core() -> Iterator[None]:
-    """Meanwhile this thread, and whatever it starts for good, runs on one core, where the system can do that."""
+    """Meanwhile this thread, and for good what it starts, runs on one core, if the system can do that."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
