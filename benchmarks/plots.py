@@ -15,6 +15,7 @@ from benchmarks.records import Record
 
 OURS_COLOUR = "#1f6feb"
 PEER_COLOUR = "#8c959f"
+LABELS = ("seconds", "peak memory")
 
 
 def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any, Any]:
@@ -22,9 +23,7 @@ def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, 
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise ValueError(
-            "plots need matplotlib: pip install 'bpe-pipeline[bench]', or pass --no-plots"
-        ) from error
+        raise ValueError("plots need matplotlib: pip install '.[bench]', or pass --no-plots") from error
     mpl.use("svg")
     import matplotlib.pyplot
     import matplotlib.ticker
@@ -63,10 +62,7 @@ def draw_tools(all_records: Sequence[Record], path: Path) -> bool:
     bars = sum(len(tools) for _, _, tools in tasks)
     mpl, figure, axes = _figure(len(tasks), 2, 9, 0.9 * len(tasks) + 0.27 * bars)
     for row, ((corpus, pattern, vocab_size), group, tools) in enumerate(tasks):
-        for column, (field, label) in enumerate(
-            (("wall_s", "seconds"), ("peak_memory_bytes", "peak memory"))
-        ):
-            axis = axes[row][column]
+        for axis, field, label in zip(axes[row], ("wall_s", "peak_memory_bytes"), LABELS, strict=True):
             medians = {tool: statistics.median(records.values(group, tool, field).values()) for tool in tools}
             ordered = sorted(medians, key=lambda tool: medians[tool], reverse=True)
             colours = [OURS_COLOUR if tool == ours.NAME else PEER_COLOUR for tool in ordered]

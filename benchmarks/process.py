@@ -6,13 +6,14 @@ than the pause can be missed; `largest_rss_bytes`, kept by the system, bounds wh
 held. Where there is no PSS (macOS) the sum of resident sizes takes its place and the record says so.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +100,20 @@ class _Waiter(threading.Thread):
         self.ended.set()
 
 
+@contextlib.contextmanager
+def _on_one_core() -> Iterator[None]:
+    """Meanwhile this thread, and for good what it starts, runs on one core, if the system can do that."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, [max(cores)])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def measure(
     argv: Sequence[str],
     *,
@@ -111,20 +126,19 @@ def measure(
 
     `one_core` keeps the command and its descendants on one core, where the system can do that.
     """
-    cores = sorted(os.sched_getaffinity(0)) if one_core and hasattr(os, "sched_setaffinity") else []
     peak, peak_anonymous, most_processes, samples, timed_out = 0, 0, 0, 0, False
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
-        child = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=directory,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=(lambda: os.sched_setaffinity(0, cores[-1:])) if cores else None,
-        )
+        with _on_one_core() if one_core else contextlib.nullcontext():
+            child = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=directory,
+                env=environment,
+                start_new_session=True,
+            )
         waiter = _Waiter(child.pid)
         waiter.start()
         try:

@@ -101,7 +101,7 @@ def training_section(all_records: Sequence[Record]) -> list[str]:
     for (corpus, pattern, vocab_size), group in records.latest(all_records).items():
         rounds = max(record["round"] for record in group)
         size = size_text(group[0]["corpus_bytes"])
-        title = f"{corpus}, {size}, pattern {pattern}, vocabulary {vocab_size:,}, {rounds} rounds"
+        title = f"{corpus}, {size}, pattern {pattern}, vocabulary {vocab_size:,}, rounds: {rounds}"
         example = next((record for record in group if record["status"] == "ok"), group[0])
         lines += [f"**{title}**", "", *training_table(group), "", machine_text(example), ""]
     return lines
@@ -114,7 +114,7 @@ def counting_section(all_records: Sequence[Record]) -> list[str]:
     lines = [
         "**Counting on one core, MB of input a second**",
         "",
-        "| corpus | pattern | tool | whole process | ours: times faster | without start-up | ours: times faster |",
+        "| corpus | pattern | tool | whole process | to ours | without start-up | to ours |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for (corpus, pattern, _), group in records.latest(all_records).items():
@@ -125,7 +125,7 @@ def counting_section(all_records: Sequence[Record]) -> list[str]:
             stage = f"{statistics.median(stages):,.1f}" if stages else "-"
             ratios = [ratio_text(records.paired(group, tool, ours.NAME, f)) for f in ("wall_s", "stage_s")]
             lines.append(f"| {corpus} | {pattern} | {tool} | {wall} | {ratios[0]} | {stage} | {ratios[1]} |")
-    return [*lines, ""]
+    return [*lines, "", "'To ours': how many times as long it takes.", ""]
 
 
 def growth_section(all_records: Sequence[Record]) -> list[str]:

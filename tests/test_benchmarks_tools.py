@@ -76,6 +76,19 @@ def test_a_tool_that_exceeds_its_time_is_ended_with_its_children(tmp_path: Path)
         pytest.fail("the child still runs")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system cannot keep a process on a core")
+def test_one_core_holds_for_the_child_and_not_for_us(tmp_path: Path) -> None:
+    mine = os.sched_getaffinity(0)
+    program = "import os; print(len(os.sched_getaffinity(0)))"
+    argv = [sys.executable, "-S", "-c", program]
+    for one_core, cores in ((True, 1), (False, len(mine))):
+        measured = process.measure(
+            argv, timeout_s=30, directory=tmp_path, environment=dict(os.environ), one_core=one_core
+        )
+        assert int(measured.stdout) == cores
+    assert os.sched_getaffinity(0) == mine
+
+
 def test_a_failure_keeps_its_exit_code_and_last_words(tmp_path: Path) -> None:
     measured = measure([sys.executable, "-S", "-c", "import sys; sys.exit('no such thing')"], tmp_path)
     assert (measured.status, measured.exit_code) == ("failed", 1)
