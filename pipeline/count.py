@@ -92,6 +92,24 @@ def _list_corpus(options: Options, listener: Listener) -> Listing:
     return listing
 
 
+def forecast(run: Run, options: Options) -> dict[str, str]:
+    """The plan of a run for people: what would be counted, by whom, and what it would take at most."""
+    plan = run.manifest
+    workers = min(options.workers or environment.default_workers(), len(plan.chunks))
+    sizes = [chunk.bytes for chunk in plan.chunks]
+    largest = max(sizes, default=0)
+    memory = workers * largest * environment.WORKER_BYTES_PER_CHUNK_BYTE
+    return {
+        "run": str(run.directory),
+        "corpus": f"{len(plan.files):,} files, {format_bytes(manifest.corpus_bytes(plan.files))}",
+        "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
+        "workers": f"{workers} processes",
+        "disk at most": f"about {format_bytes(2 * sum(sizes))} for counters",
+        "memory while counting": f"at most about {format_bytes(memory)}, limit {format_bytes(memory_limit(options))}",
+        "vocabulary": f"{options.vocab_size:,} tokens, pattern {options.pattern}",
+    }
+
+
 def memory_limit(options: Options) -> int:
     """Bytes that all processes together may take."""
     return options.memory_limit or int(environment.available_memory() * _MEMORY_SHARE)
@@ -136,6 +154,7 @@ def counted(run: Run) -> Counted | None:
             different_pieces=counter.rows,
             losses={text: statistics[name] for name, text in _LOSSES.items() if statistics[name]},
             examples=tuple(statistics["examples"]),
+            concerned_characters=statistics["concerned_characters"],
         )
     return Counted(run.counter_path, fingerprint, facts)
 

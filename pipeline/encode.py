@@ -11,10 +11,17 @@ from pipeline.tokenizer import Tokenizer
 _STANDARD_INPUT = Path("-")
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer in a file, a tokenizer directory, or a run directory."""
+def tokenizer_home(path: Path) -> Path:
+    """The tokenizer directory that a path names: itself, the one of a run directory, or the one of a tokenizer.json."""
     nested = path / "tokenizer"
-    return Tokenizer.load(nested if (nested / "tokenizer.json").exists() else path)
+    if (nested / "tokenizer.json").exists():
+        return nested
+    return path.parent if path.is_file() else path
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in a tokenizer.json, a tokenizer directory, or a run directory."""
+    return Tokenizer.load(path if path.is_file() else tokenizer_home(path))
 
 
 def encode_command(tokenizer_path: Path, paths: Sequence[Path], text: str | None, *, ordinary: bool) -> None:

@@ -17,6 +17,8 @@ class CorpusFacts:
     pieces: int
     different_pieces: int
     losses: dict[str, int] = field(default_factory=dict)  # what was not taken as it stood -> how often
+    examples: tuple[str, ...] = ()  # the first places of losses: file and byte offset
+    concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class VocabularyFacts:
     merges: int
     special_tokens: tuple[str, ...]
     stopped: str
-    tokens: int
+    tokens: int | None
     longest: tuple[str, ...]
 
 
@@ -40,7 +42,7 @@ class Summary:
     corpus: CorpusFacts
     vocabulary: VocabularyFacts | None = None
     tokenizer_directory: Path | None = None
-    exported: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()  # names of the files in the tokenizer directory
     refused: dict[str, str] = field(default_factory=dict)
     stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
     peak_memory_bytes: int = 0
@@ -65,7 +67,11 @@ def render(summary: Summary) -> str:
         ("corpus", f"{corpus.files:,} files, {format_bytes(corpus.bytes)}, {corpus.documents:,} documents"),
         ("pieces", f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})"),
     ]
-    rows += [("not as it stood", f"{count:,} {what}") for what, count in corpus.losses.items() if count]
+    rows += [("not as it stood", f"{count:,} {what}") for what, count in corpus.losses.items()]
+    rows += [("not as it stood", f"first: {'; '.join(corpus.examples[:3])}")] if corpus.examples else []
+    if corpus.concerned_characters:
+        shown = " ".join(f"U+{ord(character):04X}" for character in corpus.concerned_characters[:8])
+        rows.append(("newer characters", f"{len(corpus.concerned_characters)} that runtimes class differently: {shown}"))
     if vocabulary is not None:
         special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
         parts = f"256 bytes, {vocabulary.merges:,} merges, {special}"
@@ -78,7 +84,7 @@ def render(summary: Summary) -> str:
     rows.append(("time", times))
     rows.append(("peak memory", f"{format_bytes(summary.peak_memory_bytes)} (all processes together)"))
     if summary.tokenizer_directory is not None:
-        rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.exported)})"))
+        rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
     rows += [("next", command) for command in _next_commands(summary)]
     width = max(len(name) for name, _ in rows)
