@@ -158,7 +158,8 @@ class MemoryWatch:
         self._thread.join()
         self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Measure once, now."""
         self.peak_bytes = max(self.peak_bytes, process_tree_memory())
 
     def _watch(self) -> None:
