@@ -204,6 +204,7 @@ def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener
     plan = run.manifest
     found: dict[int, dict[str, Any]] = {}
     tasks: list[tuple[int, CountTask]] = []
+    pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
     for index, chunk in enumerate(plan.chunks):
         task = _task(run, index, pattern)
         if counters.has_counter(task.output, fingerprint=task.fingerprint):
@@ -229,7 +230,7 @@ def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
     return CountTask(
         name=f"chunk {index}",
         spans=tuple((f.path, f.size, s.start, s.stop) for f, s in zip(files, chunk.spans, strict=True)),
-        pattern=pattern.portable(),
+        pattern=pattern,
         special_tokens=_special_bytes(plan),
         errors=plan.counting["errors"],
         max_piece_bytes=plan.counting["max_piece_bytes"],

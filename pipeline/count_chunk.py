@@ -14,7 +14,7 @@ from typing import Any
 from pipeline import _core, counters
 from pipeline.errors import InputError, InvalidTextError, TrainingError
 from pipeline.executors.worker import report_progress
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 20

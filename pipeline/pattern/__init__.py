@@ -5,7 +5,11 @@ end of the document. One of the supported subset (see parse.py) becomes an autom
 runs on `regex` itself, slower, and `refusal` says why.
 """
 
-from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, compile_pattern
+from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, compile_pattern, cut_with_regex
 from pipeline.pattern.presets import PRESETS
 
-__all__ = ["PRESETS", "AutomatonTables", "CompiledPattern", "compile_pattern"]
+__all__ = ["PRESETS", "AutomatonTables", "CompiledPattern", "compile_pattern", "cut_with_regex", "differing_characters"]
+
+
+def differing_characters():
+    return frozenset()
