@@ -174,7 +174,7 @@ def _merge_and_export(
         merges=len(learned.pairs),
         special_tokens=tuple(special_tokens),
         stopped=stopped,
-        tokens=learned.tokens_after,
+        tokens=None,
         longest=_longest(vocabulary),
     )
     summary = stages.summary(
