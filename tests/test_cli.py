@@ -150,7 +150,7 @@ WRONG_INPUT = [
     (["a.txt", "--vocab-size", "256"], 2, "257"),
     (["a.txt", "--special-token", "<s>", "--special-token", "<s>"], 2, "given twice"),
     (["a.txt", "--special-token", ""], 2, "empty"),
-    (["a.txt", "--pattern", "a("], 2, "position"),
+    (["a.txt", "--pattern", "a("], 2, "character 2"),
     (["a.txt", "--pattern", "a*"], 2, "empty"),
     (["a.txt", "--pattern", "gtp2"], 2, "gpt2"),
     (["a.txt", "--workers", "0"], 2, "--workers"),
