@@ -200,7 +200,7 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
     if options is not None and options.dry_run:
         _print_plan(options)
     elif options is not None:
-        from pipeline.train import run_train
+        from pipeline.training import run_train
 
         _carry_out(options, lambda listener: run_train(options, listener)[0])
 
@@ -215,7 +215,7 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
     if options is not None and options.dry_run:
         _print_plan(options)
     elif options is not None:
-        from pipeline.train import run_count
+        from pipeline.training import run_count
 
         _carry_out(options, lambda listener: run_count(options, listener))
 
@@ -228,7 +228,7 @@ def merge(run_directory: Path, **values: Any) -> None:
     """Learn a vocabulary from the counts in RUN and export it; nothing is counted again."""
     options = _settle(_MERGE_OPTIONS, values)
     if options is not None:
-        from pipeline.train import run_merge
+        from pipeline.training import run_merge
 
         options = replace(options, output=run_directory)
         _carry_out(options, lambda listener: run_merge(options, listener)[0])
@@ -242,7 +242,7 @@ def merge(run_directory: Path, **values: Any) -> None:
 def export(tokenizer: Path, output: Path | None, formats: str | None) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken."""
     from pipeline.encode import load_tokenizer, tokenizer_home
-    from pipeline.train import export_model
+    from pipeline.training import export_model
 
     chosen = make_options({"export": formats}, flag_of).export
     model = load_tokenizer(tokenizer).model

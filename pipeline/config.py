@@ -152,7 +152,7 @@ class Options:
         "TEXT",
     )
     pattern: str = _option(
-        _text,
+        _pattern,
         "gpt2",
         "count",
         "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",

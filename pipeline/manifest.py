@@ -160,6 +160,13 @@ def clear(directory: Path) -> None:
         _remove(path)
 
 
+def sweep(run: Run) -> None:
+    """Remove what writers left half done when they were killed."""
+    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
+        for path in run.directory.glob(pattern):
+            _remove(path)
+
+
 def _remove(path: Path) -> None:
     try:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

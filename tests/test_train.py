@@ -11,9 +11,12 @@ from pathlib import Path
 
 import peers
 import pytest
+from click.testing import CliRunner
 from reference import train_reference
 
 import pipeline
+from pipeline import _core, counters, manifest
+from pipeline.cli import commands
 from pipeline.pattern import compile_pattern
 from pipeline.vocabulary import token_to_text
 
@@ -99,19 +102,19 @@ def test_added_files_are_counted_alone(corpus: Path, tmp_path: Path) -> None:
 
 def test_counts_beyond_32_bits_train_right(tmp_path: Path) -> None:
     """A counter with such counts, written as a worker writes it, then merged."""
-    from pipeline import counters, manifest
-
     (tmp_path / "a.txt").write_text(" the theory of the rest, there and then")
-    from click.testing import CliRunner
-
-    from pipeline.cli import commands
-
     runner = CliRunner()
     arguments = ["count", str(tmp_path / "a.txt"), "--output", str(tmp_path / "run"), "--quiet"]
     assert runner.invoke(commands, arguments, catch_exceptions=False).exit_code == 0
     run = manifest.require(tmp_path / "run")
     huge = {b" the": 2**40, b"q" * 3: 2**33, b" then": 2**32 + 1, b"th": 5}
-    counters.write_pieces(run.counter_path, huge, run.manifest.counter_fingerprint())
+    fingerprint = run.manifest.counter_fingerprint()
+    with counters.open_counter(run.counter_path, fingerprint=fingerprint) as counted:
+        statistics = counted.statistics
+    counter = _core.ChunkCounter(lambda document: [document], [])
+    counter.add_pieces(list(huge), list(huge.values()))
+    partitions = counters.counter_partitions(counter)
+    counters.write_counter(run.counter_path, partitions, fingerprint=fingerprint, statistics=statistics)
     arguments = ["merge", str(tmp_path / "run"), "--vocab-size", "263", "--quiet"]
     assert runner.invoke(commands, arguments, catch_exceptions=False).exit_code == 0
     tokenizer = pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer")

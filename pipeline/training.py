@@ -134,6 +134,7 @@ class _Stages:
 @contextlib.contextmanager
 def _at_work(run: Run, options: Options) -> Iterator[_Stages]:
     """Log and watch memory while a run is worked on."""
+    manifest.sweep(run)
     with log_to(run.directory / "log.txt"), environment.MemoryWatch(options.memory_limit) as watch:
         _log.info("%s", options)
         try:
