@@ -5,6 +5,7 @@ whose counters are missing, and a run whose corpus got new files counts only tho
 """
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -217,6 +218,7 @@ def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener
     listener(StageStarted(STAGE, total, "bytes", done=total - missing))
     workers = min(options.workers or environment.default_workers(), max(1, len(tasks)))
     _log.info("%d chunks, %d to count with %d workers", len(plan.chunks), len(tasks), workers)
+    threading.Thread(target=counters.load_arrow, daemon=True).start()  # while the workers count
     executor = LocalExecutor(workers, lambda amount: listener(Advanced(STAGE, amount)))
     for position, statistics in executor.run(count_chunk, [task for _, task in tasks]):
         found[tasks[position][0]] = statistics
