@@ -43,7 +43,7 @@ def count_once(session: Session, tool: Tool, corpus: Corpus, pattern: str) -> re
         if measured.status == "ok":
             try:
                 if tool.name == ours.NAME:
-                    stage_s = ours.stage_seconds(run_directory).get("count")
+                    stage_s = ours.stage_seconds(run_directory).get("counting")
                 else:
                     stage_s = answer_of(measured.stdout)["tool_s"]
             except (OSError, ValueError, KeyError) as error:

@@ -61,12 +61,9 @@ def learned(run_directory: Path) -> dict[str, Any]:
 
 
 def stage_seconds(run_directory: Path) -> dict[str, float]:
-    """Seconds by stage (`count`, `combine`, `merge`, `export`), as far as the run tells them; else empty."""
-    summary = run_directory / "summary.json"
-    if not summary.is_file():
-        return {}
-    stages = json.loads(summary.read_text("utf-8")).get("stages", {})
-    return {name: float(stage["elapsed_s"]) for name, stage in stages.items() if "elapsed_s" in stage}
+    """Seconds by stage (`counting`, `combining`, `merging`, `exporting`) as the run's report.json tells them."""
+    stages = json.loads((run_directory / "report.json").read_text("utf-8"))["stages"]
+    return {name: float(elapsed_s) for name, elapsed_s in stages.items() if elapsed_s is not None}
 
 
 def environment() -> dict[str, str]:

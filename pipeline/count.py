@@ -25,7 +25,7 @@ from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
 
 _log = logging.getLogger(__name__)
-STAGE = "counting"
+STAGE, COMBINING = "counting", "combining"
 _EXAMPLES = 8
 _MEMORY_SHARE = 0.8  # of what is free, where no limit is given
 _SUMMED = (
@@ -127,12 +127,15 @@ def _special_bytes(plan: Manifest) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class Counted:
-    """A combined counter that lies complete on the disk; `elapsed_s` is None where it was there already."""
+    """A combined counter that lies complete on the disk.
+
+    times: seconds that each stage took, None where its output was there already.
+    """
 
     path: Path
     fingerprint: str
     facts: CorpusFacts
-    elapsed_s: float | None = None
+    times: dict[str, float | None]
 
     def columns(self) -> list[counters.Columns]:
         """All pieces and their counts, a batch for each range of hashes."""
@@ -157,7 +160,7 @@ def counted(run: Run) -> Counted | None:
             examples=tuple(statistics["examples"]),
             concerned_characters=statistics["concerned_characters"],
         )
-    return Counted(run.counter_path, fingerprint, facts)
+    return Counted(run.counter_path, fingerprint, facts, {STAGE: None})
 
 
 def count(run: Run, pattern: CompiledPattern, options: Options, listener: Listener) -> Counted:
@@ -168,24 +171,27 @@ def count(run: Run, pattern: CompiledPattern, options: Options, listener: Listen
     """
     complete = counted(run)
     if complete is None:
-        started = time.monotonic()
         if pattern.refusal is not None:
             listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
+        started = time.monotonic()
         statistics = _count_chunks(run, pattern, options, listener)
-        paths = [run.chunk_path(index) for index in range(len(run.manifest.chunks))]
+        counting_s = time.monotonic() - started
+        listener(StageEnded(STAGE, counting_s))
+        started = time.monotonic()
+        listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
         counters.combine_counters(
-            paths,
+            [run.chunk_path(index) for index in range(len(run.manifest.chunks))],
             run.counter_path,
             fingerprint=run.manifest.counter_fingerprint(),
             fingerprints=[run.manifest.chunk_fingerprint(chunk) for chunk in run.manifest.chunks],
             statistics=statistics,
             threads=options.workers or environment.default_workers(),
         )
-        elapsed_s = time.monotonic() - started
-        listener(StageEnded(STAGE, elapsed_s))
+        combining_s = time.monotonic() - started
+        listener(StageEnded(COMBINING, combining_s))
         complete = counted(run)
         assert complete is not None
-        complete = replace(complete, elapsed_s=elapsed_s)
+        complete = replace(complete, times={STAGE: counting_s, COMBINING: combining_s})
     _check(complete.facts, options)
     return complete
 

@@ -22,7 +22,7 @@ from pipeline.errors import RunDirectoryError
 
 FORMAT_VERSION = 1
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # of the merge options: those the merges depend on
-_OWNED = ("run.json", "counts", "counter.parquet", "merges.parquet", "tokenizer", "report.txt", "log.txt")
+_OWNED = ("run.json", "counts", "counter.parquet", "merges.parquet", "tokenizer", "report.txt", "report.json", "log.txt")
 
 
 def fingerprint(*parts: object) -> str:
@@ -222,7 +222,7 @@ def added_files(run: Run, files: Sequence[CorpusFile]) -> list[CorpusFile]:
 
 def forget_merging(run: Run) -> Run:
     """The run as it was before anything was merged; its counts stay."""
-    for name in ("merges.parquet", "tokenizer", "tokenizer-*[0-9]", "report.txt"):
+    for name in ("merges.parquet", "tokenizer", "tokenizer-*[0-9]", "report.*"):
         for path in run.directory.glob(name):
             _remove(path)
     run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))

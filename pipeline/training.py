@@ -1,6 +1,7 @@
 """The story of `train`: count, merge, export, report; and `count` and `merge` as the parts of it that stand alone."""
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -53,7 +54,7 @@ def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
     run = count.open_run(options, pattern, listener)
     with _at_work(run, options) as stages:
         counted = count.count(run, pattern, options, listener)
-        stages.note("counting", counted.elapsed_s)
+        stages.times.update(counted.times)
         run = manifest.with_merging(run, options)
         return _merge_and_export(run, counted, pattern, options, listener, stages)
 
@@ -64,7 +65,7 @@ def run_count(options: Options, listener: Listener) -> Summary:
     run = count.open_run(options, pattern, listener)
     with _at_work(run, options) as stages:
         counted = count.count(run, pattern, options, listener)
-        stages.note("counting", counted.elapsed_s)
+        stages.times.update(counted.times)
         return stages.summary(run, counted.facts)
 
 
@@ -84,7 +85,7 @@ def run_merge(options: Options, listener: Listener) -> tuple[Summary, Model]:
         )
     run = manifest.with_merging(run, options)
     with _at_work(run, options) as stages:
-        stages.note("counting", None)
+        stages.times.update(counted.times)
         return _merge_and_export(run, counted, compile_pattern(options.pattern), options, listener, stages)
 
 
@@ -114,9 +115,6 @@ class _Stages:
     watch: environment.MemoryWatch
     times: dict[str, float | None] = field(default_factory=dict)
 
-    def note(self, name: str, elapsed_s: float | None) -> None:
-        self.times[name] = elapsed_s
-
     def summary(self, run: Run, corpus: CorpusFacts, **found: Any) -> Summary:
         self.watch.look()
         summary = Summary(
@@ -128,6 +126,7 @@ class _Stages:
             **found,
         )
         write_whole(run.directory / "report.txt", render(summary) + "\n")
+        write_whole(run.directory / "report.json", json.dumps(summary.to_json(), default=str, indent=1) + "\n")
         return summary
 
 
@@ -156,9 +155,9 @@ def _merge_and_export(
     if learned is None:
         learned = merge.learn(counted.columns(), merges, options, listener)
         merge.save(learned, run.merges_path, run.manifest.merge_fingerprint())
-        stages.note("merging", time.monotonic() - started)
+        stages.times["merging"] = time.monotonic() - started
     else:
-        stages.note("merging", None)
+        stages.times["merging"] = None
     learned = learned.first(merges)
     stopped = f"at the vocabulary size asked for, with {learned.counts[-1]:,} occurrences of the last pair" if learned.counts else "at 256 bytes: no merges were asked for"
     if len(learned.pairs) < merges:
@@ -169,7 +168,7 @@ def _merge_and_export(
     model = Model(vocabulary, pattern, options.pad_token)
     directory = run.tokenizer_directory(options.vocab_size)
     written, refused = export_model(model, directory, options.export)
-    stages.note("exporting", time.monotonic() - started)
+    stages.times["exporting"] = time.monotonic() - started
     facts = VocabularyFacts(
         vocab_size=vocabulary.size,
         merges=len(learned.pairs),

@@ -170,7 +170,7 @@ assert pathlib.Path(sys.argv[2]).is_file()
 (run / "tokenizer").mkdir(parents=True)
 merges = [["a", "b"], ["ab", "c"]]
 (run / "tokenizer" / "tokenizer.json").write_text(json.dumps({"model": {"merges": merges}}))
-(run / "summary.json").write_text(json.dumps({"stages": {"count": {"elapsed_s": 0.5}}}))
+(run / "report.json").write_text(json.dumps({"stages": {"counting": 0.5, "merging": None}}))
 """
 
 

@@ -58,7 +58,7 @@ def test_version_and_env() -> None:
 def test_everything_is_in_the_run_directory(trained: Path) -> None:
     names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
     assert {
-        "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "counts/000000.parquet",
+        "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json", "counts/000000.parquet",
         "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json",
         "tokenizer/vocab.json", "tokenizer/merges.txt",
     } <= names  # fmt: skip
