@@ -1,63 +1,242 @@
+// Trains in phases. Each phase indexes only the pairs whose count reaches a threshold, merges as long as the
+// best indexed pair reaches it, then compacts the words and goes on with a lower threshold.
+//
+// Why phases are exact: a pair holds a token that some merge made (or only bytes, and then all its
+// occurrences are there from the start), and once that merge has ended no new occurrence of the token appears,
+// since no two merges make the same bytes; so from then on the pair's count only falls. A pair below the
+// threshold when the phase's index is made therefore stays below it. A pair that a merge of this phase makes
+// has its exact count when that merge ends, and is indexed then if it reaches the threshold. So the index
+// holds every pair that reaches the threshold with its exact count, and while the best of them reaches it, it
+// is the best of all.
 #include "merge.hpp"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <queue>
 #include <stdexcept>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
+#include "merge_join.hpp"
+#include "merge_scan.hpp"
+
 namespace bpe {
+namespace merge {
 namespace {
 
-std::array<std::uint8_t, 256> gpt2_order() {
-  std::array<std::uint8_t, 256> order{};
-  std::size_t next = 0;
-  const auto printable = [](unsigned byte) {
-    return (byte >= 33 && byte <= 126) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+constexpr std::uint64_t kShareFrom = 4096;  // occurrences from which a merge is shared by the team
+constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
+
+class Training {
+ public:
+  Training(const MergeOptions& options, const MergePoll& poll)
+      : options_(options), limits_{options.max_token_bytes}, pulse_(poll), team_(options.threads, pulse_),
+        spans_(kFirstMerge, 1), around_(team_.members()) {
+    pulse_.progress.max_merges = options.max_merges;
+  }
+
+  MergeResult run(std::vector<PieceBatch> batches) {
+    if (options_.narrow_symbols > kFirstMerge) {
+      auto shards = take_words<std::uint16_t>(batches, kShardSlots, team_, pulse_, corpus_);
+      batches.clear();
+      prepare(shards.size());
+      if (train(shards, options_.narrow_symbols)) return std::move(result_);
+      auto wide = widen(std::move(shards), team_);
+      train(wide, ~Symbol{0});
+    } else {
+      auto shards = take_words<std::uint32_t>(batches, kShardSlots, team_, pulse_, corpus_);
+      batches.clear();
+      prepare(shards.size());
+      train(shards, ~Symbol{0});
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void prepare(std::size_t n_shards) {
+    arenas_ = std::vector<PositionArena>(n_shards);
+    positions_.resize(n_shards);
+    writers_.resize(n_shards);
+  }
+
+  // Phase after phase; false when the next symbol would pass `end_symbol`.
+  template <class S>
+  bool train(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    while (result_.counts.size() < options_.max_merges) {
+      if (tokens_.next() >= end_symbol) return false;
+      const auto sketch = compact_and_sketch(shards, spans_, tokens_, limits_, corpus_.mass, team_, pulse_);
+      std::fill(spans_.begin(), spans_.end(), 1);
+      auto threshold = choose_threshold(shards, sketch, budget(shards), options_.min_frequency);
+      bool progress = false;
+      while (threshold != 0 && !progress) {
+        auto index = index_pairs(shards, arenas_, sketch, threshold, tokens_, options_.tie_break, limits_, team_,
+                                 pulse_);
+        ++result_.phases;
+        progress = merge_indexed(shards, index, end_symbol);
+        // Counters shared by several pairs may promise a count that no pair has.
+        if (!progress) threshold = threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
+      }
+      if (!progress) {
+        result_.stop = StopReason::min_frequency;
+        return true;
+      }
+    }
+    result_.stop = StopReason::limit;
+    return true;
+  }
+
+  template <class S>
+  Budget budget(const std::vector<Shard<S>>& shards) const {
+    std::uint64_t slots = 0;
+    for (const auto& shard : shards) slots += shard.size;
+    if (options_.index_positions != 0) return {options_.index_positions, ~std::uint64_t{0}};
+    return {std::max<std::uint64_t>(std::uint64_t{1} << 20, slots / 4), 1 << 19};
+  }
+
+  // Merges until no indexed pair reaches the threshold; false when there was none at all.
+  template <class S>
+  bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
+    bool any = false;
+    while (result_.counts.size() < options_.max_merges && tokens_.next() < end_symbol) {
+      const auto best = index.take_best();
+      if (best == kNoPair) break;
+      any = true;
+      merge_pair(shards, index, best);
+    }
+    return any;
+  }
+
+  template <class S>
+  void merge_pair(std::vector<Shard<S>>& shards, PairIndex& index, PairNumber best) {
+    const IndexedPair pair = index.pair(best);
+    const Symbol left = left_of(pair.key), right = right_of(pair.key);
+    const Join join{left, right, tokens_.add(left, right)};
+    spans_.push_back(spans_[left] + spans_[right]);
+    result_.left.push_back(id_of(left));
+    result_.right.push_back(id_of(right));
+    result_.counts.push_back(pair.count);
+    pulse_.progress.merges = result_.counts.size();
+    pulse_.progress.best_count = pair.count;
+    index.pair(best).count = 0;
+
+    const bool shared = pair.positions >= kShareFrom && team_.members() > 1;
+    const auto on_shards = [&](auto&& work) {
+      if (shared)
+        team_.each(shards.size(), work);
+      else
+        for (std::size_t s = 0; s < shards.size(); ++s) work(s, 0);
+    };
+    for (auto& around : around_) around.reserve(tokens_.next());
+    on_shards([&](std::size_t s, unsigned member) {
+      positions_[s].clear();
+      read_list(arenas_[s], index.list(best, s), positions_[s]);
+      join_listed(shards[s], join, spans_, positions_[s], around_[member], pulse_, member);
+    });
+    if (shared)
+      for (unsigned member = 1; member < team_.members(); ++member) {
+        around_[0].left.add(around_[member].left);
+        around_[0].right.add(around_[member].right);
+      }
+    update_index(index, join, pair.key);
+    if (!fresh_.empty()) {
+      if (shared) give_writers();
+      on_shards([&](std::size_t s, unsigned member) {
+        writers_[s].assign(fresh_.size(), {});
+        list_neighbours(shards[s], join, spans_, positions_[s], around_[member], arenas_[s], writers_[s], pulse_,
+                        member);
+      });
+      for (std::size_t s = 0; s < shards.size(); ++s)
+        for (std::size_t i = 0; i < fresh_.size(); ++i)
+          index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]);
+    }
+    if (shared)
+      for (auto& around : around_) around.clear();
+    else
+      around_[0].clear();
+  }
+
+  // Takes what the merge changed into the index; pairs that are new there are left in fresh_.
+  void update_index(PairIndex& index, const Join& join, PairKey merged) {
+    fresh_.clear();
+    auto &before = around_[0].left, &after = around_[0].right;
+    const auto doubled = before[join.made];
+    for (const Symbol symbol : before) {
+      if (symbol == kBoundary) continue;
+      if (symbol != join.made) lower(index, key_of(symbol, join.left), merged, before[symbol].weight);
+      admit(index, symbol, join.made, before[symbol], 0, 0);
+    }
+    for (const Symbol symbol : after) {
+      if (symbol == kBoundary) continue;
+      lower(index, key_of(join.right, symbol), merged, after[symbol].weight);
+      if (symbol == join.left)
+        admit(index, join.made, symbol, after[symbol], doubled.weight, doubled.positions);
+      else
+        admit(index, join.made, symbol, after[symbol], 0, 0);
+    }
+    for (const auto& [key, hash, weight] : lowered_) {
+      const auto number = index.find(key, hash);
+      if (number != kNoPair) index.pair(number).count -= weight;
+    }
+    lowered_.clear();
+  }
+
+  void lower(PairIndex& index, PairKey key, PairKey merged, std::uint64_t weight) {
+    const auto hash = hash_of(key);
+    if (key == merged || !index.may_hold(hash)) return;
+    index.prefetch(hash);
+    lowered_.push_back({key, hash, weight});
+  }
+
+  void admit(PairIndex& index, Symbol left, Symbol right, Neighbours::Entry& entry, std::uint64_t weight_off,
+             std::uint32_t positions_off) {
+    const auto weight = entry.weight - weight_off;
+    if (weight < index.threshold() || limits_.forbids(tokens_, left, right)) return;
+    fresh_.push_back({index.add(key_of(left, right), weight, entry.positions - positions_off), left, right});
+    entry.writer = static_cast<std::uint32_t>(fresh_.size());
+  }
+
+  // Every member's surroundings learn which lists member 0 decided on.
+  void give_writers() {
+    for (std::uint32_t i = 0; i < fresh_.size(); ++i) {
+      const bool made_right = right_is_made(fresh_[i]);
+      for (unsigned member = 1; member < team_.members(); ++member) {
+        auto& side = made_right ? around_[member].left : around_[member].right;
+        auto& entry = side[made_right ? fresh_[i].left : fresh_[i].right];
+        entry.writer = i + 1;
+      }
+    }
+  }
+  struct Fresh {
+    PairNumber pair;
+    Symbol left, right;
   };
-  for (const bool wanted : {true, false})
-    for (unsigned byte = 0; byte < 256; ++byte)
-      if (printable(byte) == wanted) order[next++] = static_cast<std::uint8_t>(byte);
-  return order;
-}
+  bool right_is_made(const Fresh& fresh) const { return fresh.right == tokens_.next() - 1; }
 
-struct Word {
-  std::vector<std::uint32_t> ids;
-  std::uint64_t count;
-};
+  struct Lowered {
+    PairKey key;
+    std::uint64_t hash;
+    std::uint64_t weight;
+  };
 
-struct Pair {
-  std::uint64_t count = 0;
-  std::vector<std::uint32_t> words;
-};
-
-struct Candidate {
-  std::uint64_t count;
-  std::uint32_t left, right;
+  const MergeOptions& options_;
+  const Limits limits_;
+  Pulse pulse_;
+  Team team_;
+  Tokens tokens_;
+  Corpus corpus_;
+  std::vector<std::uint32_t> spans_;  // by symbol: slots since the last compaction
+  std::vector<PositionArena> arenas_;                // by shard
+  std::vector<std::vector<Position>> positions_;     // by shard
+  std::vector<std::vector<ListWriter>> writers_;     // by shard
+  std::vector<Surroundings> around_;                 // by member
+  std::vector<Fresh> fresh_;
+  std::vector<Lowered> lowered_;
+  MergeResult result_;
 };
 
 }  // namespace
-
-std::uint8_t byte_of_id(unsigned id) {
-  static const auto order = gpt2_order();
-  return order[id];
-}
+}  // namespace merge
 
 void MergeEngine::add(PieceBatch batch) {
   if (used_) throw std::invalid_argument("pieces cannot be added after run()");
-  const auto& [offsets, data, counts, owner] = batch;
-  if (offsets.size() != counts.size() + 1)
-    throw std::invalid_argument("offsets must hold one number more than counts: " +
-                                std::to_string(offsets.size()) + " and " + std::to_string(counts.size()));
-  if (offsets.front() < 0) throw std::invalid_argument("the first offset is negative");
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (offsets[i + 1] < offsets[i])
-      throw std::invalid_argument("offsets decrease at piece " + std::to_string(i));
-  if (static_cast<std::uint64_t>(offsets.back()) > data.size())
-    throw std::invalid_argument("the last offset lies beyond the data");
+  merge::check_batch(batch);
   batches_.push_back(std::move(batch));
 }
 
@@ -67,111 +246,7 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
   if (options.threads == 0) throw std::invalid_argument("threads must be at least 1");
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
   used_ = true;
-  std::array<std::uint8_t, 256> id_of{};
-  for (unsigned id = 0; id < 256; ++id) id_of[byte_of_id(id)] = static_cast<std::uint8_t>(id);
-
-  std::vector<Word> words;
-  unsigned __int128 corpus_bytes = 0;
-  for (const auto& batch : batches_)
-    for (std::size_t i = 0; i < batch.counts.size(); ++i) {
-      if (batch.counts[i] == 0) continue;
-      Word word{{}, batch.counts[i]};
-      corpus_bytes += static_cast<unsigned __int128>(batch.counts[i]) *
-                      static_cast<std::uint64_t>(batch.offsets[i + 1] - batch.offsets[i]);
-      if (corpus_bytes >> 63 != 0) throw std::overflow_error("the corpus holds 2^63 bytes or more");
-      for (auto at = batch.offsets[i]; at < batch.offsets[i + 1]; ++at)
-        word.ids.push_back(id_of[batch.data[static_cast<std::size_t>(at)]]);
-      words.push_back(std::move(word));
-    }
-  batches_.clear();
-
-  std::vector<std::vector<std::uint8_t>> bytes;
-  for (unsigned id = 0; id < 256; ++id) bytes.push_back({byte_of_id(id)});
-  const auto key = [](std::uint32_t left, std::uint32_t right) {
-    return (static_cast<std::uint64_t>(left) << 32) | right;
-  };
-  std::unordered_map<std::uint64_t, Pair> pairs;
-  const auto worse = [&](const Candidate& a, const Candidate& b) {
-    if (a.count != b.count) return a.count < b.count;
-    if (options.tie_break == TieBreak::lowest_ids)
-      return std::pair(a.left, a.right) > std::pair(b.left, b.right);
-    return std::tie(bytes[a.left], bytes[a.right]) < std::tie(bytes[b.left], bytes[b.right]);
-  };
-  std::priority_queue<Candidate, std::vector<Candidate>, decltype(worse)> queue(worse);
-  const auto count_word = [&](std::uint32_t w, bool add) {
-    const auto& word = words[w];
-    for (std::size_t i = 0; i + 1 < word.ids.size(); ++i) {
-      if (bytes[word.ids[i]].size() + bytes[word.ids[i + 1]].size() > options.max_token_bytes) continue;
-      auto& pair = pairs[key(word.ids[i], word.ids[i + 1])];
-      if (!add) {
-        pair.count -= word.count;
-        continue;
-      }
-      pair.count += word.count;
-      if (pair.words.empty() || pair.words.back() != w) pair.words.push_back(w);
-    }
-  };
-  MergeResult result;
-  auto polled = std::chrono::steady_clock::now();
-  const auto poll_now_and_then = [&] {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - polled < std::chrono::milliseconds(50)) return;
-    poll({result.counts.size(), options.max_merges, result.counts.empty() ? 0 : result.counts.back()});
-    polled = now;
-  };
-  for (std::uint32_t w = 0; w < words.size(); ++w) {
-    count_word(w, true);
-    poll_now_and_then();
-  }
-  for (const auto& [pair, state] : pairs)
-    queue.push({state.count, static_cast<std::uint32_t>(pair >> 32), static_cast<std::uint32_t>(pair)});
-
-  result.stop = StopReason::min_frequency;
-  while (true) {
-    if (result.counts.size() == options.max_merges) {
-      result.stop = StopReason::limit;
-      break;
-    }
-    if (queue.empty()) break;
-    auto best = queue.top();
-    queue.pop();
-    const auto current = pairs[key(best.left, best.right)].count;
-    if (current != best.count) {
-      best.count = current;
-      if (current != 0) queue.push(best);
-      continue;
-    }
-    if (best.count < std::max<std::uint64_t>(options.min_frequency, 1)) break;
-    const auto id = static_cast<std::uint32_t>(bytes.size());
-    auto joined = bytes[best.left];
-    joined.insert(joined.end(), bytes[best.right].begin(), bytes[best.right].end());
-    bytes.push_back(std::move(joined));
-    result.left.push_back(best.left);
-    result.right.push_back(best.right);
-    result.counts.push_back(best.count);
-    const auto places = std::move(pairs[key(best.left, best.right)].words);
-    std::vector<std::uint64_t> fresh;
-    for (const auto w : places) {
-      count_word(w, false);
-      auto& ids = words[w].ids;
-      std::size_t out = 0;
-      for (std::size_t i = 0; i < ids.size(); ++out) {
-        const bool here = i + 1 < ids.size() && ids[i] == best.left && ids[i + 1] == best.right;
-        ids[out] = here ? id : ids[i];
-        i += here ? 2 : 1;
-      }
-      ids.resize(out);
-      count_word(w, true);
-      for (std::size_t i = 0; i + 1 < ids.size(); ++i)
-        if (ids[i] == id || ids[i + 1] == id) fresh.push_back(key(ids[i], ids[i + 1]));
-      poll_now_and_then();
-    }
-    std::sort(fresh.begin(), fresh.end());
-    fresh.erase(std::unique(fresh.begin(), fresh.end()), fresh.end());
-    for (const auto pair : fresh)
-      queue.push({pairs[pair].count, static_cast<std::uint32_t>(pair >> 32), static_cast<std::uint32_t>(pair)});
-  }
-  return result;
+  return merge::Training(options, poll).run(std::move(batches_));
 }
 
 }  // namespace bpe
