@@ -3,4 +3,5 @@
 #include <nanobind/nanobind.h>
 
 void bind_automaton(nanobind::module_& module);
+void bind_counting(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
