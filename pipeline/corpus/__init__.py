@@ -1,0 +1,1 @@
+"""The corpus: what to read, and where to cut it. Knows nothing of tokens."""

@@ -1,0 +1,24 @@
+"""Runners of work. A runner knows nothing of what it runs.
+
+The protocol is one method: `run(function, tasks)` calls `function(task)` for every task somewhere else and yields
+`(index of the task, result)` in the order in which they end. `function` is a module-level function of an importable
+module; tasks and results are plain values or frozen dataclasses.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Runs tasks on some processes and yields their results as they end."""
+
+    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield `(index, function(tasks[index]))` in order of completion.
+
+        Raises the `PipelineError` that a task raised (after stopping the others), or `WorkerError` when a task
+        failed in several fresh processes for a reason that is not the user's.
+        """
+        ...

@@ -1,0 +1,177 @@
+"""Where to cut: files become chunks of about the same size, such that counting them apart counts what they hold.
+
+A file is cut evenly and each cut then moves forward to the next place that is safe: the start of a special token, or,
+where none starts within one chunk's length, the nearest place at which the compiled pattern proves that a piece ends
+whatever stood before. Where neither is found the stretch stays whole. Small files share a chunk. A plan depends on
+the files, the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pipeline._core import Automaton, SpecialTokens
+from pipeline.corpus.files import CorpusFile, file_size
+from pipeline.errors import InputError
+
+_CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two beside a cut
+
+
+@dataclass(frozen=True)
+class Span:
+    """The bytes [start, stop) of the file with this index in the listing.
+
+    One that starts behind the file's start with no special token continues a document of the span before.
+    """
+
+    file: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A unit of counting: spans of one or several files, in the order of the listing."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all spans together."""
+        return sum(span.stop - span.start for span in self.spans)
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """What decides where text may be cut. `automaton` is None for patterns that prove nothing (those run by `regex`).
+
+    With `whole_documents`, as `--errors skip` needs it, only special tokens are cuts.
+    """
+
+    special_tokens: tuple[bytes, ...] = ()
+    automaton: Automaton | None = None
+    whole_documents: bool = False
+
+
+def plan_chunks(
+    files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int, read_bytes: int = 1 << 20, threads: int = 2
+) -> list[Chunk]:
+    """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where nothing is safe.
+
+    Reads what it needs to find safe places, `read_bytes` at a time. Raises `InputError` where a file cannot be read
+    or is not the size that was listed.
+    """
+    chunks: list[Chunk] = []
+    spans: list[Span] = []
+    filled = 0
+    for index, file in enumerate(files):
+        cuts = [0, *cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads), file.size]
+        for start, stop in pairwise(cuts):
+            if spans and filled + stop - start > chunk_bytes:
+                chunks.append(Chunk(tuple(spans)))
+                spans, filled = [], 0
+            spans.append(Span(index, start, stop))
+            filled += stop - start
+    if spans:
+        chunks.append(Chunk(tuple(spans)))
+    return chunks
+
+
+def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
+    """The inner cuts of one file: ascending, different, none at its start or end."""
+    if chunk_bytes < 1:
+        raise ValueError("chunk_bytes must be at least 1")
+    pieces = -(-file.size // chunk_bytes)
+    if pieces <= 1:
+        return []
+    try:
+        with Path(file.path).open("rb", buffering=0) as stream:
+            size = file_size(stream)
+            if size != file.size:
+                raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
+            text = _Text(stream.fileno(), size, read_bytes)
+            reach = -(-size // pieces)
+            wanted = [size * i // pieces for i in range(1, pieces)]
+            find = _finder(text, cutting, reach)
+            with ThreadPoolExecutor(max(1, threads)) as pool:
+                found = set(pool.map(find, wanted))
+    except OSError as error:
+        raise InputError(f"{file.path} cannot be read: {error.strerror or error}") from None
+    return sorted(cut for cut in found if cut is not None and 0 < cut < size)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """An open file that is read by position, so that threads can share it."""
+
+    descriptor: int
+    size: int
+    read_bytes: int
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes [start, stop), as far as the file has them."""
+        start, stop = max(start, 0), min(stop, self.size)
+        return os.pread(self.descriptor, stop - start, start) if start < stop else b""
+
+    def blocks(self, start: int, stop: int, before: int, after: int) -> Iterator[tuple[int, int, int, bytes]]:
+        """Blocks that together cover [start, stop): their own range, and the text around it from an offset on."""
+        for block in range(start, stop, self.read_bytes):
+            block_stop = min(block + self.read_bytes, stop)
+            begin = max(block - before, 0)
+            yield block, block_stop, begin, self.read(begin, block_stop + after)
+
+
+def _finder(text: _Text, cutting: Cutting, reach: int) -> Callable[[int], int | None]:
+    """A function from a wanted cut to the safe one that takes its place, or None."""
+    specials = SpecialTokens(list(cutting.special_tokens))
+    # Repair of invalid text could make a token of this kind out of anything: nothing is safe then.
+    if any("\N{REPLACEMENT CHARACTER}".encode() in token for token in cutting.special_tokens):
+        return lambda _: None
+
+    def find(wanted: int) -> int | None:
+        stop = min(wanted + reach, text.size)
+        cut = _special_cut(text, specials, wanted, stop)
+        if cut is None and cutting.automaton is not None and not cutting.whole_documents:
+            cut = _provable_cut(text, specials, cutting.automaton, wanted, stop)
+        return cut
+
+    return find
+
+
+def _special_cut(text: _Text, specials: SpecialTokens, start: int, stop: int) -> int | None:
+    """The first start of a special token in [start, stop) that no other one before it can hide."""
+    if not specials.longest:
+        return None
+    around = specials.longest
+    for block, block_stop, begin, data in text.blocks(start, stop, around, around):
+        at = block - begin
+        while (match := specials.find(data, at)) is not None and begin + match[0] < block_stop:
+            if not _covered(specials, data, match[0], match[0] + 1):
+                return begin + match[0]
+            at = match[0] + 1
+    return None
+
+
+def _covered(specials: SpecialTokens, data: bytes, at: int, end: int) -> bool:
+    """Whether some special token starts before `at` and ends at or behind `end`."""
+    for start in range(max(end - specials.longest, 0), at):
+        match = specials.match_at(data, start)  # the longest that starts there
+        if match is not None and match[1] >= end:
+            return True
+    return False
+
+
+def _provable_cut(text: _Text, specials: SpecialTokens, automaton: Automaton, start: int, stop: int) -> int | None:
+    """The first place in [start, stop) where the pattern proves an end of a piece, outside special tokens."""
+    around = max(specials.longest, _CHARACTER_BYTES)
+    for block, block_stop, begin, data in text.blocks(start, stop, around, around):
+        low, high = block - begin, block_stop - begin
+        while low < high and (cut := automaton.find_provable_cut(data, low, high)) is not None:
+            # Right behind a token a document starts, and spans that start with no token are taken to continue one.
+            if not _covered(specials, data, cut, cut):
+                return begin + cut
+            low = cut + 1
+    return None

@@ -1,0 +1,50 @@
+"""What a run tells while it works: small events, handed to one listener.
+
+The stages call the listener and know nothing of terminals; `pipeline.terminal` has listeners that draw bars, print
+lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage begins: `total` steps of `unit` are ahead, of which `done` were done by an earlier run."""
+
+    stage: str
+    total: int
+    unit: str
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A stage came further by `amount` steps (negative where a failed attempt is taken back)."""
+
+    stage: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    """A stage is complete, `elapsed_s` seconds after it began."""
+
+    stage: str
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a person should know; `level` is "info" or "warning"."""
+
+    level: str
+    text: str
+
+
+Event = StageStarted | Advanced | StageEnded | Notice
+Listener = Callable[[Event], None]
+
+
+def silent(_: Event) -> None:
+    """The listener of those who do not want to know."""

@@ -1,0 +1,252 @@
+"""The run directory: where everything of a run lies, and `run.json`, which says what run it is.
+
+The manifest holds what was decided before the first chunk was counted: the options that determine the result, the
+corpus listing and the plan of chunks. It holds no state: what is finished is told by the files that exist, each of
+which carries the fingerprint of everything it depends on.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline import __version__
+from pipeline.atomic import make_directory, write_whole
+from pipeline.config import Options, flag_of
+from pipeline.corpus.chunks import Chunk, Span
+from pipeline.corpus.files import CorpusFile
+from pipeline.errors import RunDirectoryError
+
+FORMAT_VERSION = 1
+LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # of the merge options: those the merges depend on
+_OWNED = ("run.json", "counts", "counter.parquet", "merges.parquet", "tokenizer", "report.txt", "report.json", "log.txt")
+
+
+def fingerprint(*parts: object) -> str:
+    """A digest of JSON values: 32 hexadecimal digits, the same on every machine."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `run.json` says. `merging` and `vocab_size` are None until merging was first asked for."""
+
+    counting: dict[str, Any]
+    unicode_version: str
+    files: tuple[CorpusFile, ...]
+    chunks: tuple[Chunk, ...]
+    merging: dict[str, Any] | None = None
+    vocab_size: int | None = None
+
+    def chunk_fingerprint(self, chunk: Chunk) -> str:
+        """What one chunk's counter depends on."""
+        ranges = [
+            [(file := self.files[span.file]).path, file.size, file.digest, span.start, span.stop]
+            for span in chunk.spans
+        ]
+        return fingerprint(self.counting, self.unicode_version, ranges)
+
+    def counter_fingerprint(self) -> str:
+        """What the combined counter depends on: every chunk, in whatever order."""
+        return fingerprint(sorted(self.chunk_fingerprint(chunk) for chunk in self.chunks))
+
+    def merge_fingerprint(self) -> str:
+        """What a merge list depends on, its length aside."""
+        assert self.merging is not None, "merge options are settled by with_merging"
+        return fingerprint(self.counter_fingerprint(), {name: self.merging[name] for name in LEARNING_OPTIONS})
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and its manifest."""
+
+    directory: Path
+    manifest: Manifest
+
+    @property
+    def counter_path(self) -> Path:
+        """The combined counter."""
+        return self.directory / "counter.parquet"
+
+    @property
+    def merges_path(self) -> Path:
+        """The merge list with its counts."""
+        return self.directory / "merges.parquet"
+
+    def chunk_path(self, index: int) -> Path:
+        """The counter of the chunk with this index in the plan."""
+        return self.directory / "counts" / f"{index:06d}.parquet"
+
+    def tokenizer_directory(self, vocab_size: int) -> Path:
+        """Where the tokenizer of this size lies: `tokenizer` for the run's first size, `tokenizer-8000` for others."""
+        return self.directory / ("tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}")
+
+
+def new_directory(parent: Path = Path("runs")) -> Path:
+    """The first free `runs/001`, `runs/002`, ..."""
+    number = 1
+    while (parent / f"{number:03d}").exists():
+        number += 1
+    return parent / f"{number:03d}"
+
+
+def save(run: Run) -> None:
+    """Write `run.json`, whole or not at all."""
+    manifest = run.manifest
+    document = {
+        "format_version": FORMAT_VERSION,
+        "written_by": f"bpe-pipeline {__version__}",
+        "counting": manifest.counting,
+        "merging": manifest.merging,
+        "vocab_size": manifest.vocab_size,
+        "unicode_version": manifest.unicode_version,
+        "files": [asdict(file) for file in manifest.files],
+        "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
+    }
+    make_directory(run.directory / "counts")
+    write_whole(run.directory / "run.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+
+
+def load(directory: Path) -> Run | None:
+    """The run in a directory, or None where there is none.
+
+    Raises `RunDirectoryError` where `run.json` cannot be read or is of a newer format.
+    """
+    path = directory / "run.json"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise RunDirectoryError(f"{directory} is a file, not a run directory; choose another --output") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
+    version = document.get("format_version") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise RunDirectoryError(
+            f"{path} is of format {version!r}, this release reads {FORMAT_VERSION}; use the release that wrote it, "
+            "or start anew with --overwrite"
+        )
+    try:
+        manifest = Manifest(
+            counting=dict(document["counting"]),
+            merging=None if document["merging"] is None else dict(document["merging"]),
+            vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
+            unicode_version=str(document["unicode_version"]),
+            files=tuple(CorpusFile(**file) for file in document["files"]),
+            chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
+        )
+        if any(not 0 <= span.file < len(manifest.files) for chunk in manifest.chunks for span in chunk.spans):
+            raise ValueError("a chunk of a file that is not listed")
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(f"{path} is damaged ({error}); --overwrite starts anew") from None
+    return Run(directory, manifest)
+
+
+def require(directory: Path) -> Run:
+    """The run in a directory; raises `RunDirectoryError` where there is none."""
+    run = load(directory)
+    if run is None:
+        raise RunDirectoryError(f"{directory} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
+    return run
+
+
+def clear(directory: Path) -> None:
+    """Remove what a run owns in a directory, and nothing else."""
+    for path in [directory / name for name in _OWNED] + sorted(directory.glob("tokenizer-*[0-9]")):
+        _remove(path)
+
+
+def sweep(run: Run) -> None:
+    """Remove what writers left half done when they were killed."""
+    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
+        for path in run.directory.glob(pattern):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
+
+
+def refuse_foreign_files(directory: Path) -> None:
+    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
+    foreign = next((name for name in _OWNED if (directory / name).exists()), None)
+    if foreign is not None:
+        raise RunDirectoryError(
+            f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "
+            "remove it with --overwrite"
+        )
+
+
+def refuse_other_options(run: Run, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raise `RunDirectoryError` naming the first option in which the stored run and the one asked for differ."""
+    for name, value in asked.items():
+        if stored.get(name) != value:
+            raise RunDirectoryError(
+                f"{run.directory} holds another run: its {kind} was done with {flag_of(name)} "
+                f"{_show(stored.get(name))}, not {_show(value)}; choose another --output, or start anew with --overwrite"
+            )
+
+
+def _show(value: object) -> str:
+    return " ".join(map(repr, value)) if isinstance(value, list) and value else repr(value)
+
+
+def added_files(run: Run, files: Sequence[CorpusFile]) -> list[CorpusFile]:
+    """The files of a listing that the run does not know yet.
+
+    Raises `RunDirectoryError` where a file of the run changed or is missing from the listing: its counters would be
+    of another text.
+    """
+    now = {file.path: file for file in files}
+    for known in run.manifest.files:
+        file = now.pop(known.path, None)
+        if file is None:
+            raise RunDirectoryError(
+                f"{run.directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
+                "choose another --output, or start anew with --overwrite"
+            )
+        if (file.size, file.mtime_ns, file.digest) != (known.size, known.mtime_ns, known.digest):
+            raise RunDirectoryError(
+                f"{known.path} changed since {run.directory} was planned; restore it, choose another --output, or "
+                "start anew with --overwrite"
+            )
+    return list(now.values())
+
+
+def forget_merging(run: Run) -> Run:
+    """The run as it was before anything was merged; its counts stay."""
+    for name in ("merges.parquet", "tokenizer", "tokenizer-*[0-9]", "report.*"):
+        for path in run.directory.glob(name):
+            _remove(path)
+    run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+    save(run)
+    return run
+
+
+def with_merging(run: Run, options: Options) -> Run:
+    """The run with its merge options settled: stored if there were none yet, checked if there were.
+
+    The first vocabulary size that is asked for becomes the run's own.
+    """
+    asked = options.of_stage("merge")
+    manifest = run.manifest
+    if manifest.merging is not None:
+        refuse_other_options(run, "merging", manifest.merging, asked)
+    settled = replace(manifest, merging=asked, vocab_size=manifest.vocab_size or options.vocab_size)
+    if settled == manifest:
+        return run
+    run = replace(run, manifest=settled)
+    save(run)
+    return run
+
+
+def corpus_bytes(files: Iterable[CorpusFile]) -> int:
+    """Bytes of all files together."""
+    return sum(file.size for file in files)

@@ -1,0 +1,114 @@
+// ChunkCounter: counts the pieces of one chunk, a row of texts (byte ranges of files) fed in blocks of any size.
+//
+// Idea: blocks are copied into one window, which is worked on only when it is full or the text ends; so the answer
+// cannot depend on the blocks. Work on a window: (1) check or repair UTF-8, (2) find special tokens, (3) cut the
+// documents between them and count the pieces. What later text could still change (an unfinished character, a
+// possible beginning of a special token, the last piece) moves to the window's front, and where that is more than half
+// of a window, the window doubles: a piece of n bytes costs O(n) in all.
+// Semantics: the text is decoded first and split at special tokens then. `skip` judges each document whole: one that
+// does not end within its window is counted in a table of its own, which joins the chunk's table when the document
+// ends well and is dropped at its first invalid byte. That costs memory for the document's different pieces, not
+// for its text.
+// Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "automaton.hpp"
+#include "piece_table.hpp"
+#include "specials.hpp"
+
+namespace bpe {
+
+enum class ErrorPolicy { replace, strict, skip };
+
+// Thrown under ErrorPolicy::strict.
+struct InvalidText {
+  uint64_t offset;  // of the first invalid byte, from the first byte ever fed
+};
+
+struct CountingStatistics {
+  static constexpr size_t kExamples = 8;
+
+  uint64_t bytes = 0;              // fed
+  uint64_t documents = 0;          // not empty, and begun in this chunk
+  uint64_t pieces = 0;             // counted, with repetitions
+  uint64_t special_tokens = 0;
+  uint64_t replacements = 0;       // U+FFFD put in
+  uint64_t invalid_bytes = 0;      // whose place they took
+  uint64_t documents_skipped = 0;
+  uint64_t bytes_skipped = 0;
+  uint64_t pieces_cut = 0;         // longer than max_piece_bytes
+  std::vector<uint64_t> invalid_offsets;  // of the first few replacements or skipped documents
+};
+
+class ChunkCounter {
+ public:
+  // Cuts a whole document, telling the size of one piece after the other: the slow path for odd patterns.
+  using DocumentCutter =
+      std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
+  struct Options {
+    ErrorPolicy errors = ErrorPolicy::replace;
+    size_t max_piece_bytes = 0;        // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
+    size_t window_bytes = size_t{1} << 18;
+  };
+
+  // Exactly one of `automaton` (which must outlive this) and `cut_document`.
+  ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials, Options options);
+
+  // The next text starts inside a document that was counted as begun elsewhere. Call before its first block.
+  void start_inside_document() { continues_ = true; }
+  // The next bytes of the text; `end` with the last of them (which may be none). A text ends its last document.
+  void feed(const uint8_t* bytes, size_t size, bool end);
+  // Counts pieces that were cut elsewhere.
+  void add(const uint8_t* piece, size_t size, uint64_t count) { table_.add(piece, size, count); }
+
+  const PieceTable& table() const { return table_; }
+  // Forgets the pieces counted so far, not the text in the window: for a counter that is written in parts.
+  void clear_counts() { table_.clear(); }
+  const CountingStatistics& statistics() const { return statistics_; }
+  size_t bytes() const;
+
+ private:
+  static constexpr size_t npos = ~size_t{0}, kPadding = 64;
+
+  void grow(size_t capacity);
+  void append(const uint8_t* bytes, size_t size);
+  void process(bool end);
+  void check_text(bool end);
+  void repair_text(size_t from, bool end);
+  void note_invalid(uint64_t offset);
+  void move_to_front();
+  void continue_document(size_t limit);
+  void finish_document(size_t limit);
+  void drop_text(size_t limit);
+  void count_text(size_t limit, bool at_end, PieceTable& table);
+  void count_pieces(size_t start, size_t pieces, PieceTable& table);
+
+  const Automaton* automaton_;
+  DocumentCutter cut_document_;
+  SpecialTokens specials_;
+  Options options_;
+  PieceTable table_;
+  std::unique_ptr<PieceTable> open_document_;  // skip: pieces of a document that is not yet known to be valid
+  uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pieces, cut pieces, bytes
+  CountingStatistics statistics_;
+
+  // The window: [begin_, checked_) is valid text of the current document that is not yet counted, [checked_, size_)
+  // is as it was fed. No special token starts before searched_.
+  std::unique_ptr<uint8_t[]> text_;
+  size_t capacity_ = 0, size_ = 0, limit_;
+  size_t begin_ = 0, checked_ = 0, searched_ = 0;
+  size_t invalid_ = npos;       // skip: the first invalid byte at or after begin_ that is known
+  uint64_t checked_offset_ = 0; // of text_[checked_] in all that was fed
+  bool in_document_ = false;    // text of the current document has left the window
+  bool dropping_ = false;       // skip: the current document is invalid
+  bool continues_ = false;
+  std::array<uint32_t, PieceTable::kBatch> ends_;
+};
+
+}  // namespace bpe

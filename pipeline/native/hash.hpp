@@ -1,0 +1,82 @@
+// hash64: the 64-bit hash of a piece, fixed for ever, because counters are stored in its order.
+//
+// Idea: folded multiplication (multiply two 64-bit words to 128 bits, xor the halves), the construction of Wang Yi's
+// wyhash and its relatives, with constants of our own. Bytes are read as little-endian words on every machine, so
+// x86-64 and ARM64 agree. A piece of at most 15 bytes is one `Key`: its bytes padded with zeros and its length in the
+// last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot.
+// Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an enemy.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace bpe {
+
+inline constexpr size_t kInlineBytes = 15;  // the longest piece that fits in a Key
+
+struct Key {
+  uint64_t low, high;  // high's top byte is the length
+};
+
+inline uint64_t load64(const uint8_t* bytes) {
+  uint64_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
+  return word;
+}
+
+inline void store64(uint8_t* bytes, uint64_t word) {
+  if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
+  std::memcpy(bytes, &word, sizeof word);
+}
+
+// The Key of `size` <= 15 bytes; 16 bytes must be readable at `piece`, whatever they hold.
+inline Key key_of_padded(const uint8_t* piece, size_t size) {
+  const uint64_t bits = 8 * size;
+  // Shifts by 64 are undefined, so each mask shifts in two steps or is chosen by comparison.
+  const uint64_t low_mask = size >= 8 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  const uint64_t high_mask = size >= 8 ? (uint64_t{1} << (bits - 64)) - 1 : 0;
+  return {load64(piece) & low_mask, (load64(piece + 8) & high_mask) | uint64_t{size} << 56};
+}
+
+inline Key key_of(const uint8_t* piece, size_t size) {
+  uint8_t padded[16] = {};
+  std::memcpy(padded, piece, size);
+  return key_of_padded(padded, size);
+}
+
+namespace detail {
+__extension__ typedef unsigned __int128 uint128;
+inline constexpr uint64_t kSeed0 = 0x9e6c63d0876a9a47, kSeed1 = 0xd1b54a32d192ed03, kSeed2 = 0x8cb92ba72f3d8dd7;
+
+inline uint64_t fold(uint64_t a, uint64_t b) {
+  const uint128 product = static_cast<uint128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+inline uint64_t finish(uint64_t a, uint64_t b) {
+  const uint128 product = static_cast<uint128>(a ^ kSeed1) * (b ^ kSeed2);
+  return fold(static_cast<uint64_t>(product) ^ kSeed0, static_cast<uint64_t>(product >> 64) ^ kSeed1);
+}
+}  // namespace detail
+
+inline uint64_t hash_key(Key key) { return detail::finish(key.low, key.high); }
+
+inline uint64_t hash_long(const uint8_t* piece, size_t size) {
+  uint64_t state = detail::kSeed0 ^ size;
+  const uint8_t* last = piece + size - 16;
+  for (; piece < last; piece += 16) state = detail::fold(load64(piece) ^ detail::kSeed1, load64(piece + 8) ^ state);
+  return detail::finish(load64(last) ^ state, load64(last + 8) ^ detail::kSeed0);
+}
+
+inline uint64_t hash64(const uint8_t* piece, size_t size) {
+  return size <= kInlineBytes ? hash_key(key_of(piece, size)) : hash_long(piece, size);
+}
+
+// Scales a hash to [0, count) so that a greater hash never gets a smaller number.
+inline uint64_t scale_hash(uint64_t hash, uint64_t count) {
+  return static_cast<uint64_t>(static_cast<detail::uint128>(hash) * count >> 64);
+}
+
+}  // namespace bpe

@@ -1,0 +1,50 @@
+// Finds special tokens in bytes: the leftmost one and, of those that start there, the longest.
+//
+// Idea: a candidate is a place where the first two bytes of some token stand. Blocks of 64 bytes are compared with
+// each distinct pair of first bytes in a loop that every compiler turns into vector instructions (SSE2, NEON); only
+// a block with a candidate is looked at byte by byte. With more than eight pairs the first bytes alone are compared,
+// and with more than eight of those a table of 256 flags is walked.
+// Invariants: tokens are not empty and all different. Cost: about a tenth of a nanosecond a byte for one pair.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bpe {
+
+class SpecialTokens {
+ public:
+  static constexpr size_t npos = ~size_t{0};
+  struct Match {
+    size_t start = npos, end = npos, index = npos;  // index into the tokens as they were given
+  };
+
+  // Throws std::invalid_argument when a token is empty or given twice.
+  explicit SpecialTokens(std::vector<std::string> tokens);
+
+  // The first match that starts at or after `from` and ends by `size`.
+  Match find(const uint8_t* text, size_t from, size_t size) const;
+  // The longest token that stands at `at`.
+  Match match_at(const uint8_t* text, size_t at, size_t size) const;
+
+  bool empty() const { return tokens_.empty(); }
+  size_t longest() const { return longest_; }
+  const std::vector<std::string>& tokens() const { return tokens_; }
+
+ private:
+  struct Probe {
+    uint8_t first, second;
+    bool any_second;
+  };
+  size_t next_candidate(const uint8_t* text, size_t from, size_t size) const;
+
+  std::vector<std::string> tokens_;
+  std::array<std::vector<uint32_t>, 256> by_first_;  // the tokens that start with a byte, longest first
+  std::vector<Probe> probes_;                        // empty: too many, use starts_
+  std::array<bool, 256> starts_{};
+  size_t longest_ = 0;
+};
+
+}  // namespace bpe

@@ -1,0 +1,63 @@
+"""The obviously right way to count pieces: decode, split at special tokens, cut each document with `regex`."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+import regex
+
+GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+
+def cut(document: str, expression: str = GPT2) -> list[str]:
+    """The pieces of a document, unmatched stretches among them."""
+    pieces, at = [], 0
+    for match in regex.finditer(expression, document):
+        if match.start() > at:
+            pieces.append(document[at : match.start()])
+        if match.end() > match.start():
+            pieces.append(match.group())
+        at = match.end()
+    return [*pieces, document[at:]] if at < len(document) else pieces
+
+
+def split(text: bytes, specials: Iterable[bytes]) -> list[bytes]:
+    """The documents of a text, empty ones left out."""
+    specials = sorted(specials, key=len, reverse=True)
+    if not specials:
+        return [text] if text else []
+    found = regex.split(b"|".join(map(regex.escape, specials)), text)
+    return [document for document in found if document]
+
+
+def documents(text: bytes, specials: Iterable[bytes], errors: str = "replace") -> list[str]:
+    """The documents of a text as they are counted."""
+    specials = list(specials)
+    if errors != "skip":
+        text = text.decode(errors=errors).encode()
+    kept = []
+    for document in split(text, specials):
+        try:
+            kept.append(document.decode())
+        except UnicodeDecodeError:
+            assert errors == "skip"
+    return kept
+
+
+def count(
+    text: bytes, specials: Iterable[bytes] = (), errors: str = "replace", expression: str = GPT2
+) -> Counter[bytes]:
+    """The counter of a text."""
+    return Counter(
+        piece.encode() for document in documents(text, specials, errors) for piece in cut(document, expression)
+    )
+
+
+def as_counter(columns) -> Counter[bytes]:
+    """A counter out of offsets, data and counts."""
+    offsets, data, counts = (memoryview(column).cast("B") for column in columns)
+    offsets, counts, data = offsets.cast("q").tolist(), counts.cast("Q").tolist(), bytes(data)
+    pieces = [data[start:stop] for start, stop in pairwise(offsets)]
+    result = Counter(dict(zip(pieces, counts, strict=True)))
+    assert len(result) == len(pieces), "a piece occurs twice"
+    return result

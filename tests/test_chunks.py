@@ -1,0 +1,142 @@
+"""Counting the chunks of a plan apart gives the counter of the whole, and cuts are where they may be."""
+
+from collections import Counter
+from itertools import accumulate, pairwise
+
+import oracle_counting
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pipeline import _core
+from pipeline.corpus.chunks import Chunk, Cutting, Span, cut_file, plan_chunks
+from pipeline.corpus.files import describe
+from pipeline.errors import InputError
+from pipeline.pattern import compile_pattern
+
+END = b"<|end|>"
+AUTOMATON = compile_pattern("gpt2").automaton
+ONCE = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def spans_counted(path, cuts, specials, errors, automaton=AUTOMATON):
+    text = path.read_bytes()
+    counter = _core.ChunkCounter(automaton, list(specials), errors=errors)
+    for start, stop in pairwise([0, *cuts, len(text)]):
+        if start and _core.SpecialTokens(list(specials)).match_at(text, start) is None:
+            counter.start_inside_document()
+        counter.feed(text[start:stop], end=True)
+    return counter
+
+
+TEXT = st.lists(
+    st.one_of(
+        st.text(st.sampled_from("ab s1é日.\n<|end>"), max_size=12).map(str.encode),
+        st.sampled_from([END, b"<|", b"d|><|e", b"\xff", b"\xe6\x97", b" word" * 9]),
+    ),
+    min_size=1,
+    max_size=30,
+).map(b"".join)
+
+
+@ONCE
+@given(TEXT, st.integers(1, 60), st.integers(1, 20), st.sampled_from(["replace", "skip"]))
+@example(b"ab " * 40, 16, 3, "replace")
+@example((b"x" * 15 + END) * 9, 22, 4, "skip")
+def test_chunks_apart_are_the_whole(tmp_path, text, chunk_bytes, read_bytes, errors):
+    path = tmp_path / "text"
+    path.write_bytes(text or b"x")
+    specials = (END, b"<|e", b"d|><|")
+    cutting = Cutting(specials, AUTOMATON, whole_documents=errors == "skip")
+    cuts = cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=2)
+    assert cuts == sorted(set(cuts))
+    apart = spans_counted(path, cuts, specials, errors)
+    whole = spans_counted(path, [], specials, errors)
+    assert oracle_counting.as_counter(apart.columns()) == oracle_counting.as_counter(whole.columns())
+    assert apart.statistics() == whole.statistics()
+    larger_reads = cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=1 << 20, threads=1)
+    assert larger_reads == cuts
+
+
+@ONCE
+@given(TEXT, st.integers(1, 60))
+def test_cuts_at_the_next_special_token(tmp_path, text, chunk_bytes):
+    path = tmp_path / "text"
+    path.write_bytes(text + END)
+    size = len(text + END)
+    cuts = cut_file(describe(str(path)), Cutting((END,)), chunk_bytes=chunk_bytes, read_bytes=5, threads=1)
+    chunks = -(-size // chunk_bytes)
+    expected = set()
+    for i in range(1, chunks):
+        wanted = size * i // chunks
+        place = (text + END).find(END, wanted)
+        if 0 < place < min(wanted + -(-size // chunks), size):
+            expected.add(place)
+    assert cuts == sorted(expected)
+
+
+def test_hidden_special_tokens_are_no_cuts(tmp_path):
+    path = tmp_path / "text"
+    # `aab` hides the `b<` that starts inside of it, so only the last one is a token for certain.
+    path.write_bytes(b"x" * 40 + b"aab<" + b"x" * 10 + b"b<" + b"x" * 44)
+    cuts = cut_file(describe(str(path)), Cutting((b"aab", b"b<")), chunk_bytes=50, read_bytes=8, threads=1)
+    assert cuts == [54]
+    path.write_bytes(b"x" * 48 + b"aab<" + b"x" * 48)
+    assert cut_file(describe(str(path)), Cutting((b"aab", b"b<")), chunk_bytes=50, read_bytes=8, threads=1) == []
+
+
+def test_one_enormous_document_is_cut_between_pieces(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"some words, " * 1000)
+    cuts = cut_file(describe(str(path)), Cutting((END,), AUTOMATON), chunk_bytes=1000, read_bytes=64, threads=2)
+    assert len(cuts) == 11
+    ends = set(accumulate(map(len, oracle_counting.cut(path.read_text()))))
+    assert set(cuts) <= ends
+
+
+@pytest.mark.parametrize(
+    "cutting",
+    [Cutting((END,)), Cutting((END,), AUTOMATON, whole_documents=True), Cutting(("\ufffd".encode(),), AUTOMATON)],
+)
+def test_stays_whole_where_nothing_is_safe(tmp_path, cutting):
+    path = tmp_path / "text"
+    path.write_bytes(b"some words, " * 1000)
+    assert cut_file(describe(str(path)), cutting, chunk_bytes=1000, read_bytes=64, threads=2) == []
+
+
+def test_a_letter_without_end_stays_whole(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"\xff" * 500 + b"a" * 3000)
+    assert cut_file(describe(str(path)), Cutting((), AUTOMATON), chunk_bytes=300, read_bytes=64, threads=2) in (
+        [],
+        [500],
+    )
+
+
+def test_small_files_share_chunks_and_large_ones_are_cut(tmp_path):
+    sizes = [10, 20, 5, 300, 30]
+    files = []
+    for i, size in enumerate(sizes):
+        (tmp_path / str(i)).write_bytes((b"ab " * size)[:size])
+        files.append(describe(str(tmp_path / str(i))))
+    chunks = plan_chunks(files, Cutting((), AUTOMATON), chunk_bytes=100)
+    assert chunks[0] == Chunk((Span(0, 0, 10), Span(1, 0, 20), Span(2, 0, 5)))
+    assert sum(chunk.bytes for chunk in chunks) == sum(sizes)
+    spans = [span for chunk in chunks for span in chunk.spans]
+    assert [span.file for span in spans] == sorted(span.file for span in spans)
+    covered = Counter()
+    for span in spans:
+        covered[span.file] += span.stop - span.start
+    assert list(covered.values()) == sizes
+
+
+def test_a_file_that_changed_or_vanished(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"x" * 100)
+    file = describe(str(path))
+    path.write_bytes(b"x" * 99)
+    with pytest.raises(InputError, match="changed while it was planned"):
+        plan_chunks([file], Cutting(), chunk_bytes=10)
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        plan_chunks([file], Cutting(), chunk_bytes=10)

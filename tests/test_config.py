@@ -1,0 +1,138 @@
+"""Options: the one table, sizes, configuration files, and messages that name the nearest right thing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import Options, flag_of, format_bytes, make_options, parse_bytes, read_config
+from pipeline.errors import UsageError
+
+SIZES = [
+    ("64MiB", 64 << 20),
+    ("1GB", 10**9),
+    ("1 gb", 10**9),
+    ("8GiB", 8 << 30),
+    ("2k", 2000),
+    ("1.5KiB", 1536),
+    ("4096", 4096),
+    ("17B", 17),
+    (12345, 12345),
+]
+
+
+@pytest.mark.parametrize(("text", "size"), SIZES)
+def test_sizes(text: object, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "1XB", "1 MiB MiB", "0", 0, -5, None, True, 1.5, "0.1B"])
+def test_not_sizes(text: object) -> None:
+    with pytest.raises(ValueError, match="64MiB"):
+        parse_bytes(text)
+
+
+def test_sizes_for_people() -> None:
+    assert [format_bytes(size) for size in (0, 1023, 1536, 64 << 20, 3 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "64.0 MiB",
+        "3.0 TiB",
+    ]
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    options = make_options({})
+    assert options == Options()
+    assert (options.vocab_size, options.pattern, options.special_tokens) == (32_000, "gpt2", ("<|endoftext|>",))
+    assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"vocab_sise": 1}, "'vocab_sise' is unknown; did you mean 'vocab_size'"),
+        ({"vocab_size": "many"}, "'vocab_size': expected a whole number of at least 1, not 'many'"),
+        ({"vocab_size": True}, "'vocab_size'"),
+        ({"tie_break": "greatest"}, "did you mean greatest-bytes"),
+        ({"special_tokens": ["a", "b", "a"]}, "'a' is given twice"),
+        ({"special_tokens": [""]}, "empty special token"),
+        ({"special_tokens": 5}, "a list of texts"),
+        ({"pad_token": "<|endoftext|>"}, "is a special token already"),
+        ({"chunk_size": "64 melons"}, "'chunk_size': expected a size such as 64MiB"),
+        ({"export": "hf,onnx"}, "one of hf, gpt2, tiktoken"),
+        ({"quiet": "yes"}, "true or false"),
+        ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
+    ],
+)
+def test_wrong_options_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_options(values)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_are_completed() -> None:
+    options = make_options(
+        {"special_tokens": "<s>", "export": "hf, tiktoken", "inputs": Path("a"), "chunk_size": "1MiB", "workers": "3"}
+    )
+    assert options.special_tokens == ("<s>",)
+    assert options.export == ("hf", "tiktoken")
+    assert options.inputs == ("a",)
+    assert (options.chunk_size, options.workers) == (1 << 20, 3)
+    assert make_options({"no_special_tokens": True}).special_tokens == ()
+
+
+def test_the_stages_of_the_options() -> None:
+    options = make_options({})
+    assert set(options.of_stage("count")) == {"special_tokens", "pattern", "errors", "max_piece_bytes"}
+    assert "vocab_size" not in options.of_stage("count", "merge")
+    assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")
+
+
+CONFIG = {"vocab_size": 500, "special_tokens": ["<a>", "<b>"], "pattern": "llama3", "chunk_size": "1MiB"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.json", json.dumps(CONFIG)),
+        ("run.yaml", "vocab-size: 500\nspecial-token: ['<a>', '<b>']\npattern: llama3\nchunk_size: 1MiB\n"),
+        ("run.toml", 'vocab_size = 500\nspecial_tokens = ["<a>", "<b>"]\npattern = "llama3"\nchunk-size = "1MiB"\n'),
+    ],
+)
+def test_configuration_files(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_config(path) == CONFIG
+    assert make_options(read_config(path)).chunk_size == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.json", "{"),
+        ("run.yaml", "a: [1"),
+        ("run.toml", "a = "),
+        ("run.ini", ""),
+        ("run.json", "[1]"),
+        ("run.yaml", "!!python/object/apply:os.system ['true']"),
+    ],
+)
+def test_unreadable_configuration_is_named(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"configuration file .*run\.") as caught:
+        read_config(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_configuration_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.yaml cannot be read"):
+        read_config(tmp_path / "absent.yaml")
+
+
+def test_flags_are_spelt_as_on_the_command_line() -> None:
+    assert flag_of("special_tokens") == "--special-token"
+    assert flag_of("max_token_bytes") == "--max-token-bytes"

@@ -1,0 +1,103 @@
+"""What an input names: each file once, in a fixed order, and a clear line where there is nothing to read."""
+
+import os
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from pipeline.corpus.files import describe, find_files, sample_corpus
+from pipeline.errors import InputError
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    for name in ("b.txt", "a.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", ".hidden", ".git/config"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(*inputs):
+    return [file.path for file in find_files(inputs).files]
+
+
+def test_directories_are_read_in_order_without_hidden_files(tree):
+    expected = ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
+    assert names(tree) == [str(tree / name) for name in expected]
+    assert names("sub", "a.txt") == ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", "a.txt"]
+
+
+def test_globs(tree):
+    assert names("*.txt") == ["a.txt", "b.txt"]
+    assert names("**/*.txt") == ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]
+    assert names("s*") == ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
+    assert names("**") == names(".") or sorted(map(os.path.realpath, names("**"))) == sorted(
+        map(os.path.realpath, names("."))
+    )
+
+
+def test_a_file_is_read_once_however_it_is_named(tree):
+    (tree / "link.txt").symlink_to("a.txt")
+    (tree / "again").symlink_to("sub")
+    (tree / "sub" / "up").symlink_to("..")
+    (tree / "broken").symlink_to("nowhere")
+    assert names("./b.txt", "b.txt", str(tree / "b.txt"), "link.txt", "a.txt") == ["./b.txt", "link.txt"]
+    found = names(".")
+    assert len(found) == len({os.path.realpath(name) for name in found}) == 5
+    assert names(".") == found
+
+
+def test_link_to_a_file_is_followed(tree, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "f.txt"
+    elsewhere.write_text("text")
+    (tree / "sub" / "link").symlink_to(elsewhere)
+    assert "sub/link" in names("sub")
+
+
+def test_a_name_with_glob_characters_is_a_file_first(tree):
+    (tree / "x[1].txt").write_text("x")
+    assert names("x[1].txt") == ["x[1].txt"]
+
+
+def test_empty_files_are_told(tree):
+    (tree / "nothing.txt").touch()
+    listing = find_files(["nothing.txt", "a.txt"])
+    assert listing.empty == ("nothing.txt",)
+    assert [file.path for file in listing.files] == ["a.txt"]
+    with pytest.raises(InputError, match="nothing.txt has no bytes"):
+        find_files(["nothing.txt"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing.txt", "missing.txt does not exist"),
+        ("*.nothing", "no file matches"),
+        ("hollow", "without files"),
+        ("/dev/null", "neither a regular file"),
+    ],
+)
+def test_refused(tree, name, reason):
+    (tree / "hollow" / ".hidden").mkdir(parents=True)
+    with pytest.raises(InputError, match=reason):
+        find_files([name])
+
+
+def test_digest_changes_with_the_file(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(bytes(100_000))
+    first = describe(str(path))
+    assert first.size == 100_000
+    assert describe(str(path)) == first
+    path.write_bytes(bytes(99_999) + b"x")
+    assert describe(str(path)).digest != first.digest
+
+
+def test_sample_corpus_is_the_standard_library():
+    paths = sample_corpus()
+    assert str(Path(sysconfig.get_path("stdlib")) / "argparse.py") in paths
+    assert not [path for path in paths if "site-packages" in path or "/test/" in path]
+    assert len(find_files([]).files) > 300

@@ -1,0 +1,209 @@
+"""Counter files: what is written is read, combined exactly, refused where damaged, and readable by others."""
+
+import json
+import random
+from collections import Counter
+
+import duckdb
+import oracle_counting
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import _core, counters
+from pipeline.errors import RunDirectoryError, TrainingError
+
+
+def columns_of(counts, partitions=1):
+    counter = _core.ChunkCounter(lambda document: [document], [])
+    counter.add_pieces(list(counts), list(counts.values()))
+    return [counter.columns(i, partitions) for i in range(partitions)]
+
+
+def write(path, counts, partitions=1, fingerprint="f", **statistics):
+    counters.write_counter(path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=statistics)
+    return path
+
+
+def read(path, **options):
+    result = Counter()
+    with counters.open_counter(path, **options) as counter:
+        for i in range(counter.partitions):
+            result.update(oracle_counting.as_counter(counter.read(i)))
+        assert counter.rows == len(result)
+    return result
+
+
+def random_counts(seed, pieces, most=40):
+    generator = random.Random(seed)
+    return Counter(
+        {generator.randbytes(generator.randint(1, most)): generator.randint(1, 1 << 40) for _ in range(pieces)}
+    )
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 8])
+def test_what_is_written_is_read(tmp_path, partitions):
+    counts = random_counts(1, 5000) | Counter({b"\x00" * 9: (1 << 63) - 1, b"x" * 100_000: 1})
+    path = write(tmp_path / "c.parquet", counts, partitions, bytes=17)
+    assert read(path) == counts
+    with counters.open_counter(path, fingerprint="f") as counter:
+        assert (counter.partitions, counter.fingerprint, counter.statistics) == (partitions, "f", {"bytes": 17})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_empty_counter_and_empty_partitions(tmp_path):
+    assert read(write(tmp_path / "none.parquet", Counter())) == {}
+    assert read(write(tmp_path / "one.parquet", Counter({b"a": 1}), 4)) == {b"a": 1}
+    empty = [tmp_path / "none.parquet"] * 2
+    assert counters.combine_counters(empty, tmp_path / "sum.parquet", fingerprint="s", statistics={}) == 0
+    assert read(tmp_path / "sum.parquet") == {}
+
+
+def test_duckdb_reads_it(tmp_path):
+    path = write(tmp_path / "c.parquet", random_counts(2, 20_000) + Counter({" the".encode(): 5_000_000_000}), 2)
+    rows = duckdb.execute("select piece, count from read_parquet(?) order by hash(piece)", [str(path)]).fetchall()
+    assert dict(rows) == read(path)
+    found = duckdb.execute(f"select count from '{path}' where piece = ' the'::blob").fetchall()
+    assert found == [(5_000_000_000,)]
+
+
+COUNTS = st.dictionaries(
+    st.one_of(st.text("ab", min_size=1, max_size=3).map(str.encode), st.binary(min_size=1, max_size=20)),
+    st.integers(1, 1 << 50),
+    max_size=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(COUNTS, max_size=6))
+def test_native_combination_is_a_sum(parts):
+    combined = _core.combine([columns_of(part)[0] for part in parts])
+    expected = sum(map(Counter, parts), Counter())
+    result = oracle_counting.as_counter(combined)
+    assert result == expected
+    assert [_core.hash64(piece) for piece in result] == sorted(map(_core.hash64, expected))
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memory_bytes, threads):
+    monkeypatch.setattr(counters, "PARTITION_ROWS", 512)
+    parts = [random_counts(i // 2, 3000 + 1000 * i) for i in range(5)]
+    paths = [write(tmp_path / f"{i}.parquet", part, 2**i) for i, part in enumerate(parts)]
+    output = tmp_path / "sum.parquet"
+    rows = counters.combine_counters(
+        paths, output, fingerprint="s", statistics={"n": 1}, threads=threads, memory_bytes=memory_bytes
+    )
+    expected = sum(parts, Counter())
+    assert rows == len(expected)
+    assert read(output, fingerprint="s") == expected
+    assert len(list(tmp_path.iterdir())) == 6
+    whole = oracle_counting.as_counter(_core.combine([columns_of(part)[0] for part in parts]))
+    assert list(whole.items()) == list(read(output).items())
+
+
+def test_sum_beyond_63_bits_is_refused(tmp_path):
+    paths = [write(tmp_path / f"{i}.parquet", Counter({b"a": 1 << 62})) for i in range(2)]
+    output = tmp_path / "sum.parquet"
+    with pytest.raises(TrainingError, match="2\\^63"):
+        counters.combine_counters(paths, output, fingerprint="s", statistics={})
+    assert not output.exists()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_failure_in_the_middle_leaves_the_old_file(tmp_path):
+    path = write(tmp_path / "c.parquet", Counter({b"a": 1}))
+
+    def failing():
+        yield columns_of(random_counts(3, 1000))[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        counters.write_counter(path, failing(), fingerprint="g", statistics={})
+    assert read(path, fingerprint="f") == {b"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_flipped_bits_are_noticed(tmp_path):
+    good = write(tmp_path / "good.parquet", random_counts(4, 2000), 2).read_bytes()
+    expected = read(tmp_path / "good.parquet")
+    bad = tmp_path / "bad.parquet"
+    generator = random.Random(5)
+    for place in [0, len(good) - 1, len(good) - 6, *generator.sample(range(len(good)), 150)]:
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << generator.randrange(8)
+        bad.write_bytes(damaged)
+        try:
+            result = read(bad)
+        except RunDirectoryError as error:
+            assert "bad.parquet" in str(error)
+            assert "\n" not in str(error)
+        else:
+            assert result == expected, place  # a bit that says nothing, in the footer
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, -1])
+def test_truncated_files(tmp_path, size):
+    path = write(tmp_path / "c.parquet", random_counts(6, 500))
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(RunDirectoryError, match=r"c\.parquet is damaged"):
+        read(path)
+    assert not counters.has_counter(path, fingerprint="f")
+
+
+def test_missing_and_foreign_files(tmp_path):
+    with pytest.raises(RunDirectoryError, match="is missing"):
+        read(tmp_path / "none.parquet")
+    assert not counters.has_counter(tmp_path / "none.parquet", fingerprint="f")
+    path = write(tmp_path / "c.parquet", Counter({b"a": 1}))
+    assert counters.has_counter(path, fingerprint="f")
+    assert not counters.has_counter(path, fingerprint="g")
+    with pytest.raises(RunDirectoryError, match="something else"):
+        read(path, fingerprint="g")
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({}), path)
+    with pytest.raises(RunDirectoryError, match="format unknown"):
+        read(path)
+    metadata = {counters._FORMAT: b"1", counters._FINGERPRINT: b"f", counters._STATISTICS: b"{}"}
+    pq.write_table(table.rename_columns(["piece", "number"]).replace_schema_metadata(metadata), path)
+    with pytest.raises(RunDirectoryError, match="columns"):
+        read(path)
+    pq.write_table(table.replace_schema_metadata(metadata | {counters._STATISTICS: b"["}), path)
+    with pytest.raises(RunDirectoryError, match="damaged"):
+        read(path)
+
+
+def test_rows_out_of_order_are_refused(tmp_path):
+    paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 300)) for i in range(2)]
+    table = pq.read_table(paths[0])
+    pq.write_table(table.take(list(range(table.num_rows))[::-1]), paths[0], write_page_checksum=True)
+    with pytest.raises(RunDirectoryError, match="order of their hash"):
+        counters.combine_counters(paths, tmp_path / "sum.parquet", fingerprint="s", statistics={})
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        (([0, 2, 1], b"ab", [1, 1]), "descending"),
+        (([0, 0], b"", [1]), "empty piece"),
+        (([0, 9], b"ab", [1]), "outside"),
+        (([-1, 1], b"ab", [1]), "outside"),
+        (([0], b"ab", [1]), "one more offset"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(columns, reason):
+    offsets, data, counts = columns
+    packed = b"".join(x.to_bytes(8, "little", signed=True) for x in offsets)
+    with pytest.raises(ValueError, match=reason):
+        _core.combine([(packed, data, b"".join(x.to_bytes(8, "little") for x in counts))])
+
+
+def test_statistics_are_json(tmp_path):
+    path = write(tmp_path / "c.parquet", Counter({b"a": 1}), bytes=3, invalid_offsets=[1, 2])
+    stored = pq.read_schema(path).metadata[counters._STATISTICS]
+    assert json.loads(stored) == {"bytes": 3, "invalid_offsets": [1, 2]}
+
+
+def test_partitions_follow_the_rows():
+    assert [counters.partitions_for(n) for n in (0, 1, 1 << 16, (1 << 16) + 1, 1 << 20)] == [1, 1, 1, 2, 16]

@@ -1,0 +1,223 @@
+"""The native counter against the naive one: one answer for any block and window, any bytes, any policy."""
+
+import itertools
+import random
+from collections import Counter
+
+import oracle_counting
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline import _core
+from pipeline.pattern import compile_pattern
+
+END = b"<|end|>"
+AUTOMATON = compile_pattern("gpt2").automaton
+
+# Characters on which all engines agree, in runs that make long and short pieces; bytes that make every kind of error.
+TEXT = st.text(st.sampled_from("ab'sé日本1 ２\n\t.<|end>x𐍈 "), max_size=80).map(str.encode)
+BROKEN = st.sampled_from(
+    [b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff", b"\xf4\x90"]
+)
+SPECIAL = st.sampled_from([END, b"<|", b"\n\n"])
+CORPUS = st.lists(st.one_of(TEXT, BROKEN, SPECIAL, st.binary(max_size=8)), max_size=12).map(b"".join)
+
+
+def counted(text, specials=(END,), *, cutter=AUTOMATON, blocks=(1 << 20,), **options):
+    counter = _core.ChunkCounter(cutter, list(specials), **options)
+    at = 0
+    for size in itertools.cycle(blocks):
+        counter.feed(text[at : at + size])
+        at += size
+        if at >= len(text):
+            break
+    counter.feed(b"", end=True)
+    return counter
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    CORPUS,
+    st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    st.integers(1, 60),
+    st.sampled_from(["replace", "skip"]),
+)
+@example(b"a" * 100 + b"\xe2\x82" + END, [1], 1, "replace")
+@example(b"a\xff" + END + b"b" + END + b"c\xe2\x82", [3], 2, "skip")
+def test_any_block_window_and_policy(text, blocks, window, errors):
+    specials = [END, b"<|", b"\n\n"]
+    counter = counted(text, specials, blocks=blocks, window_bytes=window, errors=errors)
+    expected = oracle_counting.count(text, specials, errors)
+    assert oracle_counting.as_counter(counter.columns()) == expected
+    statistics = counter.statistics()
+    assert statistics["bytes"] == len(text)
+    assert statistics["pieces"] == expected.total()
+    assert statistics["documents"] == len(oracle_counting.documents(text, specials, errors))
+    if errors == "skip":
+        skipped = len(oracle_counting.split(text, specials)) - statistics["documents"]
+        assert statistics["documents_skipped"] == skipped
+        assert statistics["replacements"] == 0
+        whole = counted(text, specials, errors=errors).statistics()
+        assert {**statistics, "memory": 0} == {**whole, "memory": 0}
+    else:
+        assert statistics["replacements"] == text.decode(errors="replace").count("\ufffd") - text.count(
+            "\ufffd".encode()
+        )
+
+
+@settings(max_examples=150, deadline=None)
+@given(CORPUS, st.integers(1, 40))
+def test_python_cutter_counts_the_same(text, window):
+    by_python = counted(
+        text, cutter=lambda document: iter(oracle_counting.cut(document)), window_bytes=window, blocks=[7]
+    )
+    by_automaton = counted(text)
+    assert oracle_counting.as_counter(by_python.columns()) == oracle_counting.as_counter(by_automaton.columns())
+    assert by_python.statistics() == by_automaton.statistics()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=6), TEXT, BROKEN), max_size=30).map(b"".join), st.integers(1, 90))
+def test_repair_is_pythons(text, window):
+    counter = counted(text, [], cutter=lambda document: [document], window_bytes=window)
+    repaired = text.decode(errors="replace").encode()
+    assert oracle_counting.as_counter(counter.columns()) == (Counter({repaired: 1}) if text else Counter())
+
+
+def test_every_pair_and_many_triples_of_bytes_are_repaired_as_python_does():
+    generator = random.Random(1)
+    interesting = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE]
+    interesting += [0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF]
+    texts = [bytes(pair) for pair in itertools.product(range(1, 256), repeat=2)]
+    texts += [bytes(triple) for triple in itertools.product(interesting, repeat=3)]
+    texts += [bytes(generator.choices(interesting, k=5)) for _ in range(5000)]
+    # Tokens of a byte that is in none of them split the documents; filler moves them through the blocks of 64 bytes.
+    for filler in (b"", "日".encode() * 30):
+        text = b"\0".join(filler + text for text in texts)
+        counter = counted(text, [b"\0"], cutter=lambda document: [document])
+        expected = Counter((filler + text).decode(errors="replace").encode() for text in texts)
+        assert oracle_counting.as_counter(counter.columns()) == expected
+        kept = counted(text, [b"\0"], cutter=lambda document: [document], errors="skip", window_bytes=100)
+        assert oracle_counting.as_counter(kept.columns()) == oracle_counting.count(text, [b"\0"], "skip", r"(?s).+")
+
+
+@pytest.mark.parametrize("window", [1, 7, 64, 4096])
+@pytest.mark.parametrize("place", [0, 1, 63, 64, 200])
+def test_strict_says_where(window, place):
+    counter = _core.ChunkCounter(AUTOMATON, [END], errors="strict", window_bytes=window)
+    with pytest.raises(ValueError, match=f"byte {place}$"):
+        counter.feed(b"x" * place + b"\xed\xa0\x80" + b"y" * 100, end=True)
+    assert counter.statistics()["invalid_offsets"] == [place]
+
+
+def test_offsets_are_counted_from_the_first_byte_fed():
+    counter = _core.ChunkCounter(AUTOMATON, [END], window_bytes=5)
+    counter.feed(b"abc\xffdef", end=True)
+    counter.feed(b"\xffabc\xe2\x82", end=True)
+    assert counter.statistics()["invalid_offsets"] == [3, 7, 11]
+    assert counter.statistics()["invalid_bytes"] == 4
+    assert counter.statistics()["replacements"] == 3
+
+
+def test_documents_end_at_special_tokens_and_texts():
+    # White space before a special token is at the end of its document, so it is one piece.
+    counter = counted(b"a  " + END + b"  b")
+    assert oracle_counting.as_counter(counter.columns()) == {b"a": 1, b"  ": 1, b" ": 1, b" b": 1}
+    counter = _core.ChunkCounter(AUTOMATON, [END])
+    counter.feed(b"a  ", end=True)
+    counter.start_inside_document()
+    counter.feed(b"  b" + END + b"c", end=True)
+    assert oracle_counting.as_counter(counter.columns()) == {b"a": 1, b"  ": 1, b" ": 1, b" b": 1, b"c": 1}
+    assert counter.statistics()["documents"] == 2
+
+
+def test_texts_of_special_tokens_only_and_of_nothing():
+    counter = counted(END * 5)
+    assert len(counter) == 0
+    assert counter.statistics()["special_tokens"] == 5
+    assert counter.statistics()["documents"] == 0
+    assert [len(bytes(column)) for column in counted(b"").columns()] == [8, 0, 0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXT, st.integers(4, 9), st.integers(1, 50))
+def test_longest_piece(text, most, window):
+    counter = counted(text, [], max_piece_bytes=most, window_bytes=window)
+    expected = Counter()
+    cut = 0
+    for piece, number in oracle_counting.count(text).items():
+        parts, part = [], ""
+        for character in piece.decode():
+            if len((part + character).encode()) > most:
+                parts.append(part)
+                part = ""
+            part += character
+        expected.update({part.encode(): 0 for part in parts})
+        for whole in [*parts, part]:
+            expected[whole.encode()] += number
+        cut += number * bool(parts)
+    assert oracle_counting.as_counter(counter.columns()) == expected
+    assert counter.statistics()["pieces_cut"] == cut
+
+
+def test_counts_in_order_of_hash_and_by_partition():
+    generator = random.Random(2)
+    words = [generator.randbytes(generator.randint(1, 40)).hex() for _ in range(30_000)]
+    text = " ".join(generator.choices(words, k=60_000)).encode()
+    counter = counted(text)
+    whole = oracle_counting.as_counter(counter.columns())
+    assert whole == oracle_counting.count(text)
+    hashes = [_core.hash64(piece) for piece in whole]
+    assert hashes == sorted(hashes)
+    parts = [oracle_counting.as_counter(counter.columns(i, 8)) for i in range(8)]
+    assert [piece for part in parts for piece in part] == list(whole)
+    assert all(_core.hash64(piece) >> 61 == i for i, part in enumerate(parts) for piece in part)
+    before = len(counter)
+    counter.clear_counts()
+    assert (before, len(counter)) == (len(whole), 0)
+
+
+def test_one_long_piece_costs_no_more_a_byte(monkeypatch):
+    del monkeypatch
+    text = b"a" * (4 << 20)
+    counter = counted(text, blocks=[1 << 16])
+    assert oracle_counting.as_counter(counter.columns()) == {text: 1}
+    assert counter.memory_bytes() < 40 << 20
+
+
+def test_counts_beyond_32_and_63_bits():
+    counter = _core.ChunkCounter(AUTOMATON, [])
+    counter.add_pieces([b"a", b"b" * 20], [1 << 40, (1 << 63) - 2])
+    counter.feed(b"a", end=True)
+    assert oracle_counting.as_counter(counter.columns()) == {b"a": (1 << 40) + 1, b"b" * 20: (1 << 63) - 2}
+    with pytest.raises(OverflowError, match="2\\^63"):
+        counter.add_pieces([b"b" * 20], [2])
+
+
+def test_hash_is_fixed_for_ever():
+    expected = {b"": 0}
+    for piece in (b"a", b" the", b"fifteen bytes!!", b"sixteen bytes!!!", b"seventeen bytes!!", bytes(range(100))):
+        expected[piece] = _core.hash64(piece)
+    assert len(set(expected.values())) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [({"errors": "ignore"}, "errors"), ({"max_piece_bytes": 3}, "max_piece_bytes"), ({"window_bytes": 0}, "window")],
+)
+def test_refused(arguments, reason):
+    with pytest.raises(ValueError, match=reason):
+        _core.ChunkCounter(AUTOMATON, [], **arguments)
+
+
+def test_a_cutter_that_fails_or_loses_text():
+    def failing(document):
+        raise KeyError(document)
+
+    with pytest.raises(KeyError, match="abc"):
+        counted(b"abc", cutter=failing)
+    with pytest.raises(ValueError, match="add up"):
+        counted(b"abc", cutter=lambda document: [document[1:]])
+    with pytest.raises(ValueError, match="longer"):
+        counted(b"abc", cutter=lambda document: [document, document])

@@ -1,0 +1,73 @@
+"""Cores, memory and the watch over it."""
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline import environment
+
+
+def test_default_workers_stay_within_the_machine() -> None:
+    assert 1 <= environment.default_workers() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("150000 100000", 1.5), ("50000 100000", 0.5)])
+def test_a_containers_quota_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, quota: float | None
+) -> None:
+    (tmp_path / "cpu.max").write_text(text + "\n")
+    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 64 if logical else 32)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert environment.cpu_quota() == quota
+    assert environment.default_workers() == (32 if quota is None else max(1, int(quota + 0.5)))
+
+
+def test_the_first_version_of_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("300000")
+    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000")
+    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    assert environment.cpu_quota() == 3.0
+
+
+def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    free = environment.available_memory()
+    assert 0 < free <= psutil.virtual_memory().total
+    (tmp_path / "memory.max").write_text("1000000")
+    (tmp_path / "memory.current").write_text("400000")
+    assert environment.available_memory() == 600_000
+    (tmp_path / "memory.max").write_text("max")
+    assert environment.available_memory() > 600_000
+
+
+def test_chunks_follow_cores_and_memory() -> None:
+    gib = 1 << 30
+    assert environment.default_chunk_bytes(100, 2, gib) == 1 << 20
+    assert environment.default_chunk_bytes(100 << 20, 2, 64 * gib) == 25 << 20
+    assert environment.default_chunk_bytes(1000 * gib, 2, 64 * gib) == 128 << 20
+    assert environment.default_chunk_bytes(1000 * gib, 8, gib) < 64 << 20
+
+
+def test_the_watch_sees_memory_that_is_taken() -> None:
+    with environment.MemoryWatch(interval_s=0.01) as watch:
+        time.sleep(0.05)
+        before = watch.peak_bytes
+        block = bytearray(b"x") * (64 << 20)
+        time.sleep(0.1)
+    assert watch.peak_bytes - before >= 60 << 20
+    assert len(block) == 64 << 20
+    assert not watch.exceeded
+    with environment.MemoryWatch(limit_bytes=1) as watch:
+        pass
+    assert watch.exceeded
+
+
+def test_what_a_bug_report_needs() -> None:
+    facts = environment.describe()
+    assert {"bpe-pipeline", "python", "pyarrow", "regex", "default workers", "memory"} <= set(facts)
+    assert facts["regex"] != "not installed"

@@ -1,0 +1,91 @@
+"""The local executor: results, errors, deaths, retries, and that nothing outlives the coordinator."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import worker_tasks
+
+from pipeline.errors import InputError, WorkerError
+from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_task_gives_its_result_once(workers: int) -> None:
+    progress: list[int] = []
+    results = dict(LocalExecutor(workers, progress.append).run(worker_tasks.square, range(20)))
+    assert results == {number: number * number for number in range(20)}
+    assert sum(progress) == sum(range(20))
+
+
+def test_workers_are_kept_and_are_not_us() -> None:
+    processes = {process for _, process in LocalExecutor(2).run(worker_tasks.process_id, range(12))}
+    assert 1 <= len(processes) <= 2
+    assert os.getpid() not in processes
+
+
+def test_no_tasks_start_no_worker() -> None:
+    assert list(LocalExecutor(4).run(worker_tasks.square, [])) == []
+
+
+def test_an_error_of_the_package_ends_the_run_as_it_is() -> None:
+    with pytest.raises(InputError, match=r"three\.txt cannot be read; give another"):
+        list(LocalExecutor(2).run(worker_tasks.refuse, range(6)))
+
+
+def test_a_crash_is_tried_again_and_then_named() -> None:
+    with pytest.raises(
+        WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
+    ):
+        list(LocalExecutor(1).run(worker_tasks.raise_value_error, [7]))
+
+
+def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(tmp_path: Path) -> None:
+    progress: list[int] = []
+    markers = [tmp_path / name for name in "abc"]
+    results = dict(LocalExecutor(2, progress.append).run(worker_tasks.die_first_time, markers))
+    assert results == {0: "a", 1: "b", 2: "c"}
+    assert sum(progress) == 30
+    assert min(progress) < 0
+
+
+def test_a_worker_that_always_dies_is_named_with_its_signal() -> None:
+    with pytest.raises(WorkerError, match="killed by signal 9"):
+        list(LocalExecutor(1).run(worker_tasks.die_always, [1]))
+
+
+def test_leaving_early_stops_the_workers() -> None:
+    results = LocalExecutor(2).run(worker_tasks.process_id, range(1000))
+    _, process = next(results)
+    results.close()
+    assert not psutil.pid_exists(process)
+
+
+def test_workers_end_with_a_killed_coordinator(tmp_path: Path) -> None:
+    marker = tmp_path / "worker"
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import worker_tasks; from pathlib import Path;"
+        "from pipeline.executors.local import LocalExecutor;"
+        "list(LocalExecutor(1).run(worker_tasks.sleep_for_ever, [Path(sys.argv[2])]))"
+    )
+    tests = str(Path(__file__).parent)
+    coordinator = subprocess.Popen([sys.executable, "-P", "-c", script, tests, str(marker)])
+    _wait_until(lambda: marker.exists() and marker.read_text() != "")
+    worker = int(marker.read_text())
+    assert psutil.pid_exists(worker)
+    coordinator.send_signal(signal.SIGKILL)
+    coordinator.wait()
+    _wait_until(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
+
+
+def _wait_until(condition: "object", seconds: float = 20.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

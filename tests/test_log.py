@@ -1,0 +1,48 @@
+"""The run's log: every process's records arrive, also when workers are killed while they log."""
+
+import logging
+from pathlib import Path
+
+import worker_tasks
+
+from pipeline.executors.local import LocalExecutor
+from pipeline.log import log_to
+
+
+def test_records_of_all_processes_arrive(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    with log_to(path) as logger:
+        logger.info("the coordinator speaks")
+        results = dict(LocalExecutor(2).run(worker_tasks.log_lines, [range(0, 300), range(300, 600)]))
+    assert results == {0: 300, 1: 300}
+    text = path.read_text()
+    assert "pipeline: the coordinator speaks" in text
+    assert all(f"line {number} of process" in text for number in range(600))
+
+
+def test_a_killed_worker_blocks_nobody_and_loses_no_finished_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    markers = [tmp_path / name for name in "abcd"]
+    with log_to(path):
+        results = dict(LocalExecutor(2).run(worker_tasks.log_and_die, markers))
+    assert set(results.values()) == {"survived"}
+    lines = path.read_text().splitlines()
+    assert sum("second attempt" in line for line in lines) == 4
+    assert sum("killed by signal 9" in line for line in lines) == 4
+    assert any("before the kill 0 " in line for line in lines)
+
+
+def test_the_logger_is_left_as_it_was(tmp_path: Path) -> None:
+    logger = logging.getLogger("pipeline")
+    before = (logger.level, logger.propagate, list(logger.handlers))
+    with log_to(tmp_path / "log.txt"):
+        assert logger.handlers != before[2]
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+
+
+def test_a_second_run_appends(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    for name in ("first", "second"):
+        with log_to(path) as logger:
+            logger.warning("the %s run", name)
+    assert [line.split(": ")[-1] for line in path.read_text().splitlines()] == ["the first run", "the second run"]

@@ -1,0 +1,65 @@
+"""Special tokens in bytes: leftmost, then longest, against `regex`'s alternation."""
+
+import pytest
+import regex
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline import _core
+
+TOKENS = st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=12, unique=True)
+SMALL = st.lists(st.text("ab<", min_size=1, max_size=4).map(str.encode), min_size=1, max_size=12, unique=True)
+
+
+def found_by_regex(tokens: list[bytes], text: bytes) -> list[tuple[int, int, int]]:
+    longest_first = sorted(tokens, key=len, reverse=True)
+    pattern = b"|".join(map(regex.escape, longest_first))
+    return [(*match.span(), tokens.index(match.group())) for match in regex.finditer(pattern, text)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(SMALL, st.text("ab<c", max_size=300).map(str.encode))
+@example([b"<a", b"<ab", b"b<"], b"<ab<a<" * 40)
+def test_overlapping_tokens_and_prefixes(tokens, text):
+    assert _core.SpecialTokens(tokens).find_all(text) == found_by_regex(tokens, text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TOKENS, st.binary(max_size=400), st.data())
+def test_any_bytes(tokens, text, data):
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(tokens)) + text[at:]
+    assert _core.SpecialTokens(tokens).find_all(text) == found_by_regex(tokens, text)
+
+
+def test_many_first_bytes():
+    tokens = [bytes([65 + i, 66 + i, 67]) for i in range(20)] + [b"ZZZ"]
+    text = b"".join(b"x" * (i * 7 % 90) + token for i, token in enumerate(tokens * 3))
+    assert _core.SpecialTokens(tokens).find_all(text) == found_by_regex(tokens, text)
+
+
+@pytest.mark.parametrize("padding", range(130))
+def test_found_at_any_place_of_a_block(padding):
+    text = b"<" * padding + b"<|end|>" + b"|" * (130 - padding)
+    assert _core.SpecialTokens([b"<|end|>"]).find(text) == (padding, padding + 7, 0)
+    assert _core.SpecialTokens([b"<|end|>"]).find(text, padding + 1) is None
+
+
+def test_longest_at_a_place():
+    tokens = _core.SpecialTokens([b"<|a", b"<|a|>"])
+    assert tokens.match_at(b"x<|a|>", 1) == (1, 6, 1)
+    assert tokens.match_at(b"x<|a|", 1) == (1, 4, 0)
+    assert tokens.match_at(b"x<|a|>", 0) is None
+    assert tokens.match_at(b"x", 5) is None
+    assert tokens.longest == 5
+
+
+@pytest.mark.parametrize(("tokens", "reason"), [([b""], "empty"), ([b"a", b"b", b"a"], "twice")])
+def test_refused(tokens, reason):
+    with pytest.raises(ValueError, match=reason):
+        _core.SpecialTokens(tokens)
+
+
+def test_no_tokens():
+    assert _core.SpecialTokens([]).find_all(b"text") == []

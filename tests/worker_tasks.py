@@ -1,0 +1,72 @@
+"""Functions that the executor's tests run in worker processes (workers import them by name)."""
+
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+from pipeline.errors import InputError
+from pipeline.executors.worker import report_progress
+
+_log = logging.getLogger("pipeline.tests")
+
+
+def square(number: int) -> int:
+    report_progress(number)
+    return number * number
+
+
+def process_id(_: int) -> int:
+    return os.getpid()
+
+
+def refuse(number: int) -> int:
+    if number == 3:
+        raise InputError("three.txt cannot be read; give another")
+    return number
+
+
+def raise_value_error(number: int) -> int:
+    raise ValueError(f"unlucky {number}")
+
+
+def die_first_time(marker: Path) -> str:
+    """Kill the own process at the first attempt, after half the progress."""
+    report_progress(5)
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    report_progress(5)
+    return marker.name
+
+
+def die_always(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def log_lines(numbers: range) -> int:
+    for number in numbers:
+        _log.info("line %d of process %d", number, os.getpid())
+    return len(numbers)
+
+
+def log_and_die(marker: Path) -> str:
+    """Log as fast as possible; a thread kills the process in the middle, at the first attempt only."""
+    if marker.exists():
+        _log.info("second attempt")
+        return "survived"
+    marker.touch()
+    if os.fork() == 0:
+        time.sleep(0.05)
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(0)
+    number = 0
+    while True:
+        _log.info("before the kill %d %s", number, "x" * 2000)
+        number += 1
+
+
+def sleep_for_ever(marker: Path) -> None:
+    marker.write_text(str(os.getpid()))
+    time.sleep(3600)
