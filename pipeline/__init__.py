@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.errors import PipelineError as PipelineError
     from pipeline.tokenizer import Tokenizer as Tokenizer
-    from pipeline.train import train as train
+    from pipeline.training import train as train
 
 __version__ = "0.1.0"
 __all__ = ["PipelineError", "Tokenizer", "__version__", "train"]
 
-_HOMES = {"PipelineError": "pipeline.errors", "Tokenizer": "pipeline.tokenizer", "train": "pipeline.train"}
+_HOMES = {"PipelineError": "pipeline.errors", "Tokenizer": "pipeline.tokenizer", "train": "pipeline.training"}
 
 
 def __getattr__(name: str) -> Any:

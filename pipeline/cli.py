@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import Field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,10 @@ from pipeline.config import (
     read_config,
 )
 from pipeline.errors import PipelineError, UsageError
+
+if TYPE_CHECKING:
+    from pipeline.events import Listener
+    from pipeline.report.summary import Summary
 
 PROGRAM = "bpe-pipeline"
 _RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
@@ -134,6 +138,35 @@ def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] 
     return options
 
 
+def _carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
+    """Do the work, showing it as the options ask, and print what came of it."""
+    from pipeline import terminal
+    from pipeline.report.summary import render
+
+    with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+        summary = work(listener)
+    if options.log_json:
+        terminal.write_json("summary", summary.to_json())
+    elif options.quiet:
+        terminal.write(str(summary.tokenizer_directory or summary.directory))
+    else:
+        terminal.write(render(summary))
+
+
+def _print_plan(options: Options) -> None:
+    """What `--dry-run` shows: the run as it would be carried out."""
+    from pipeline import count, terminal
+    from pipeline.pattern import compile_pattern
+
+    with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+        run = count.open_run(options, compile_pattern(options.pattern), listener)
+    plan = count.forecast(run, options)
+    if options.log_json:
+        terminal.write_json("plan", plan)
+    else:
+        terminal.write("\n".join(f"{name + ':':24}{value}" for name, value in plan.items()))
+
+
 _debug = click.option("--debug", is_flag=True, expose_value=False, help="show the traceback of a failure")
 _inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 _run_directory = click.argument("run_directory", type=Path, metavar="RUN")
@@ -164,10 +197,12 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
     bpe-pipeline train corpus --pattern llama3 --special-token '<|endoftext|>' --workers 8
     """
     options = _settle(_TRAIN_OPTIONS, values, inputs)
-    if options is not None:
-        from pipeline.train import train_command
+    if options is not None and options.dry_run:
+        _print_plan(options)
+    elif options is not None:
+        from pipeline.training import run_train
 
-        train_command(options)
+        _carry_out(options, lambda listener: run_train(options, listener)[0])
 
 
 @commands.command()
@@ -177,10 +212,12 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
 def count(inputs: tuple[str, ...], **values: Any) -> None:
     """Count the pieces of INPUT into a run directory; `merge` makes tokenizers from it."""
     options = _settle(_COUNT_OPTIONS, values, inputs)
-    if options is not None:
-        from pipeline.train import count_command
+    if options is not None and options.dry_run:
+        _print_plan(options)
+    elif options is not None:
+        from pipeline.training import run_count
 
-        count_command(options)
+        _carry_out(options, lambda listener: run_count(options, listener))
 
 
 @commands.command()
@@ -191,9 +228,10 @@ def merge(run_directory: Path, **values: Any) -> None:
     """Learn a vocabulary from the counts in RUN and export it; nothing is counted again."""
     options = _settle(_MERGE_OPTIONS, values)
     if options is not None:
-        from pipeline.train import merge_command
+        from pipeline.training import run_merge
 
-        merge_command(replace(options, output=run_directory))
+        options = replace(options, output=run_directory)
+        _carry_out(options, lambda listener: run_merge(options, listener)[0])
 
 
 @commands.command()
@@ -203,9 +241,16 @@ def merge(run_directory: Path, **values: Any) -> None:
 @_debug
 def export(tokenizer: Path, output: Path | None, formats: str | None) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken."""
-    from pipeline.train import export_command
+    from pipeline.encode import load_tokenizer, tokenizer_home
+    from pipeline.training import export_model
 
-    export_command(tokenizer, output, make_options({"export": formats}, flag_of).export)
+    chosen = make_options({"export": formats}, flag_of).export
+    model = load_tokenizer(tokenizer).model
+    written, refused = export_model(model, output or tokenizer_home(tokenizer), chosen)
+    for path in written:
+        click.echo(path)
+    for name, reason in refused.items():
+        click.echo(f"no {name} files: {reason}", err=True)
 
 
 @commands.command()

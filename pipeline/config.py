@@ -70,6 +70,16 @@ def _text(value: object) -> str:
     return value
 
 
+def _pattern(value: object) -> str:
+    from pipeline.pattern.presets import PRESETS
+
+    text = _text(value)
+    near = difflib.get_close_matches(text, PRESETS, 1)
+    if near and text not in PRESETS and text.isalnum():
+        raise ValueError(f"a pattern's name or a regular expression (did you mean {near[0]}?)")
+    return text
+
+
 def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value]
@@ -142,7 +152,7 @@ class Options:
         "TEXT",
     )
     pattern: str = _option(
-        _text,
+        _pattern,
         "gpt2",
         "count",
         "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",

@@ -22,7 +22,7 @@ _MAX_CHUNK_BYTES = 128 << 20
 _CHUNKS_PER_WORKER = 2
 # A worker's table of pieces, its sorted arrays and the write buffer take at most about this many bytes per byte
 # of chunk on text with few repetitions (Chinese and Japanese prose).
-_WORKER_BYTES_PER_CHUNK_BYTE = 2.5
+WORKER_BYTES_PER_CHUNK_BYTE = 2.5
 
 
 def _read_first(*paths: Path) -> str | None:
@@ -76,7 +76,7 @@ def available_memory() -> int:
 def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
     """Bytes of a chunk: a few chunks a worker, so that all end together, and never more than memory allows."""
     by_balance = -(-corpus_bytes // (workers * _CHUNKS_PER_WORKER))
-    by_memory = int(memory_bytes / workers / _WORKER_BYTES_PER_CHUNK_BYTE)
+    by_memory = int(memory_bytes / workers / WORKER_BYTES_PER_CHUNK_BYTE)
     return max(_MIN_CHUNK_BYTES, min(by_balance, by_memory, _MAX_CHUNK_BYTES))
 
 
@@ -156,11 +156,12 @@ class MemoryWatch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Measure once, now."""
         self.peak_bytes = max(self.peak_bytes, process_tree_memory())
 
     def _watch(self) -> None:
         while not self._stop.wait(self._interval_s):
-            self._look()
+            self.look()

@@ -37,6 +37,10 @@ class TrainingError(PipelineError):
     """Training cannot do what was asked (vocabulary too small, counts too large, nothing to learn from)."""
 
 
+class SpecialTokenError(PipelineError, ValueError):
+    """A text contains a special token that the call did not allow."""
+
+
 class ExportRefusedError(PipelineError):
     """A tokenizer file that its runtime would read differently from us, so it is not written."""
 

@@ -21,7 +21,8 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.errors import RunDirectoryError
 
 FORMAT_VERSION = 1
-_OWNED = ("run.json", "counts", "counter.parquet", "merges.parquet", "tokenizer", "report.txt", "log.txt")
+LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # of the merge options: those the merges depend on
+_OWNED = ("run.json", "counts", "counter.parquet", "merges.parquet", "tokenizer", "report.txt", "report.json", "log.txt")
 
 
 def fingerprint(*parts: object) -> str:
@@ -52,9 +53,10 @@ class Manifest:
         """What the combined counter depends on: every chunk, in whatever order."""
         return fingerprint(sorted(self.chunk_fingerprint(chunk) for chunk in self.chunks))
 
-    def merge_fingerprint(self, merging: dict[str, Any]) -> str:
+    def merge_fingerprint(self) -> str:
         """What a merge list depends on, its length aside."""
-        return fingerprint(self.counter_fingerprint(), merging)
+        assert self.merging is not None, "merge options are settled by with_merging"
+        return fingerprint(self.counter_fingerprint(), {name: self.merging[name] for name in LEARNING_OPTIONS})
 
 
 @dataclass(frozen=True)
@@ -155,10 +157,31 @@ def require(directory: Path) -> Run:
 def clear(directory: Path) -> None:
     """Remove what a run owns in a directory, and nothing else."""
     for path in [directory / name for name in _OWNED] + sorted(directory.glob("tokenizer-*[0-9]")):
-        try:
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
+        _remove(path)
+
+
+def sweep(run: Run) -> None:
+    """Remove what writers left half done when they were killed."""
+    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
+        for path in run.directory.glob(pattern):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
+
+
+def refuse_foreign_files(directory: Path) -> None:
+    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
+    foreign = next((name for name in _OWNED if (directory / name).exists()), None)
+    if foreign is not None:
+        raise RunDirectoryError(
+            f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "
+            "remove it with --overwrite"
+        )
 
 
 def refuse_other_options(run: Run, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -195,6 +218,16 @@ def added_files(run: Run, files: Sequence[CorpusFile]) -> list[CorpusFile]:
                 "start anew with --overwrite"
             )
     return list(now.values())
+
+
+def forget_merging(run: Run) -> Run:
+    """The run as it was before anything was merged; its counts stay."""
+    for name in ("merges.parquet", "tokenizer", "tokenizer-*[0-9]", "report.*"):
+        for path in run.directory.glob(name):
+            _remove(path)
+    run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+    save(run)
+    return run
 
 
 def with_merging(run: Run, options: Options) -> Run:

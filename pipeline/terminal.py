@@ -22,6 +22,13 @@ def write(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def write_bytes(data: bytes) -> None:
+    """Print bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def write_error(text: str) -> None:
     """Print one line for the person, beside the output."""
     sys.stderr.write(text + "\n")

@@ -7,6 +7,7 @@ worker died, or raised something that is not a `PipelineError`, is tried again i
 
 import json
 import logging
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -39,11 +40,16 @@ class _Worker:
         ours, theirs = Pipe()
         with theirs:
             descriptor = theirs.fileno()
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, str(descriptor), json.dumps(sys.path)],
-                pass_fds=[descriptor],
-                stdin=subprocess.DEVNULL,
-            )
+            # The worker inherits the blocked signal: Ctrl-C is the coordinator's, from the first instruction on.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _START, str(descriptor), json.dumps(sys.path)],
+                    pass_fds=[descriptor],
+                    stdin=subprocess.DEVNULL,
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return cls(process, ours)
 
     def stop(self) -> int:

@@ -8,7 +8,6 @@ coordinator: a thread reads the pipe, and its end ends the process, whatever the
 import logging
 import os
 import queue
-import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -36,7 +35,6 @@ def report_progress(amount: int) -> None:
 def main(descriptor: int) -> None:
     """Serve tasks from the pipe with this file descriptor until the coordinator closes it."""
     global _connection
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's business
     _connection = Connection(descriptor)
     logger = logging.getLogger(log.ROOT)
     logger.setLevel(logging.INFO)

@@ -23,7 +23,22 @@ constexpr uint32_t kRetractShift = 2;
 constexpr uint32_t kRetractMask = 7;
 constexpr uint32_t kSlow = 32;
 // Flags of a pair: bits 0, 1, 2 write a boundary before the previous character, the first, the second.
-constexpr uint32_t kPairSpecial = 8;  // not a plain pair: take the two steps one by one
+// From bit 12 on stands how many they are, so that adding the flags of a group counts its boundaries.
+constexpr uint32_t kPairSpecial = 0x100;  // not a plain pair: take the steps one by one
+constexpr uint32_t kPairSpecialSum = 0xF00;
+constexpr uint32_t kPairCountShift = 12;
+
+// Keeps the compiler from adding the state to a row's offset before the row's address: the state is known last, and
+// that addition would lie on the one chain of dependent instructions that the scan's speed hangs on.
+#if defined(__GNUC__)
+#define KEEP_IN_REGISTER(pointer) __asm__("" : "+r"(pointer))
+#else
+#define KEEP_IN_REGISTER(pointer) static_cast<void>(pointer)
+#endif
+
+constexpr size_t kGroup = 16;    // ASCII characters that one round of pair steps takes, at most 16
+constexpr size_t kWritten = 8;   // ends that a round writes whether they exist or not
+constexpr size_t kMargin = 32;   // a round may write that many
 
 uint32_t code_point(const uint8_t* at, uint32_t length) {
   switch (length) {
@@ -104,17 +119,17 @@ void Automaton::make_class_table(const AutomatonTables& tables) {
     }
     while (run + 1 < starts.size() && starts[run + 1] <= first + 64) ++run;
   }
-  for (uint32_t code = 0; code < 128; ++code) ascii_[code] = static_cast<uint8_t>(class_at(code));
+  for (uint32_t code = 0; code < low_.size(); ++code) low_[code] = static_cast<uint8_t>(class_at(code));
 }
 
 void Automaton::make_pair_table() {
-  const uint32_t kinds = *std::max_element(ascii_.begin(), ascii_.end()) + 1u;
+  const uint32_t kinds = *std::max_element(low_.begin(), low_.begin() + 128) + 1u;
   const size_t size = size_t{kinds} * kinds * states_;
   if (size * sizeof(Step) > kPairTableBytes) return;
   pairs_.resize(size);
   for (uint32_t code = 0; code < 128; ++code) {
-    first_[code] = ascii_[code] * kinds * states_;
-    second_[code] = ascii_[code] * states_;
+    first_[code] = low_[code] * kinds * states_;
+    second_[code] = low_[code] * states_;
   }
   for (uint32_t a = 0; a < kinds; ++a) {
     for (uint32_t b = 0; b < kinds; ++b) {
@@ -122,8 +137,9 @@ void Automaton::make_pair_table() {
         const Step one = steps_[size_t{a} << state_shift_ | state];
         const Step two = steps_[size_t{b} << state_shift_ | one.next];
         const bool special = one.flags > 3 || two.flags > 3;
-        pairs_[(size_t{a} * kinds + b) * states_ + state] = {
-            two.next, static_cast<uint16_t>(special ? kPairSpecial : (one.flags | two.flags << 1))};
+        const uint32_t marks = special ? 0u : one.flags | two.flags << 1;
+        const uint32_t flags = special ? kPairSpecial : marks | std::popcount(marks) << kPairCountShift;
+        pairs_[(size_t{a} * kinds + b) * states_ + state] = {two.next, static_cast<uint16_t>(flags)};
       }
     }
   }
@@ -132,7 +148,7 @@ void Automaton::make_pair_table() {
 // The class and length of the character at text[at]; at < size.
 inline Automaton::Character Automaton::character(const uint8_t* text, size_t at, size_t size) const {
   const uint8_t lead = text[at];
-  if (lead < 0x80) return {ascii_[lead], 1};
+  if (lead < 0x80) return {low_[lead], 1};
   const uint32_t length = length_of_lead(lead);
   if (length == 1) return {class_at(kReplacement), 1};
   if (size - at < length) return {0, 0};
@@ -177,110 +193,147 @@ size_t Automaton::plain_piece(const uint8_t* text, size_t begin, size_t size, bo
 
 size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
                       size_t* n_ends) const {
-  constexpr size_t kGroup = 8;    // bytes that one round of pair steps takes
-  constexpr size_t kMargin = 16;  // a round may write that many
-  size_t count = 0;
-  size_t at = begin;
-  if (max_ends >= 2 * kMargin) {
-    const size_t limit = max_ends - kMargin;
-    const Step* const steps = steps_.data();
-    const Step* const pairs = pairs_.empty() ? nullptr : pairs_.data();
-    uint32_t state = 0;
-    size_t previous = begin;  // where the character before `at` begins
-    bool stopped = false;     // more text is needed, or there is no room
-    while (at < size) {
-      if (count > limit) {
-        stopped = true;
-        break;
-      }
-      if (pairs && size - at >= kGroup && at - previous == 1) {
-        uint64_t word;
-        std::memcpy(&word, text + at, kGroup);
-        if ((word & 0x8080808080808080u) == 0) {
-          uint32_t now = state;
-          uint32_t special = 0;
-          uint32_t marks = 0;
-          for (uint32_t index = 0; index < kGroup; index += 2) {
-            const Step* const row = pairs + first_[text[at + index]] + second_[text[at + index + 1]];
-            const Step step = row[now];
-            now = step.next;
-            special |= step.flags;
-            marks |= uint32_t{step.flags} << index;
-          }
-          if (!(special & kPairSpecial)) {
-            state = now;
-            while (marks) {  // bit k: a boundary at at - 1 + k
-              ends[count++] = static_cast<uint32_t>(at - 1 + static_cast<size_t>(std::countr_zero(marks)));
-              marks &= marks - 1;
-            }
-            at += kGroup;
-            previous = at - 1;
-            continue;
-          }
-        }
-      }
-      Character next = character(text, at, size);
-      if (next.length == 0) {
-        if (!at_end) {
-          stopped = true;
-          break;
-        }
-        next = {class_at(kReplacement), 1};
-      }
-      const Step step = steps[size_t{next.cls} << state_shift_ | state];
-      if (step.flags > 3) {
-        if (step.flags & kSlow) {
-          count -= tentative_[state];
-          const size_t from = count ? ends[count - 1] : begin;
-          const size_t to = plain_piece(text, from, size, at_end);
-          if (to > size) {
-            *n_ends = count;
-            return from;
-          }
-          ends[count++] = static_cast<uint32_t>(to);
-          at = previous = to;
-          state = 0;
-          continue;
-        }
-        count -= step.flags >> kRetractShift & kRetractMask;
-      }
-      ends[count] = static_cast<uint32_t>(previous);
-      count += step.flags & kBack;
-      ends[count] = static_cast<uint32_t>(at);
-      count += (step.flags & kHere) >> 1;
-      state = step.next;
-      previous = at;
-      at += next.length;
-    }
-    if (stopped || !at_end) {
-      count -= tentative_[state];
-      *n_ends = count;
-      return count ? ends[count - 1] : begin;
-    }
-    if (at == begin || (count && ends[count - 1] == size)) {
-      *n_ends = count;
+  Cursor cursor{0, begin, begin, 0};
+  size_t rest = begin;
+  if (max_ends > kMargin) {
+    const bool arrived = run(cursor, text, begin, size, at_end, ends, max_ends - kMargin);
+    if (arrived && at_end && finish(cursor, begin, size, ends)) {
+      *n_ends = cursor.count;
       return size;
     }
-    const Step step = steps[size_t{classes_ - 1} << state_shift_ | state];
-    if (!(step.flags & kSlow)) {
-      count -= step.flags >> kRetractShift & kRetractMask;
-      ends[count] = static_cast<uint32_t>(previous);
-      count += step.flags & kBack;
-      ends[count++] = static_cast<uint32_t>(size);
-      *n_ends = count;
-      return size;
+    cursor.count -= tentative_[cursor.state];
+    rest = cursor.count ? ends[cursor.count - 1] : begin;
+    if (!arrived || !at_end) {
+      *n_ends = cursor.count;
+      return rest;
     }
-    count -= tentative_[state];
-    at = count ? ends[count - 1] : begin;
   }
-  while (at < size && count < max_ends) {
-    const size_t to = plain_piece(text, at, size, at_end);
+  // Hardly any room, or a last step that is SLOW: piece by piece.
+  while (rest < size && cursor.count < max_ends) {
+    const size_t to = plain_piece(text, rest, size, at_end);
     if (to > size) break;
-    ends[count++] = static_cast<uint32_t>(to);
-    at = to;
+    ends[cursor.count++] = static_cast<uint32_t>(to);
+    rest = to;
   }
-  *n_ends = count;
-  return at;
+  *n_ends = cursor.count;
+  return rest;
+}
+
+// Takes the step of the document's end; false if that is SLOW.
+bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const {
+  if (begin == size || (now.count && ends[now.count - 1] == size)) return true;
+  const Step next = steps_[size_t{classes_ - 1} << state_shift_ | now.state];
+  if (next.flags & kSlow) return false;
+  now.count -= next.flags >> kRetractShift & kRetractMask;
+  ends[now.count] = static_cast<uint32_t>(now.previous);
+  now.count += next.flags & kBack;
+  ends[now.count++] = static_cast<uint32_t>(size);
+  return true;
+}
+
+// Takes pair steps, a group at a time, as long as the groups are ASCII and ordinary and there is room. The character
+// before the first has one byte.
+inline Automaton::Cursor Automaton::run_pairs(Cursor from, const uint8_t* text, size_t size, uint32_t* ends,
+                                              size_t limit) const {
+  const Step* const pairs = pairs_.data();
+  uint32_t state = from.state;
+  size_t at = from.at;
+  size_t count = from.count;
+  for (; size - at >= kGroup && count <= limit; at += kGroup) {
+    const uint8_t* const group = text + at;
+    uint64_t words[2];
+    std::memcpy(words, group, kGroup);
+    if ((words[0] | words[1]) & 0x8080808080808080u) break;
+    uint32_t following = state;
+    uint32_t sum = 0;
+    uint32_t marks = 0;  // bit k: a boundary at at - 1 + k
+    for (uint32_t index = 0; index < kGroup; index += 2) {
+      const Step* row = pairs + (first_[group[index]] + second_[group[index + 1]]);
+      KEEP_IN_REGISTER(row);
+      const uint32_t flags = row[following].flags;
+      following = row[following].next;
+      sum += flags;
+      marks |= (flags & 7u) << index;
+    }
+    if (sum & kPairSpecialSum) break;
+    state = following;
+    const uint32_t written = sum >> kPairCountShift;
+    const uint32_t base = static_cast<uint32_t>(at) - 1;
+    uint32_t* to = ends + count;
+    count += written;
+    uint32_t* const stop = ends + count;
+    do {  // a few at a time whether they exist or not: how many there are is hard to predict
+      for (uint32_t index = 0; index < kWritten; ++index) {
+        *to++ = base + static_cast<uint32_t>(std::countr_zero(marks | 1u << 31));
+        marks &= marks - 1;
+      }
+    } while (to < stop);
+  }
+  return {state, at, at > from.at ? at - 1 : from.previous, count};
+}
+
+// Takes steps until the text or the room for ends is used up, or SLOW needs more text. True: all characters were read.
+bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
+                    size_t limit) const {
+  const Step* const steps = steps_.data();
+  const uint32_t shift = state_shift_;
+  Cursor now = out;
+  bool enough = true;  // no SLOW step met the end of the text
+  // One character; `length` bytes long, of class `cls`.
+  const auto step = [&](uint32_t cls, size_t length) -> bool {
+    const Step next = steps[size_t{cls} << shift | now.state];
+    if (next.flags > (kBack | kHere)) [[unlikely]] {
+      if (next.flags & kSlow) {
+        now.count -= tentative_[now.state];
+        const size_t from = now.count ? ends[now.count - 1] : begin;
+        const size_t to = plain_piece(text, from, size, at_end);
+        now.state = 0;
+        now.at = now.previous = std::min(to, size);
+        enough = to <= size;
+        if (enough) ends[now.count++] = static_cast<uint32_t>(to);
+        return false;
+      }
+      now.count -= next.flags >> kRetractShift & kRetractMask;
+    }
+    ends[now.count] = static_cast<uint32_t>(now.previous);
+    now.count += next.flags & kBack;
+    ends[now.count] = static_cast<uint32_t>(now.at);
+    now.count += (next.flags & kHere) >> 1;
+    now.state = next.next;
+    now.previous = now.at;
+    now.at += length;
+    return true;
+  };
+  while (now.at < size && now.count <= limit && enough) {
+    if (!pairs_.empty() && now.at - now.previous == 1) {
+      now = run_pairs(now, text, size, ends, limit);
+      if (now.at >= size || now.count > limit) break;
+    }
+    const uint8_t lead = text[now.at];
+    if (lead >= 0xE0 && lead < 0xF0) {  // runs of three bytes a character
+      for (int round = 0; round < 8 && size - now.at >= 3 && (text[now.at] & 0xF0) == 0xE0; ++round) {
+        if (!step(class_at(code_point(text + now.at, 3)), 3)) break;
+      }
+      if (size - now.at >= 3) continue;
+    } else if (lead < 0xE0) {  // one and two bytes, without a branch that depends on which
+      for (int round = 0; round < 8 && size - now.at >= 2 && text[now.at] < 0xE0; ++round) {
+        const uint32_t one = text[now.at];
+        const uint32_t two = (one & 31) << 6 | (text[now.at + 1] & 63u);
+        const bool wide = one >= 0x80;
+        if (!step(low_[wide ? two : one], 1u + wide)) break;
+      }
+      if (size - now.at >= 2) continue;
+    }
+    if (now.at >= size || !enough) break;
+    Character next = character(text, now.at, size);
+    if (next.length == 0) {
+      if (!at_end) break;
+      next = {class_at(kReplacement), 1};
+    }
+    step(next.cls, next.length);
+  }
+  out = now;
+  return enough && now.at >= size;
 }
 
 size_t Automaton::find_provable_cut(const uint8_t* text, size_t size, size_t from, size_t to) const {

@@ -59,8 +59,19 @@ class Automaton {
     uint32_t length;  // 0: the text ends inside of it
   };
 
+  struct Cursor {
+    uint32_t state;
+    size_t at;
+    size_t previous;  // where the character before `at` begins
+    size_t count;     // of ends written, tentative ones included
+  };
+
   uint32_t class_at(uint32_t code) const { return blocks_[block_of_[code >> 6] + (code & 63)]; }
   Character character(const uint8_t* text, size_t at, size_t size) const;
+  bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
+  Cursor run_pairs(Cursor from, const uint8_t* text, size_t size, uint32_t* ends, size_t limit) const;
+  bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
+           size_t limit) const;
   size_t plain_piece(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
   size_t plain_match(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
   void make_class_table(const AutomatonTables& tables);
@@ -73,7 +84,7 @@ class Automaton {
   std::vector<Step> pairs_;          // [pair][state]; empty when it would be too large
   std::array<uint32_t, 128> first_;  // where the pairs with this first ASCII character begin in pairs_
   std::array<uint32_t, 128> second_; // to be added for the second
-  std::array<uint8_t, 128> ascii_;   // classes
+  std::array<uint8_t, 2048> low_;    // classes of the characters of one and two bytes
   std::vector<uint16_t> block_of_;   // [code point / 64] where its block begins in blocks_
   std::vector<uint8_t> blocks_;      // classes, 64 a block, equal blocks stored once
   std::vector<uint16_t> plain_;

@@ -1,5 +1,107 @@
-#include "bindings.hpp"
+// Shows the merge engine to Python: arrays come in through the buffer protocol and leave as memoryviews.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
-void bind_merge(nanobind::module_& module) {
-  module.def("ping", [] { return 1; });
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "bindings.hpp"
+#include "merge.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// A borrowed C-contiguous buffer, given back (under the GIL) when the last copy of the pointer goes.
+using Buffer = std::shared_ptr<Py_buffer>;
+
+Buffer borrow(nb::handle object, const char* name, Py_ssize_t item_bytes) {
+  auto* view = new Py_buffer;
+  if (PyObject_GetBuffer(object.ptr(), view, PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0) {
+    delete view;
+    throw nb::python_error();
+  }
+  Buffer buffer(view, [](Py_buffer* held) {
+    nb::gil_scoped_acquire gil;
+    PyBuffer_Release(held);
+    delete held;
+  });
+  if ((view->itemsize != item_bytes && view->itemsize != 1) || view->len % item_bytes != 0)
+    throw std::invalid_argument(std::string(name) + " must be a buffer of " + std::to_string(item_bytes) +
+                                "-byte integers");
+  return buffer;
+}
+
+template <class T>
+std::span<const T> items(const Buffer& buffer) {
+  return {static_cast<const T*>(buffer->buf), static_cast<std::size_t>(buffer->len) / sizeof(T)};
+}
+
+void add(bpe::MergeEngine& engine, nb::handle offsets, nb::handle data, nb::handle counts) {
+  const Buffer buffers[] = {borrow(offsets, "offsets", 8), borrow(data, "data", 1), borrow(counts, "counts", 8)};
+  auto owner = std::make_shared<std::vector<Buffer>>(std::begin(buffers), std::end(buffers));
+  engine.add({items<std::int64_t>(buffers[0]), items<std::uint8_t>(buffers[1]),
+              items<std::uint64_t>(buffers[2]), std::move(owner)});
+}
+
+template <class T>
+nb::object view_of(const std::vector<T>& values, const char* format) {
+  nb::bytes copy(values.data(), values.size() * sizeof(T));
+  return nb::steal(PyMemoryView_FromObject(copy.ptr())).attr("cast")(format);
+}
+
+bpe::TieBreak tie_break_of(const std::string& name) {
+  if (name == "lowest-ids") return bpe::TieBreak::lowest_ids;
+  if (name == "greatest-bytes") return bpe::TieBreak::greatest_bytes;
+  throw std::invalid_argument("tie_break must be 'lowest-ids' or 'greatest-bytes', not '" + name + "'");
+}
+
+bpe::MergeResult run(bpe::MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
+                     std::optional<std::uint64_t> max_token_bytes, const std::string& tie_break,
+                     unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
+                     std::uint64_t index_positions) {
+  bpe::MergeOptions options;
+  options.max_merges = max_merges;
+  options.min_frequency = min_frequency;
+  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
+  options.tie_break = tie_break_of(tie_break);
+  options.threads = threads;
+  options.narrow_symbols = narrow_symbols;
+  options.index_positions = index_positions;
+  const auto poll = [&progress](const bpe::MergeProgress& now) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (!progress.is_none()) progress(now.merges, now.max_merges, now.best_count);
+  };
+  nb::gil_scoped_release release;
+  return engine.run(options, poll);
+}
+
+}  // namespace
+
+void bind_merge(nb::module_& module) {
+  nb::class_<bpe::MergeResult>(module, "MergeResult")
+      .def_prop_ro("left", [](const bpe::MergeResult& result) { return view_of(result.left, "I"); })
+      .def_prop_ro("right", [](const bpe::MergeResult& result) { return view_of(result.right, "I"); })
+      .def_prop_ro("counts", [](const bpe::MergeResult& result) { return view_of(result.counts, "Q"); })
+      .def_prop_ro("stop",
+                   [](const bpe::MergeResult& result) {
+                     return result.stop == bpe::StopReason::limit ? "limit" : "min-frequency";
+                   })
+      .def_ro("phases", &bpe::MergeResult::phases);
+
+  nb::class_<bpe::MergeEngine>(module, "MergeEngine")
+      .def(nb::init<>())
+      .def("add", &add, "offsets"_a, "data"_a, "counts"_a,
+           "Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), "
+           "found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.")
+      .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1,
+           "max_token_bytes"_a = nb::none(), "tie_break"_a = "lowest-ids", "threads"_a = 1,
+           "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0,
+           "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
+           "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
+           "narrow_symbols and index_positions are tuning and change no result.");
 }

@@ -8,5 +8,6 @@ NB_MODULE(_core, module) {
   module.doc() = "Native core of bpe-pipeline. Private: use the functions of the package.";
   bind_automaton(module);
   bind_counting(module);
+  bind_encode(module);
   bind_merge(module);
 }

@@ -4,4 +4,5 @@
 
 void bind_automaton(nanobind::module_& module);
 void bind_counting(nanobind::module_& module);
+void bind_encode(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);

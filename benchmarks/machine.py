@@ -1,0 +1,60 @@
+"""Describes the machine and the versions of a measurement; no host name, no user, no paths."""
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def cpu_model() -> str:
+    """The processor's name as the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text("utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Model") and value.strip():
+                return value.strip()
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        brand = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+        return brand.stdout.strip()
+    return platform.processor() or platform.machine()
+
+
+def operating_system() -> str:
+    """Distribution or system, its release and the architecture."""
+    name = f"{platform.system()} {platform.release().split('-')[0]}"
+    with contextlib.suppress(OSError):
+        name = f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {name}"
+    return f"{name}, {platform.machine()}"
+
+
+def describe() -> dict[str, Any]:
+    """What a reader needs in order to judge the figures."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "cpu": cpu_model(),
+        "physical_cores": psutil.cpu_count(logical=False),
+        "usable_cores": usable,
+        "memory_bytes": psutil.virtual_memory().total,
+        "os": operating_system(),
+        "python": platform.python_version(),
+    }
+
+
+def version(distribution: str) -> str | None:
+    """The installed version of a distribution, None if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

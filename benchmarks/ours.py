@@ -1,0 +1,72 @@
+"""All that the benchmarks know of our own command: how it is called and where it leaves what it learned.
+
+The installed command is measured, never the source tree: children start in a directory of their own,
+without the checkout on their path. When the command's options or files change, this file changes and no
+other.
+"""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.adapters import describe, learned_from_json
+
+NAME = "bpe-pipeline"
+
+
+def command() -> list[str]:
+    """The installed `bpe-pipeline` beside the running Python, else the module run by it."""
+    beside = shutil.which(NAME, path=str(Path(sys.executable).parent))
+    return [beside] if beside else [sys.executable, "-P", "-m", "pipeline"]
+
+
+def train_argv(
+    corpus: Path, run_directory: Path, vocab_size: int, pattern: str, special_token: str
+) -> list[str]:
+    """The whole command as a user types it; workers, chunks and memory are the command's own choice."""
+    return [
+        *command(),
+        "train",
+        str(corpus),
+        "--output",
+        str(run_directory),
+        f"--vocab-size={vocab_size}",
+        f"--special-token={special_token}",
+        f"--pattern={pattern}",
+        "--quiet",
+    ]
+
+
+def count_argv(corpus: Path, run_directory: Path, pattern: str, special_token: str) -> list[str]:
+    """Counting alone, by one worker."""
+    return [
+        *command(),
+        "count",
+        str(corpus),
+        "--output",
+        str(run_directory),
+        f"--special-token={special_token}",
+        f"--pattern={pattern}",
+        "--workers=1",
+        "--quiet",
+    ]
+
+
+def learned(run_directory: Path) -> dict[str, Any]:
+    """Number and digests of the merges of a finished run."""
+    return describe(learned_from_json((run_directory / "tokenizer" / "tokenizer.json").read_text("utf-8")))
+
+
+def stage_seconds(run_directory: Path) -> dict[str, float]:
+    """Seconds by stage (`counting`, `combining`, `merging`, `exporting`) as the run's report.json tells them."""
+    stages = json.loads((run_directory / "report.json").read_text("utf-8"))["stages"]
+    return {name: float(elapsed_s) for name, elapsed_s in stages.items() if elapsed_s is not None}
+
+
+def environment() -> dict[str, str]:
+    """The children's environment: this one, with the checkout kept off Python's path."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return kept | {"PYTHONSAFEPATH": "1"}

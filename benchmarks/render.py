@@ -1,0 +1,183 @@
+"""Turns records into the Markdown between two markers of a document; the text around them is left alone.
+
+Figures are medians over the rounds of a task's newest session; ratios are medians of the ratios within each
+round. The same records give the same text, so that a table in a README can be checked against the results
+file beside it.
+"""
+
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import growth, ours, records
+from benchmarks.corpora import size_text
+from benchmarks.records import Record
+
+BEGIN = "<!-- benchmarks: begin -->"
+END = "<!-- benchmarks: end -->"
+NOTHING = "not measured"
+
+
+def seconds_text(seconds: Sequence[float]) -> str:
+    """`2.51 s (2.48-2.60)`: median and extremes."""
+    middle = statistics.median(seconds)
+    if len(seconds) == 1:
+        return f"{middle:.2f} s"
+    return f"{middle:.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
+
+
+def ratio_text(ratio: float | None) -> str:
+    """`12.3x`."""
+    if ratio is None:
+        return "-"
+    return f"{ratio:.0f}x" if ratio >= 99.5 else f"{ratio:.1f}x" if ratio >= 9.95 else f"{ratio:.2f}x"
+
+
+def agreement(group: Sequence[Record], tool: str) -> str:
+    """Does a tool learn the same tokens in the same order as ours, in every round of both?"""
+    digests = {r["tokens_digest"] for r in group if r["tool"] == tool and r["status"] == "ok"}
+    reference = {r["tokens_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
+    if len(digests) > 1:
+        return "differ from round to round"
+    if tool == ours.NAME or not reference:
+        return f"`{min(digests)[:8]}`"
+    return "same" if digests == reference else f"other, `{min(digests)[:8]}`"
+
+
+def failure_row(tool: str, version: str | None, group: Sequence[Record]) -> str:
+    """The row of a tool that never finished; the reason is the last one."""
+    last = [r for r in group if r["tool"] == tool][-1]
+    reason = str(last["reason"]).replace("|", "\\|")
+    return f"| {tool} {version or ''} | {last['status']}: {reason} | - | - | - | - | - |"
+
+
+def training_table(group: Sequence[Record]) -> list[str]:
+    """One row a tool, the fastest first, then those that did not finish."""
+    rows: list[tuple[float, str]] = []
+    for tool in dict.fromkeys(record["tool"] for record in group):
+        version = next(record["version"] for record in group if record["tool"] == tool)
+        walls = list(records.values(group, tool, "wall_s").values())
+        if not walls:
+            rows.append((float("inf"), failure_row(tool, version, group)))
+            continue
+        failed = sum(r["tool"] == tool and r["status"] != "ok" for r in group)
+        cpu = statistics.median(
+            r["user_s"] + r["system_s"] for r in group if r["tool"] == tool and r["status"] == "ok"
+        )
+        memory = statistics.median(records.values(group, tool, "peak_memory_bytes").values())
+        cells = [
+            f"{tool} {version}" + (f" ({failed} rounds failed)" if failed else ""),
+            seconds_text(walls),
+            ratio_text(records.paired(group, tool, ours.NAME, "wall_s")),
+            f"{cpu:.2f} s",
+            size_text(memory),
+            ratio_text(records.paired(group, tool, ours.NAME, "peak_memory_bytes")),
+            agreement(group, tool),
+        ]
+        rows.append((statistics.median(walls), f"| {' | '.join(cells)} |"))
+    head = [
+        "| trainer | time: median (range) | to ours | CPU | peak memory | to ours | merges |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    return head + [row for _, row in sorted(rows, key=lambda row: row[0])]
+
+
+def machine_text(record: Record) -> str:
+    """One line on the machine of a record."""
+    machine = record["machine"]
+    memory = machine["memory_bytes"] / 2**30
+    kind = "PSS" if record.get("memory_kind", "pss") == "pss" else "RSS"
+    return (
+        f"{machine['cpu']}, {machine['usable_cores']} cores, {memory:.0f} GiB; {machine['os']}; "
+        f"Python {machine['python']}; {record['session'][:10]}; memory is {kind} of the whole process tree."
+    )
+
+
+def training_section(all_records: Sequence[Record]) -> list[str]:
+    """A table for each task."""
+    lines: list[str] = []
+    for (corpus, pattern, vocab_size), group in records.latest(all_records).items():
+        rounds = max(record["round"] for record in group)
+        size = size_text(group[0]["corpus_bytes"])
+        title = f"{corpus}, {size}, pattern {pattern}, vocabulary {vocab_size:,}, rounds: {rounds}"
+        example = next((record for record in group if record["status"] == "ok"), group[0])
+        lines += [f"**{title}**", "", *training_table(group), "", machine_text(example), ""]
+    return lines
+
+
+def counting_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a corpus and tool: MB of input a second, whole process and counting alone."""
+    if not all_records:
+        return []
+    lines = [
+        "**Counting on one core, MB of input a second**",
+        "",
+        "| corpus | pattern | tool | whole process | to ours | without start-up | to ours |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    for (corpus, pattern, _), group in records.latest(all_records).items():
+        for tool in dict.fromkeys(record["tool"] for record in group):
+            walls = list(records.values(group, tool, "wall_mb_per_s").values())
+            stages = list(records.values(group, tool, "stage_mb_per_s").values())
+            wall = f"{statistics.median(walls):,.1f}" if walls else "failed"
+            stage = f"{statistics.median(stages):,.1f}" if stages else "-"
+            ratios = [ratio_text(records.paired(group, tool, ours.NAME, f)) for f in ("wall_s", "stage_s")]
+            lines.append(f"| {corpus} | {pattern} | {tool} | {wall} | {ratios[0]} | {stage} | {ratios[1]} |")
+    return [*lines, "", "'To ours': how many times as long it takes.", ""]
+
+
+def growth_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a curve, with its log-log slope."""
+    drawn = [curve for curve in growth.curves(all_records) if curve.slope is not None]
+    if not drawn:
+        return []
+    lines = ["**Growth of our time**", "", "| corpus | over | stage | from - to | seconds | slope |"]
+    lines.append("|---|---|---|---|---|---:|")
+    for curve in drawn:
+        (x0, y0), (x1, y1) = curve.points[0], curve.points[-1]
+        over = "bytes" if curve.over == "corpus_bytes" else "vocabulary"
+        span = f"{size_text(x0)} - {size_text(x1)}" if over == "bytes" else f"{x0:,.0f} - {x1:,.0f}"
+        lines.append(
+            f"| {curve.corpus} | {over} | {curve.stage} | {span} | {y0:.2f} - {y1:.2f} | {curve.slope:.2f} |"
+        )
+    return [*lines, "", "A slope of 1 is linear growth (log-log, least squares).", ""]
+
+
+def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = ()) -> str:
+    """The whole text between the markers; `images` are (title, link) of the plots."""
+    by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in ("train", "count", "growth")}
+    lines = training_section(by_kind["train"])
+    lines += counting_section(by_kind["count"]) + growth_section(by_kind["growth"])
+    for title, link in images:
+        lines += [f"![{title}]({link})", ""]
+    return "\n".join(lines).rstrip() or NOTHING
+
+
+def replace_between_markers(document: str, text: str) -> str:
+    """The document with `text` between BEGIN and END, which must both be there, once, in this order."""
+    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
+        raise ValueError(f"the document needs one line {BEGIN} and, below it, one line {END}")
+    before, rest = document.split(BEGIN)
+    return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+
+
+def write_document(path: Path, text: str) -> bool:
+    """Puts `text` between the markers of the file, atomically; False when it was there already."""
+    document = path.read_text("utf-8")
+    try:
+        changed = replace_between_markers(document, text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if changed == document:
+        return False
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
+            out.write(changed)
+        Path(temporary).chmod(path.stat().st_mode & 0o777)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return True

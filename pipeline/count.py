@@ -1,0 +1,255 @@
+"""The story of `count`: plan chunks, count each in a worker, combine the counters.
+
+Every chunk's counter is a checkpoint. What is counted stays counted: a run that was stopped goes on with the chunks
+whose counters are missing, and a run whose corpus got new files counts only those.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline import counters, environment, manifest
+from pipeline.config import Options, format_bytes
+from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
+from pipeline.corpus.files import CorpusFile, Listing, find_files
+from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.errors import InputError, RunDirectoryError
+from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.executors.local import LocalExecutor
+from pipeline.manifest import Manifest, Run
+from pipeline.pattern import CompiledPattern
+from pipeline.report.summary import CorpusFacts
+
+_log = logging.getLogger(__name__)
+STAGE, COMBINING = "counting", "combining"
+_EXAMPLES = 8
+_MEMORY_SHARE = 0.8  # of what is free, where no limit is given
+_SUMMED = (
+    *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
+    *("documents_skipped", "bytes_skipped", "pieces_cut"),
+)
+_LOSSES = {
+    "replacements": "invalid UTF-8 sequences replaced by U+FFFD",
+    "documents_skipped": "documents with invalid UTF-8 skipped",
+    "pieces_cut": "pieces cut at max_piece_bytes",
+}
+
+
+def open_run(options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
+    """The run that the options ask for: the one in the directory, or a new one with its plan made.
+
+    Raises `RunDirectoryError` where the directory holds another run, `InputError` for a corpus that cannot be read.
+    """
+    directory = options.output or manifest.new_directory()
+    stored = None if options.overwrite else manifest.load(directory)
+    if stored is not None:
+        manifest.refuse_other_options(stored, "counting", stored.manifest.counting, options.of_stage("count"))
+        if not options.inputs:
+            listener(Notice("info", f"going on with the corpus of {directory}"))
+            options = replace(options, inputs=tuple(file.path for file in stored.manifest.files))
+    listing = _list_corpus(options, listener)
+    if stored is None:
+        if options.overwrite:
+            manifest.clear(directory)
+        manifest.refuse_foreign_files(directory)
+        counting = options.of_stage("count")
+        run = Run(directory, Manifest(counting, pattern.unicode_version, (), ()))
+        added: Iterable[CorpusFile] = listing.files
+    else:
+        if stored.manifest.unicode_version != pattern.unicode_version:
+            raise RunDirectoryError(
+                f"{directory} was counted with the tables of Unicode {stored.manifest.unicode_version}, this release "
+                f"has {pattern.unicode_version}; use the release that began it, or start anew with --overwrite"
+            )
+        run, added = stored, manifest.added_files(stored, listing.files)
+    return extend(run, tuple(added), options, pattern)
+
+
+def extend(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
+    """The run with chunks planned for more files, saved; the chunks that it had stay as they are."""
+    if not files:
+        return run
+    before = run.manifest
+    cutting = Cutting(_special_bytes(before), pattern.automaton, whole_documents=options.errors == "skip")
+    planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
+    shift = len(before.files)
+    moved = tuple(
+        Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned
+    )
+    run = replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
+    if not options.dry_run:
+        manifest.save(run)
+    return run
+
+
+def _list_corpus(options: Options, listener: Listener) -> Listing:
+    listing = find_files(options.inputs)
+    for path in listing.empty:
+        listener(Notice("warning", f"{path} is empty"))
+    return listing
+
+
+def forecast(run: Run, options: Options) -> dict[str, str]:
+    """The plan of a run for people: what would be counted, by whom, and what it would take at most."""
+    plan = run.manifest
+    workers = min(options.workers or environment.default_workers(), len(plan.chunks))
+    sizes = [chunk.bytes for chunk in plan.chunks]
+    largest = max(sizes, default=0)
+    memory = workers * largest * environment.WORKER_BYTES_PER_CHUNK_BYTE
+    return {
+        "run": str(run.directory),
+        "corpus": f"{len(plan.files):,} files, {format_bytes(manifest.corpus_bytes(plan.files))}",
+        "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
+        "workers": f"{workers} processes",
+        "disk at most": f"about {format_bytes(2 * sum(sizes))} for counters",
+        "memory while counting": f"at most about {format_bytes(memory)}, limit {format_bytes(memory_limit(options))}",
+        "vocabulary": f"{options.vocab_size:,} tokens, pattern {options.pattern}",
+    }
+
+
+def memory_limit(options: Options) -> int:
+    """Bytes that all processes together may take."""
+    return options.memory_limit or int(environment.available_memory() * _MEMORY_SHARE)
+
+
+def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
+    workers = options.workers or environment.default_workers()
+    return options.chunk_size or environment.default_chunk_bytes(corpus_bytes, workers, memory_limit(options))
+
+
+def _special_bytes(plan: Manifest) -> tuple[bytes, ...]:
+    return tuple(token.encode() for token in plan.counting["special_tokens"])
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A combined counter that lies complete on the disk.
+
+    times: seconds that each stage took, None where its output was there already.
+    """
+
+    path: Path
+    fingerprint: str
+    facts: CorpusFacts
+    times: dict[str, float | None]
+
+    def columns(self) -> list[counters.Columns]:
+        """All pieces and their counts, a batch for each range of hashes."""
+        with counters.open_counter(self.path, fingerprint=self.fingerprint) as counter:
+            return [counter.read(partition) for partition in range(counter.partitions)]
+
+
+def counted(run: Run) -> Counted | None:
+    """The combined counter of a run, if it is complete."""
+    fingerprint = run.manifest.counter_fingerprint()
+    if not counters.has_counter(run.counter_path, fingerprint=fingerprint):
+        return None
+    with counters.open_counter(run.counter_path, fingerprint=fingerprint) as counter:
+        statistics = counter.statistics
+        facts = CorpusFacts(
+            files=len(run.manifest.files),
+            bytes=statistics["bytes"],
+            documents=statistics["documents"],
+            pieces=statistics["pieces"],
+            different_pieces=counter.rows,
+            losses={text: statistics[name] for name, text in _LOSSES.items() if statistics[name]},
+            examples=tuple(statistics["examples"]),
+            concerned_characters=statistics["concerned_characters"],
+        )
+    return Counted(run.counter_path, fingerprint, facts, {STAGE: None})
+
+
+def count(run: Run, pattern: CompiledPattern, options: Options, listener: Listener) -> Counted:
+    """Count what is not counted yet and combine; gives the combined counter.
+
+    Raises what `count_chunk` raises, `WorkerError` where a chunk fails again and again, and `InputError` where the
+    corpus turns out to hold nothing to count, or (`fail_on_loss`) something was not taken as it stood.
+    """
+    complete = counted(run)
+    if complete is None:
+        if pattern.refusal is not None:
+            listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
+        started = time.monotonic()
+        statistics = _count_chunks(run, pattern, options, listener)
+        counting_s = time.monotonic() - started
+        listener(StageEnded(STAGE, counting_s))
+        started = time.monotonic()
+        listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
+        counters.combine_counters(
+            [run.chunk_path(index) for index in range(len(run.manifest.chunks))],
+            run.counter_path,
+            fingerprint=run.manifest.counter_fingerprint(),
+            fingerprints=[run.manifest.chunk_fingerprint(chunk) for chunk in run.manifest.chunks],
+            statistics=statistics,
+            threads=options.workers or environment.default_workers(),
+        )
+        combining_s = time.monotonic() - started
+        listener(StageEnded(COMBINING, combining_s))
+        complete = counted(run)
+        assert complete is not None
+        complete = replace(complete, times={STAGE: counting_s, COMBINING: combining_s})
+    _check(complete.facts, options)
+    return complete
+
+
+def _check(facts: CorpusFacts, options: Options) -> None:
+    if facts.different_pieces == 0:
+        raise InputError(
+            "the corpus holds no text to count: there is nothing but special tokens, or every document was skipped"
+        )
+    if options.fail_on_loss and facts.losses:
+        lost = ", ".join(f"{count:,} {what}" for what, count in facts.losses.items())
+        raise InputError(f"not everything was taken as it stood: {lost} (first: {'; '.join(facts.examples)})")
+
+
+def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener: Listener) -> dict[str, Any]:
+    """Count the chunks without counters; gives the statistics of all chunks together."""
+    plan = run.manifest
+    found: dict[int, dict[str, Any]] = {}
+    tasks: list[tuple[int, CountTask]] = []
+    pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
+    for index, chunk in enumerate(plan.chunks):
+        task = _task(run, index, pattern)
+        if counters.has_counter(task.output, fingerprint=task.fingerprint):
+            with counters.open_counter(task.output, fingerprint=task.fingerprint) as counter:
+                found[index] = counter.statistics
+        else:
+            tasks.append((index, task))
+    total = sum(chunk.bytes for chunk in plan.chunks)
+    missing = sum(plan.chunks[index].bytes for index, _ in tasks)
+    listener(StageStarted(STAGE, total, "bytes", done=total - missing))
+    workers = min(options.workers or environment.default_workers(), max(1, len(tasks)))
+    _log.info("%d chunks, %d to count with %d workers", len(plan.chunks), len(tasks), workers)
+    threading.Thread(target=counters.load_arrow, daemon=True).start()  # while the workers count
+    executor = LocalExecutor(workers, lambda amount: listener(Advanced(STAGE, amount)))
+    for position, statistics in executor.run(count_chunk, [task for _, task in tasks]):
+        found[tasks[position][0]] = statistics
+    return _summed([found[index] for index in range(len(plan.chunks))])
+
+
+def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
+    plan = run.manifest
+    chunk = plan.chunks[index]
+    files = [plan.files[span.file] for span in chunk.spans]
+    return CountTask(
+        name=f"chunk {index}",
+        spans=tuple((f.path, f.size, s.start, s.stop) for f, s in zip(files, chunk.spans, strict=True)),
+        pattern=pattern,
+        special_tokens=_special_bytes(plan),
+        errors=plan.counting["errors"],
+        max_piece_bytes=plan.counting["max_piece_bytes"],
+        output=run.chunk_path(index),
+        fingerprint=plan.chunk_fingerprint(chunk),
+    )
+
+
+def _summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The statistics of several chunks as those of one; examples are the first few."""
+    total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in _SUMMED}
+    total["examples"] = [example for one in statistics for example in one["examples"]][:_EXAMPLES]
+    total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))
+    return total

@@ -1,0 +1,55 @@
+"""The story of `encode` and `decode`: text or files to ids on standard output, and ids back to text."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline import terminal
+from pipeline.errors import InputError
+from pipeline.tokenizer import Tokenizer
+
+_STANDARD_INPUT = Path("-")
+
+
+def tokenizer_home(path: Path) -> Path:
+    """The tokenizer directory that a path names: itself, the one of a run directory, or the one of a tokenizer.json."""
+    nested = path / "tokenizer"
+    if (nested / "tokenizer.json").exists():
+        return nested
+    return path.parent if path.is_file() else path
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in a tokenizer.json, a tokenizer directory, or a run directory."""
+    return Tokenizer.load(path if path.is_file() else tokenizer_home(path))
+
+
+def encode_command(tokenizer_path: Path, paths: Sequence[Path], text: str | None, *, ordinary: bool) -> None:
+    """Print the ids of the text, or of each file, on a line of their own."""
+    tokenizer = load_tokenizer(tokenizer_path)
+    encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
+    texts = [text] if text is not None else map(_read, paths)
+    for one in texts:
+        terminal.write(" ".join(map(str, encode(one))))
+
+
+def decode_command(tokenizer_path: Path, words: Sequence[str]) -> None:
+    """Print the text of the ids given as words, or on standard input, byte for byte and without a line end added."""
+    tokenizer = load_tokenizer(tokenizer_path)
+    if not words:
+        words = sys.stdin.read().split()
+    ids = []
+    for word in words:
+        try:
+            ids.append(int(word))
+        except ValueError:
+            raise InputError(f"{word!r} is not a token id; decode takes whole numbers, as encode prints them") from None
+    terminal.write_bytes(tokenizer.decode_bytes(ids))
+
+
+def _read(path: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read() if path == _STANDARD_INPUT else path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}; give a file with text") from None
+    return data.decode("utf-8", errors="replace")

@@ -1,0 +1,180 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bindings.hpp"
+#include "encode.hpp"
+#include "utf8.hpp"
+
+namespace nb = nanobind;
+using bpe::Encoder;
+using bpe::IdBuffer;
+
+namespace {
+
+using Ids = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// The UTF-8 of a str (UnicodeEncodeError for a lone surrogate) or any bytes; alive as long as the object.
+std::string_view view(nb::handle text) {
+  if (PyUnicode_Check(text.ptr())) {
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    if (!data) throw nb::python_error();
+    return {data, static_cast<size_t>(size)};
+  }
+  if (PyBytes_Check(text.ptr())) {
+    return {PyBytes_AS_STRING(text.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(text.ptr()))};
+  }
+  throw nb::type_error("text must be str or bytes");
+}
+
+// The same, with UnicodeDecodeError for bytes that are not UTF-8.
+std::string_view text_view(nb::handle text) {
+  const std::string_view bytes = view(text);
+  if (!PyUnicode_Check(text.ptr()) &&
+      bpe::valid_utf8_prefix(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) != bytes.size()) {
+    nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "strict"));
+    throw nb::python_error();
+  }
+  return bytes;
+}
+
+nb::list to_list(const IdBuffer& ids) {
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(ids.size())));
+  if (!list.is_valid()) throw nb::python_error();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    PyObject* id = PyLong_FromUnsignedLong(ids.data()[i]);
+    if (!id) throw nb::python_error();
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), id);
+  }
+  return nb::borrow<nb::list>(list);
+}
+
+using IdView = nb::ndarray<nb::memview, uint32_t, nb::ndim<1>, nb::c_contig>;
+
+IdView to_view(IdBuffer& ids) {
+  const size_t size = ids.size();
+  uint32_t* data = ids.reserve(1);
+  data = ids.release();
+  nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
+  return IdView(data, {size}, owner);
+}
+
+// Which special tokens are recognised in a text, and their ids.
+struct Specials {
+  bpe::SpecialTokens tokens;
+  std::vector<uint32_t> ids;
+
+  Specials(std::vector<std::string> texts, std::vector<uint32_t> token_ids)
+      : tokens(std::move(texts)), ids(std::move(token_ids)) {
+    if (ids.size() != tokens.tokens().size()) throw std::invalid_argument("one id for each special token");
+  }
+};
+
+std::vector<bpe::Token> tokens_of(const nb::dict& tokens) {
+  std::vector<bpe::Token> listed;
+  listed.reserve(tokens.size());
+  for (const auto& [id, bytes] : tokens) listed.push_back({nb::cast<uint32_t>(id), view(bytes)});
+  return listed;
+}
+
+void construct(Encoder* self, const bpe::Automaton* automaton, const nb::dict& tokens, const Ids& left,
+               const Ids& right, const Ids& result, bool whole_pieces, size_t cache_bytes) {
+  const std::vector<bpe::Token> listed = tokens_of(tokens);
+  if (left.size() != right.size() || left.size() != result.size()) {
+    throw std::invalid_argument("left, right and result must have one length");
+  }
+  std::vector<bpe::Merge> merges(left.size());
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    merges[rank] = {left.data()[rank], right.data()[rank], result.data()[rank]};
+  }
+  new (self) Encoder(automaton, listed, merges, whole_pieces, cache_bytes);
+}
+
+IdBuffer encode(Encoder& self, nb::handle text, const Specials* specials) {
+  const std::string_view bytes = text_view(text);
+  IdBuffer ids;
+  const auto run = [&] {
+    if (specials) {
+      self.encode(bytes, &specials->tokens, specials->ids, ids);
+    } else {
+      self.encode(bytes, nullptr, {}, ids);
+    }
+  };
+  if (bytes.size() < 1024) {  // too short to be worth a hand-over of the interpreter
+    run();
+  } else {
+    const nb::gil_scoped_release release;
+    run();
+  }
+  return ids;
+}
+
+IdBuffer encode_pieces(Encoder& self, const nb::list& pieces) {
+  std::vector<std::string_view> listed;
+  listed.reserve(pieces.size());
+  for (nb::handle piece : pieces) listed.push_back(view(piece));
+  IdBuffer ids;
+  const nb::gil_scoped_release release;
+  self.encode_pieces(listed, ids);
+  return ids;
+}
+
+// Ids of the tokens whose own bytes the merges alone do not turn into them.
+std::vector<uint32_t> unreachable(Encoder& self, const nb::dict& tokens) {
+  const std::vector<bpe::Token> listed = tokens_of(tokens);
+  std::vector<uint32_t> lost;
+  const nb::gil_scoped_release release;
+  for (const bpe::Token& token : listed) {
+    IdBuffer ids;
+    self.merge_only(token.bytes, ids);
+    if (ids.size() != 1 || ids.data()[0] != token.id) lost.push_back(token.id);
+  }
+  return lost;
+}
+
+}  // namespace
+
+void bind_encode(nb::module_& module) {
+  nb::class_<Specials>(module, "Specials", "Special tokens to recognise in a text, with their ids.")
+      .def(nb::init<std::vector<std::string>, std::vector<uint32_t>>(), nb::arg("texts"), nb::arg("ids"))
+      .def(
+          "find",
+          [](const Specials& self, nb::handle text, size_t start) -> std::optional<nb::tuple> {
+            const std::string_view bytes = view(text);
+            const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
+            const auto match = self.tokens.find(data, std::min(start, bytes.size()), bytes.size());
+            if (match.start == bpe::SpecialTokens::npos) return std::nullopt;
+            return nb::make_tuple(match.start, match.end, self.ids[match.index]);
+          },
+          nb::arg("text"), nb::arg("start") = 0,
+          "The first match at or after byte `start`: (start, end, id) in bytes, or None.");
+
+  nb::class_<Encoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
+      .def("__init__", &construct, nb::arg("automaton").none(), nb::arg("tokens"), nb::arg("left"), nb::arg("right"),
+           nb::arg("result"), nb::arg("whole_pieces") = false, nb::arg("cache_bytes") = size_t{128} << 20,
+           nb::keep_alive<1, 2>(),
+           "tokens: id -> bytes; left, right, result: uint32 ids of each merge in order of rank.")
+      .def(
+          "encode",
+          [](Encoder& self, nb::handle text, const Specials* specials) { return to_list(encode(self, text, specials)); },
+          nb::arg("text"), nb::arg("specials").none() = nb::none(), "list[int] of a str or of valid UTF-8.")
+      .def(
+          "encode_to_buffer",
+          [](Encoder& self, nb::handle text, const Specials* specials) {
+            IdBuffer ids = encode(self, text, specials);
+            return to_view(ids);
+          },
+          nb::arg("text"), nb::arg("specials").none() = nb::none(), "The same as a memoryview of uint32.")
+      .def(
+          "encode_pieces", [](Encoder& self, const nb::list& pieces) { return to_list(encode_pieces(self, pieces)); },
+          nb::arg("pieces"), "list[int] of pieces that were cut already, str or bytes.")
+      .def("unreachable", &unreachable, nb::arg("tokens"),
+           "Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.");
+}

@@ -1,0 +1,70 @@
+// Text to token ids: special tokens are found, the text between them is cut into pieces, each piece is merged by rank.
+//
+// Contract: exact byte-pair encoding by rank (rank_merge.hpp); a special token ends the document before it, so that
+// each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
+// token, also where no chain of merges reaches it. Text must be valid UTF-8.
+//
+// Ideas: pieces are cut some hundred at a time, their places in the cache of short pieces are fetched ahead, then each
+// is looked up and only unknown ones are merged. Calls from several threads run side by side: each takes a scratch
+// space from a pool.
+// Memory: at most `cache_bytes` of cache for all threads together, taken as it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "automaton.hpp"
+#include "id_buffer.hpp"
+#include "piece_cache.hpp"
+#include "rank_merge.hpp"
+#include "specials.hpp"
+
+namespace bpe {
+
+class Encoder {
+ public:
+  // `automaton` may be null (pieces then come from the caller) and must outlive the encoder otherwise.
+  // Throws std::invalid_argument where a byte has no token or a merge names none.
+  Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges, bool whole_pieces,
+          size_t cache_bytes);
+  ~Encoder();
+
+  // Appends the ids of `text`, in which `specials` (may be null) are recognised: special token i gets special_ids[i].
+  // std::logic_error without an automaton; std::runtime_error for a piece above RankMerger::kMaxPieceBytes.
+  void encode(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
+              IdBuffer& out);
+
+  // Appends the ids of pieces that were cut elsewhere.
+  void encode_pieces(std::span<const std::string_view> pieces, IdBuffer& out);
+
+  // Appends what the merges alone give for a token's bytes.
+  void merge_only(std::string_view bytes, IdBuffer& out);
+
+ private:
+  struct State;
+  class Lease;  // a State taken from the pool for one call
+
+  void encode_document(std::string_view text, size_t begin, size_t end, State& state, IdBuffer& out) const;
+  // Pieces that end at `ends`, the first beginning at `text`, from which `readable` bytes may be read.
+  void encode_block(const uint8_t* text, std::span<const uint32_t> ends, size_t readable, State& state,
+                    IdBuffer& out) const;
+  void encode_piece(std::string_view piece, State& state, IdBuffer& out) const;
+
+  const Automaton* automaton_;
+  RankMerger merger_;
+  std::string token_bytes_;                                // the text behind the keys of whole_pieces_
+  std::unordered_map<std::string_view, uint32_t> whole_pieces_;  // empty unless asked for
+  size_t state_cache_bytes_;
+  std::mutex mutex_;   // guards the two below
+  size_t states_ = 0;  // in the pool or on lease from it
+  std::vector<std::unique_ptr<State>> idle_;
+};
+
+}  // namespace bpe

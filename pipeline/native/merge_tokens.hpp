@@ -1,0 +1,41 @@
+// Symbols and the tokens they stand for.
+//
+// Inside the merge engine a symbol is a byte's id (0..255), a boundary between words, a hole (a slot inside a
+// token), or 258 + rank for the token a merge made. Boundary and hole lie below the merges so that symbols of
+// every width know them; the order of symbols is the order of token ids.
+//
+// Tokens keeps how each token was made, not its bytes: a chain of merges over one long piece would need bytes
+// quadratic in its length. The first 16 bytes, kept beside, decide nearly every comparison; the rest walks
+// down the two derivations and skips what they share.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace bpe::merge {
+
+using Symbol = std::uint32_t;
+inline constexpr Symbol kBoundary = 256, kHole = 257, kFirstMerge = 258;
+
+inline std::uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symbol - 2; }
+
+class Tokens {
+ public:
+  Tokens();
+  Symbol add(Symbol left, Symbol right);
+  Symbol next() const { return static_cast<Symbol>(entries_.size()); }
+  std::uint64_t bytes(Symbol symbol) const { return entries_[symbol].bytes; }
+  // Below, equal to, or above zero as the bytes of `one` sort before, with, or after those of `other`.
+  int compare(Symbol one, Symbol other) const;
+
+ private:
+  struct Entry {
+    std::uint64_t head[2];  // the first 16 bytes, most significant first, zeros behind the end
+    std::uint64_t bytes;
+    Symbol left, right;
+  };
+  int compare_beyond_heads(Symbol one, Symbol other) const;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace bpe::merge

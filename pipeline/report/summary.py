@@ -1,0 +1,101 @@
+"""The summary at the end of a run: plain numbers in, text or JSON out."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import format_bytes
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What counting saw of the corpus, summed over all chunks."""
+
+    files: int
+    bytes: int
+    documents: int
+    pieces: int
+    different_pieces: int
+    losses: dict[str, int] = field(default_factory=dict)  # what was not taken as it stood -> how often
+    examples: tuple[str, ...] = ()  # the first places of losses: file and byte offset
+    concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
+
+
+@dataclass(frozen=True)
+class VocabularyFacts:
+    """What merging gave. `tokens` is the length in tokens of all pieces of the corpus."""
+
+    vocab_size: int
+    merges: int
+    special_tokens: tuple[str, ...]
+    stopped: str
+    tokens: int | None
+    longest: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run of a command."""
+
+    directory: Path
+    pattern: str
+    corpus: CorpusFacts
+    vocabulary: VocabularyFacts | None = None
+    tokenizer_directory: Path | None = None
+    written: tuple[str, ...] = ()  # names of the files in the tokenizer directory
+    refused: dict[str, str] = field(default_factory=dict)
+    stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
+    peak_memory_bytes: int = 0
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Bytes of pieces that one token stands for, on the training corpus."""
+        if self.vocabulary is None or not self.vocabulary.tokens:
+            return None
+        return self.corpus.bytes / self.vocabulary.tokens
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--log-json`."""
+        return {**asdict(self), "bytes_per_token": self.bytes_per_token}
+
+
+def render(summary: Summary) -> str:
+    """The summary as text: a line a fact, the next command at the end."""
+    corpus, vocabulary = summary.corpus, summary.vocabulary
+    rows = [
+        ("run", str(summary.directory)),
+        ("corpus", f"{corpus.files:,} files, {format_bytes(corpus.bytes)}, {corpus.documents:,} documents"),
+        ("pieces", f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})"),
+    ]
+    rows += [("not as it stood", f"{count:,} {what}") for what, count in corpus.losses.items()]
+    rows += [("not as it stood", f"first: {'; '.join(corpus.examples[:3])}")] if corpus.examples else []
+    if corpus.concerned_characters:
+        shown = " ".join(f"U+{ord(character):04X}" for character in corpus.concerned_characters[:8])
+        rows.append(("newer characters", f"{len(corpus.concerned_characters)} that runtimes class differently: {shown}"))
+    if vocabulary is not None:
+        special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
+        parts = f"256 bytes, {vocabulary.merges:,} merges, {special}"
+        rows += [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({parts})"), ("stopped", vocabulary.stopped)]
+        if summary.bytes_per_token is not None:
+            rows.append(("bytes per token", f"{summary.bytes_per_token:.3f} on this corpus"))
+        if vocabulary.longest:
+            rows.append(("longest tokens", " ".join(vocabulary.longest)))
+    times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in summary.stages.items())
+    rows.append(("time", times))
+    rows.append(("peak memory", f"{format_bytes(summary.peak_memory_bytes)} (all processes together)"))
+    if summary.tokenizer_directory is not None:
+        rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
+    rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
+    rows += [("next", command) for command in _next_commands(summary)]
+    width = max(len(name) for name, _ in rows)
+    shown = [name if name != before else "" for (name, _), (before, _) in zip(rows, [("", ""), *rows], strict=False)]
+    return "\n".join(f"{name:<{width}}  {value}" for name, (_, value) in zip(shown, rows, strict=True))
+
+
+def _next_commands(summary: Summary) -> list[str]:
+    if summary.tokenizer_directory is None:
+        return [f"bpe-pipeline merge {summary.directory} --vocab-size 32000"]
+    return [
+        f"bpe-pipeline encode --tokenizer {summary.tokenizer_directory} --text 'Hello world'",
+        f"bpe-pipeline merge {summary.directory} --vocab-size 8000",
+    ]

@@ -1,0 +1,198 @@
+"""The story of `train`: count, merge, export, report; and `count` and `merge` as the parts of it that stand alone."""
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pipeline import count, environment, manifest, merge
+from pipeline.atomic import write_whole
+from pipeline.config import Options, make_options
+from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
+from pipeline.events import Listener, Notice, silent
+from pipeline.export import EXPORTS
+from pipeline.log import log_to
+from pipeline.manifest import Run
+from pipeline.merge import MergeList
+from pipeline.model import Model
+from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.report.summary import CorpusFacts, Summary, VocabularyFacts, render
+from pipeline.tokenizer import Tokenizer
+from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
+
+_log = logging.getLogger(__name__)
+_LONGEST_SHOWN = 8
+
+
+def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] = (), **options: Any) -> Tokenizer:
+    """Train a tokenizer and return it.
+
+    inputs: files, directories and globs; none: the sample corpus (the running Python's own standard library).
+    options: the command's options with underscores, such as `output="runs/a"`, `vocab_size=32_000`,
+        `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.config.Options`.
+
+    A run directory that holds the same run is resumed; one that holds another run is refused. Raises `UsageError` for
+    options that mean nothing, `InputError` for a corpus that cannot be read, `RunDirectoryError`, `TrainingError`;
+    all of them are `PipelineError`.
+    """
+    settled = make_options({"inputs": inputs, **options})
+    if settled.dry_run:
+        raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
+    _, model = run_train(settled, silent)
+    return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
+
+
+def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
+    """Count, merge, export; each only as far as the run directory does not hold it yet."""
+    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
+    pattern = compile_pattern(options.pattern)
+    run = count.open_run(options, pattern, listener)
+    with _at_work(run, options) as stages:
+        counted = count.count(run, pattern, options, listener)
+        stages.times.update(counted.times)
+        run = manifest.with_merging(run, options)
+        return _merge_and_export(run, counted, pattern, options, listener, stages)
+
+
+def run_count(options: Options, listener: Listener) -> Summary:
+    """Count alone; the run directory then waits for `run_merge`."""
+    pattern = compile_pattern(options.pattern)
+    run = count.open_run(options, pattern, listener)
+    with _at_work(run, options) as stages:
+        counted = count.count(run, pattern, options, listener)
+        stages.times.update(counted.times)
+        return stages.summary(run, counted.facts)
+
+
+def run_merge(options: Options, listener: Listener) -> tuple[Summary, Model]:
+    """Merge and export from the counts of a run directory (`options.output`); the corpus is not needed."""
+    assert options.output is not None
+    run = manifest.require(options.output)
+    if options.overwrite:
+        run = manifest.forget_merging(run)
+    counting = run.manifest.counting
+    options = make_options({**vars(options), **counting})
+    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
+    counted = count.counted(run)
+    if counted is None:
+        raise RunDirectoryError(
+            f"{run.directory} is not counted to its end; `bpe-pipeline count --output {run.directory}` goes on with it"
+        )
+    run = manifest.with_merging(run, options)
+    with _at_work(run, options) as stages:
+        stages.times.update(counted.times)
+        return _merge_and_export(run, counted, compile_pattern(options.pattern), options, listener, stages)
+
+
+def export_model(
+    model: Model, directory: Path, formats: Sequence[str] | None
+) -> tuple[list[Path], dict[str, str]]:
+    """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
+
+    formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
+    """
+    written: list[Path] = []
+    refused: dict[str, str] = {}
+    for name in formats if formats is not None else EXPORTS:
+        try:
+            written += EXPORTS[name](model, directory)
+        except ExportRefusedError as error:
+            if formats is not None:
+                raise
+            refused[name] = str(error)
+    return written, refused
+
+
+@dataclass
+class _Stages:
+    """The times and the memory of a command, noted as it goes."""
+
+    watch: environment.MemoryWatch
+    times: dict[str, float | None] = field(default_factory=dict)
+
+    def summary(self, run: Run, corpus: CorpusFacts, **found: Any) -> Summary:
+        self.watch.look()
+        summary = Summary(
+            run.directory,
+            run.manifest.counting["pattern"],
+            corpus,
+            stages=self.times,
+            peak_memory_bytes=self.watch.peak_bytes,
+            **found,
+        )
+        write_whole(run.directory / "report.txt", render(summary) + "\n")
+        write_whole(run.directory / "report.json", json.dumps(summary.to_json(), default=str, indent=1) + "\n")
+        return summary
+
+
+@contextlib.contextmanager
+def _at_work(run: Run, options: Options) -> Iterator[_Stages]:
+    """Log and watch memory while a run is worked on."""
+    manifest.sweep(run)
+    with log_to(run.directory / "log.txt"), environment.MemoryWatch(options.memory_limit) as watch:
+        _log.info("%s", options)
+        try:
+            yield _Stages(watch)
+        except BaseException as error:
+            _log.error("stopped: %s: %s", type(error).__name__, error)
+            raise
+        if watch.exceeded:
+            _log.warning("memory passed the limit: %d bytes of %d", watch.peak_bytes, watch.limit_bytes)
+
+
+def _merge_and_export(
+    run: Run, counted: count.Counted, pattern: CompiledPattern, options: Options, listener: Listener, stages: _Stages
+) -> tuple[Summary, Model]:
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    merges = merge_budget(options.vocab_size, special_tokens)
+    started = time.monotonic()
+    learned = _stored_merges(run, merges)
+    if learned is None:
+        learned = merge.learn(counted.columns(), merges, options, listener)
+        merge.save(learned, run.merges_path, run.manifest.merge_fingerprint())
+        stages.times["merging"] = time.monotonic() - started
+    else:
+        stages.times["merging"] = None
+    learned = learned.first(merges)
+    stopped = f"at the vocabulary size asked for, with {learned.counts[-1]:,} occurrences of the last pair" if learned.counts else "at 256 bytes: no merges were asked for"
+    if len(learned.pairs) < merges:
+        stopped = f"no pair is left that occurs {options.min_frequency:,} times: {merges - len(learned.pairs):,} merges fewer than asked for"
+        listener(Notice("info", stopped))
+    started = time.monotonic()
+    vocabulary = Vocabulary.from_merges(learned.pairs, special_tokens, special_ids=options.special_ids)
+    model = Model(vocabulary, pattern, options.pad_token)
+    directory = run.tokenizer_directory(options.vocab_size)
+    written, refused = export_model(model, directory, options.export)
+    stages.times["exporting"] = time.monotonic() - started
+    facts = VocabularyFacts(
+        vocab_size=vocabulary.size,
+        merges=len(learned.pairs),
+        special_tokens=tuple(special_tokens),
+        stopped=stopped,
+        tokens=None,
+        longest=_longest(vocabulary),
+    )
+    summary = stages.summary(
+        run,
+        counted.facts,
+        vocabulary=facts,
+        tokenizer_directory=directory,
+        written=tuple(path.name for path in written),
+        refused=refused,
+    )
+    return summary, model
+
+
+def _stored_merges(run: Run, merges: int) -> MergeList | None:
+    stored = merge.load(run.merges_path, run.manifest.merge_fingerprint())
+    return stored if stored is not None and stored.serves(merges) else None
+
+
+def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:
+    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
+    return tuple(repr(token.decode(errors="replace")) for token in longest)

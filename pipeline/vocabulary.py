@@ -1,0 +1,273 @@
+"""Token ids and the bytes they stand for, derived from the merge list and never stored beside it.
+
+`Vocabulary` promises to everything that encodes or exports: all 256 single bytes have an id, every merge joins two
+tokens that exist and results in one that exists, no two ordinary tokens have the same bytes, and no two tokens share
+an id. It knows nothing of files or patterns.
+"""
+
+import codecs
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from pipeline.errors import InputError, TrainingError, UsageError
+
+SpecialIds = Literal["first", "last"]
+
+# The bytes in GPT-2's order, which is also the order of Hugging Face's byte alphabet and of tiktoken's rank files:
+# the printable characters of Latin-1 first, then the bytes whose characters would be invisible.
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+BYTE_ORDER: tuple[int, ...] = _PRINTABLE + tuple(sorted(set(range(256)) - set(_PRINTABLE)))
+
+_BYTE_CHARACTERS = {
+    byte: chr(byte) if byte in _PRINTABLE else chr(0x100 + index - len(_PRINTABLE))
+    for index, byte in enumerate(BYTE_ORDER)
+}
+_BYTE_TABLE = "".join(_BYTE_CHARACTERS[byte] for byte in range(256))
+_CHARACTER_MAP = codecs.charmap_build(_BYTE_TABLE)
+
+
+def bytes_to_unicode() -> dict[int, str]:
+    """Return GPT-2's printable character for each byte value: 188 map to themselves, 68 to U+0100 and up, in order.
+
+    >>> bytes_to_unicode()[ord(" ")]
+    'Ġ'
+    """
+    return dict(_BYTE_CHARACTERS)
+
+
+def token_to_text(token: bytes) -> str:
+    """Write a token's bytes in the byte alphabet: b" the" -> "Ġthe"."""
+    return codecs.charmap_decode(token, "strict", _BYTE_TABLE)[0]
+
+
+def text_to_token(text: str) -> bytes:
+    """Read a token written in the byte alphabet; ValueError for a character outside of it."""
+    return codecs.charmap_encode(text, "strict", _CHARACTER_MAP)[0]
+
+
+def tokens_to_texts(tokens: Iterable[bytes]) -> list[str]:
+    """`token_to_text` of many tokens at once."""
+    listed = list(tokens)
+    joined = token_to_text(b"".join(listed))
+    texts = []
+    start = 0
+    for token in listed:
+        stop = start + len(token)
+        texts.append(joined[start:stop])
+        start = stop
+    return texts
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Ids, bytes and merges of one tokenizer; read-only. Make it with one of the `from_` constructors.
+
+    tokens: id -> bytes of every ordinary token (bytes and merge results), in order of ids.
+    left, right, result: ids that each merge joins and gives, in order of rank ("I" arrays of one length). Several
+        merges may give the same token: two routes to the same bytes share one id.
+    special_tokens: text -> id, in the order in which they were named. Their bytes are not in `tokens`.
+    """
+
+    tokens: dict[int, bytes]
+    left: "array[int]"
+    right: "array[int]"
+    result: "array[int]"
+    special_tokens: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        """Number of ids: bytes, merge results and special tokens."""
+        return len(self.tokens) + len(self.special_tokens)
+
+    @property
+    def max_id(self) -> int:
+        """The largest id in use; `size - 1` where ids are contiguous."""
+        last_special = max(self.special_tokens.values(), default=0)
+        return max(next(reversed(self.tokens)), last_special)
+
+    def merges(self) -> list[tuple[bytes, bytes]]:
+        """The merge list as pairs of byte strings, in order of rank."""
+        tokens = self.tokens
+        return [(tokens[left], tokens[right]) for left, right in zip(self.left, self.right, strict=True)]
+
+    def to_dict(self) -> dict[int, bytes]:
+        """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""
+        joined = self.tokens | {id_: text.encode() for text, id_ in self.special_tokens.items()}
+        return dict(sorted(joined.items()))
+
+    def layout(self) -> SpecialIds | None:
+        """Say which of the two trained layouts the ids have; None where neither fits.
+
+        "last": 256 bytes in GPT-2 order, one token a merge in order, special tokens in order. "first": special
+        tokens, then bytes, then merges. Without special tokens it is "last".
+        """
+        count = len(self.special_tokens)
+        first = next(iter(self.tokens))
+        ordered = list(self.tokens) == list(range(first, first + len(self.tokens)))
+        in_byte_order = list(islice(self.tokens.values(), 256)) == [bytes([byte]) for byte in BYTE_ORDER]
+        one_each = self.result == array("I", range(first + 256, first + 256 + len(self.result)))
+        if not (ordered and in_byte_order and one_each and len(self.result) == len(self.tokens) - 256):
+            return None
+        special_ids = list(self.special_tokens.values())
+        if first == 0 and special_ids == list(range(len(self.tokens), len(self.tokens) + count)):
+            return "last"
+        if first == count and special_ids == list(range(count)):
+            return "first"
+        return None
+
+    @classmethod
+    def from_id_pairs(
+        cls,
+        left: Sequence[int],
+        right: Sequence[int],
+        special_tokens: Sequence[str] = (),
+        *,
+        special_ids: SpecialIds = "last",
+    ) -> "Vocabulary":
+        """Give ids to a trained merge list.
+
+        left, right: what each merge joins, in the merge engine's numbering: 0..255 the bytes in GPT-2 order, then one
+        number for each merge that gives new bytes (a merge that gives the bytes of an existing token allots none).
+        Raises UsageError for special tokens that `check_special_tokens` refuses, TrainingError for a merge of tokens
+        that do not exist yet.
+        """
+        check_special_tokens(special_tokens)
+        shift = len(special_tokens) if special_ids == "first" else 0
+        listed = [bytes([byte]) for byte in BYTE_ORDER]
+        known = {token: index for index, token in enumerate(listed)}
+        result = array("I")
+        for rank, (a, b) in enumerate(zip(left, right, strict=True)):
+            if not (0 <= a < len(listed) and 0 <= b < len(listed)):
+                raise TrainingError(
+                    f"merge {rank} joins tokens {a} and {b}, but only {len(listed)} exist: the merge list is damaged"
+                )
+            token = listed[a] + listed[b]
+            index = known.setdefault(token, len(listed))
+            if index == len(listed):
+                listed.append(token)
+            result.append(index + shift)
+        first_special = 0 if special_ids == "first" else len(listed)
+        return cls(
+            tokens=dict(enumerate(listed, shift)),
+            left=array("I", (id_ + shift for id_ in left)) if shift else array("I", left),
+            right=array("I", (id_ + shift for id_ in right)) if shift else array("I", right),
+            result=result,
+            special_tokens={text: first_special + index for index, text in enumerate(special_tokens)},
+        )
+
+    @classmethod
+    def from_merges(
+        cls,
+        merges: Iterable[tuple[bytes, bytes]],
+        special_tokens: Sequence[str] = (),
+        *,
+        special_ids: SpecialIds = "last",
+    ) -> "Vocabulary":
+        """Give ids to a merge list written as pairs of byte strings; InputError where a part does not exist yet."""
+        numbers = {bytes([byte]): index for index, byte in enumerate(BYTE_ORDER)}
+        left, right = array("I"), array("I")
+        for rank, (a, b) in enumerate(merges):
+            try:
+                left.append(numbers[a])
+                right.append(numbers[b])
+            except KeyError as missing:
+                raise InputError(f"merge {rank} joins {missing.args[0]!r}, which no earlier merge makes") from None
+            numbers.setdefault(a + b, len(numbers))
+        return cls.from_id_pairs(left, right, special_tokens, special_ids=special_ids)
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Mapping[int, bytes],
+        merges: Iterable[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int],
+    ) -> "Vocabulary":
+        """Take ids as they are given (another trainer's file).
+
+        tokens: id -> bytes of the ordinary tokens. special_tokens: text -> id.
+        Raises InputError saying which token, merge or id breaks the promises of the class.
+        """
+        check_special_tokens(list(special_tokens))
+        by_bytes: dict[bytes, int] = {}
+        for id_, token in tokens.items():
+            if not token:
+                raise InputError(f"token {id_} is empty")
+            if by_bytes.setdefault(token, id_) != id_:
+                raise InputError(f"tokens {by_bytes[token]} and {id_} both stand for {token!r}")
+        for byte in range(256):
+            if bytes([byte]) not in by_bytes:
+                raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
+        texts_by_id: dict[int, str] = {}
+        for text, id_ in special_tokens.items():
+            if id_ in tokens or texts_by_id.setdefault(id_, text) != text:
+                raise InputError(f"the special token {text!r} has id {id_}, which another token has too")
+        for id_ in (*tokens, *texts_by_id):
+            if not 0 <= id_ < MAX_IDS:
+                raise InputError(f"token id {id_} is outside 0..{MAX_IDS - 1}")
+        left, right, result = array("I"), array("I"), array("I")
+        seen: set[tuple[bytes, bytes]] = set()
+        for rank, (a, b) in enumerate(merges):
+            if (a, b) in seen:
+                raise InputError(f"merge {rank} ({a!r}, {b!r}) stands in the merge list twice")
+            seen.add((a, b))
+            for part in (a, b, a + b):
+                if part not in by_bytes:
+                    raise InputError(
+                        f"merge {rank} ({a!r}, {b!r}) needs the token {part!r}, which the vocabulary lacks"
+                    )
+            left.append(by_bytes[a])
+            right.append(by_bytes[b])
+            result.append(by_bytes[a + b])
+        return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
+
+
+MAX_IDS = 1 << 28
+"""Ids stay below this, so that a damaged file cannot ask for tables of many gigabytes."""
+
+
+def check_special_tokens(special_tokens: Sequence[str]) -> None:
+    """Raise UsageError naming the first special token that cannot be one, and why."""
+    seen: set[str] = set()
+    for text in special_tokens:
+        if not text:
+            raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
+        if text in seen:
+            raise UsageError(f"the special token {text!r} is given twice: remove one of them")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the special token {text!r} holds a lone surrogate, which no UTF-8 text contains"
+            ) from None
+        seen.add(text)
+
+
+def with_pad_token(special_tokens: Sequence[str], pad_token: str | None) -> list[str]:
+    """All special tokens in order of ids: the named ones, then the pad token unless it is one of them.
+
+    Raises UsageError as `check_special_tokens` does.
+    """
+    listed = list(special_tokens)
+    if pad_token is not None and pad_token not in listed:
+        listed.append(pad_token)
+    check_special_tokens(listed)
+    return listed
+
+
+def merge_budget(vocab_size: int, special_tokens: Sequence[str]) -> int:
+    """Return how many tokens merges may add: vocab_size - 256 - special tokens (the pad token among them).
+
+    Raises UsageError where nothing is left for the bytes.
+    """
+    least = 256 + len(special_tokens)
+    if vocab_size < least:
+        raise UsageError(
+            f"a vocabulary of {vocab_size} is too small: the 256 bytes and {len(special_tokens)} special token(s) "
+            f"already need {least}; give a vocab_size of at least {least}"
+        )
+    if vocab_size > MAX_IDS:
+        raise UsageError(f"a vocabulary of {vocab_size} is too large: at most {MAX_IDS} ids are supported")
+    return vocab_size - least

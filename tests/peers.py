@@ -1,0 +1,57 @@
+"""Trainers and texts that the tests compare with: Hugging Face's trainer fed with the same pieces, and text made here."""
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+WORDS = (
+    "the of and to in that it was he for with his on be at by not this had are but from or have an they which one you "
+    "were her all she there would their we him been has when who will more no if out so said what up its about into "
+    "don't can't I'll we've they're DON'T isn’t naïve café Straße übergröße Ελλάδα Москва привет мир 東京 日本語 です "
+    "文字 नमस्ते हिन्दी שלום سلام 안녕하세요 ไทย 𝔘𝔫𝔦 😀 👩‍👩‍👧 e\u0301 12 345 6789 123456789 ４５６ ½ Ⅷ 3.14159 x_1 {} => != // /* */ "
+    "return int char void struct static #include <stdio.h> printf(\"%d\\n\", i); \u200b \ufeff \u0085 \u00a0"
+).split(" ")
+SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0", " \n ", "\u3000")
+
+
+def generated_text(seed: int, words: int) -> str:
+    """Text with the statistics of language: few words often, many rarely, in many scripts."""
+    random_source = random.Random(seed)
+    rare = ["".join(random_source.choices("abcdefghiklmnoprstuw", k=random_source.randint(2, 12))) for _ in range(words // 8)]
+    pieces = []
+    for _ in range(words):
+        often = random_source.random() < 0.8
+        pieces.append(random_source.choice(WORDS) if often else random_source.choice(rare))
+        pieces.append(random_source.choice(SPACES))
+    return "".join(pieces)
+
+
+def documents(text: str, special_tokens: Sequence[str]) -> list[str]:
+    """The text between special tokens, leftmost and longest first."""
+    if not special_tokens:
+        return [text]
+    longest_first = sorted(special_tokens, key=len, reverse=True)
+    return re.split("|".join(map(re.escape, longest_first)), text)
+
+
+def hugging_face_merges(
+    texts: Iterable[str], expression: str | None, merges: int, **options: object
+) -> list[tuple[str, str]]:
+    """The merges of Hugging Face's BpeTrainer over the same pieces, in the byte alphabet's characters."""
+    tokenizer = Tokenizer(models.BPE())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    split = [] if expression is None else [pre_tokenizers.Split(Regex(expression), "isolated")]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + merges,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+        **options,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    import json
+
+    return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]

@@ -1,0 +1,68 @@
+"""Naive, obviously right oracles that the fast code is raced against. Slow on purpose; used by tests only."""
+
+import itertools
+from collections import Counter
+
+PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+GPT2_BYTES = [*PRINTABLE, *(byte for byte in range(256) if byte not in PRINTABLE)]  # token id -> byte
+
+
+def count_pairs(words: list[tuple[list[int], int]]) -> Counter[tuple[int, int]]:
+    """Each adjacent position counts, weighted with its word: [([1, 1, 1], 5)] -> {(1, 1): 10}."""
+    pairs: Counter[tuple[int, int]] = Counter()
+    for ids, count in words:
+        for pair in itertools.pairwise(ids):
+            pairs[pair] += count
+    return pairs
+
+
+def merge_word(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
+    """Left to right, not overlapping: merge_word([1, 1, 1], (1, 1), 2) -> [2, 1]."""
+    merged: list[int] = []
+    at = 0
+    while at < len(ids):
+        if tuple(ids[at : at + 2]) == pair:
+            merged.append(new)
+            at += 2
+        else:
+            merged.append(ids[at])
+            at += 1
+    return merged
+
+
+def train_reference(
+    counter: dict[bytes, int],
+    n_merges: int,
+    tie_break: str = "lowest-ids",
+    min_frequency: int = 1,
+    max_token_bytes: int | None = None,
+) -> list[tuple[int, int, int]]:
+    """Byte-level BPE with a full recount before each merge: (left id, right id, count) of each, in order.
+
+    Ids: 0..255 the bytes in GPT-2's order, then the merges.
+    """
+    token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
+    id_of = {byte: token for token, byte in enumerate(GPT2_BYTES)}
+    words = [([id_of[byte] for byte in piece], count) for piece, count in counter.items()]
+    merges: list[tuple[int, int, int]] = []
+    while len(merges) < n_merges:
+        pairs = {
+            pair: count
+            for pair, count in count_pairs(words).items()
+            if count >= max(min_frequency, 1)
+            and (max_token_bytes is None or sum(len(token_bytes[side]) for side in pair) <= max_token_bytes)
+        }
+        if not pairs:
+            break
+        highest = max(pairs.values())
+        equals = [pair for pair, count in pairs.items() if count == highest]
+        if tie_break == "lowest-ids":
+            best = min(equals)
+        else:
+            best = max(equals, key=lambda pair: (token_bytes[pair[0]], token_bytes[pair[1]]))
+        joined = token_bytes[best[0]] + token_bytes[best[1]]
+        assert joined not in token_bytes, "two merges never give the same bytes"
+        words = [(merge_word(ids, best, len(token_bytes)), count) for ids, count in words]
+        token_bytes.append(joined)
+        merges.append((*best, highest))
+    return merges

@@ -1,0 +1,75 @@
+"""Small trained merge lists and hard texts, for the tests of tokenizers and exports."""
+
+import functools
+import random
+from array import array
+from collections import Counter
+from itertools import accumulate
+
+import peers
+
+from pipeline import _core
+from pipeline.pattern import compile_pattern
+from pipeline.vocabulary import Vocabulary
+
+Merges = list[tuple[bytes, bytes]]
+
+# Every shape of the subset that a named pattern has not: a literal, a class of one script, unmatched text.
+CUSTOM = r"foo|[a-z]+[0-9]?| ?[А-я]+|\n+(?!\S)"
+PATTERNS = ["gpt2", "cl100k", "llama3", "qwen2", "o200k", "none", CUSTOM]
+
+HARD_TEXTS = [
+    "",
+    " ",
+    "a",
+    "\n",
+    "\x00\x00\x01",
+    "x\n  ",
+    "x\n  \n y  \t z   ",
+    "a\r\n\r\nb\r\n",
+    "DON'T I'ſ 'LLama we'Re",
+    "123４５６ 1 2 12345678",
+    "a\u0085b\u200bc\ufeffd\u180ee\u00a0f",
+    "नमस्ते e\u0301 👩‍👩‍👧‍👦 \U0010ffff",
+    "foo food foo1 привет, мир!",
+    "the" * 300 + " " * 300 + "a" * 300,
+]
+
+
+@functools.cache
+def trained(pattern: str, merges: int = 160) -> Merges:
+    """Merges trained on generated text, cut by the pattern."""
+    lines = peers.generated_text(7, 4000).splitlines(keepends=True)
+    compiled = compile_pattern(pattern)
+    counter = Counter(piece.encode() for line in lines for piece in compiled.cut(line))
+    offsets = array("q", [0, *accumulate(map(len, counter))])
+    engine = _core.MergeEngine()
+    engine.add(offsets, b"".join(counter), array("Q", counter.values()))
+    result = engine.run(merges)
+    return Vocabulary.from_id_pairs(result.left, result.right).merges()
+
+
+def all_planes(seed: int, texts: int) -> list[str]:
+    """Strings that mix characters of every plane, letters of the trained text, and runs of white space."""
+    source = random.Random(seed)
+    makers = [
+        lambda: chr(source.choice([*range(0xD800), *range(0xE000, 0x10000)])),
+        lambda: chr(source.randrange(0x10000, 0x110000)),
+        lambda: chr(source.randrange(0x80)),
+        lambda: source.choice(peers.WORDS),
+        lambda: source.choice(peers.WORDS),
+        lambda: source.choice(" \n\t\r\u3000'") * source.randint(1, 4),
+    ]
+    return ["".join(source.choice(makers)() for _ in range(source.randint(1, 30))) for _ in range(texts)]
+
+
+def naive_merge(piece: bytes, merges: Merges) -> list[bytes]:
+    """The definition: join the pair of lowest rank, leftmost first, until no pair is in the list."""
+    rank_of = {pair: rank for rank, pair in enumerate(merges)}
+    parts = [bytes([byte]) for byte in piece]
+    while True:
+        ranked = [(rank_of[pair], at) for at, pair in enumerate(zip(parts, parts[1:], strict=False)) if pair in rank_of]
+        if not ranked:
+            return parts
+        _, at = min(ranked)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]

@@ -1,0 +1,95 @@
+"""The rooms of the package: imports run one way, down (within a level in one direction, too); executors and the corpus know nothing of BPE; imports are light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pipeline
+
+PACKAGE = Path(pipeline.__file__).parent
+LEVELS = (
+    {"__main__"},
+    {"cli"},
+    {"training"},
+    {"count", "merge", "encode", "terminal"},
+    {"report", "count_chunk"},
+    {"export", "manifest", "tokenizer"},
+    {"load"},
+    {"model"},
+    {"corpus", "pattern", "vocabulary", "counters", "config"},
+    {"executors", "atomic", "environment", "events", "log"},
+    {"errors", "_core", "__init__"},
+)
+LEVEL_OF = {name: depth for depth, names in enumerate(LEVELS) for name in names}
+
+
+def _modules() -> dict[str, Path]:
+    return {str(path.relative_to(PACKAGE).with_suffix("")): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path} has a relative import"
+            within = {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "pipeline" else set()
+            found |= within or {node.module}
+    return {name.removeprefix("pipeline.") for name in found if name.startswith("pipeline.")}
+
+
+def _room(module: str) -> str:
+    name = module.replace("/", ".").split(".")[0]
+    return "__init__" if name.startswith("__version") else name
+
+
+def test_imports_run_down() -> None:
+    wrong = []
+    for module, path in _modules().items():
+        if module == "__init__":
+            continue  # names the public functions, imported when first used
+        room = _room(module)
+        wrong += [
+            f"{module} imports {name}"
+            for name in _imports(path)
+            if _room(name) != room and LEVEL_OF[_room(name)] < LEVEL_OF[room]
+        ]
+    assert wrong == []
+
+
+def test_every_room_is_in_the_table() -> None:
+    assert {_room(module) for module in _modules()} <= set(LEVEL_OF)
+
+
+def test_executors_and_corpus_know_nothing_of_bpe() -> None:
+    for module, path in _modules().items():
+        if _room(module) == "executors":
+            assert {_room(name) for name in _imports(path)} <= {"errors", "log", "executors", "_core"}
+        if _room(module) == "corpus":
+            assert {_room(name) for name in _imports(path)} <= {"errors", "corpus", "_core", "environment"}
+
+
+def test_the_native_core_knows_nothing_of_python() -> None:
+    native = Path(__file__).parent.parent / "pipeline" / "native"
+    sources = [path for path in native.glob("*.[ch]pp") if not path.name.startswith("bind")]
+    assert sources
+    assert [path.name for path in sources if "nanobind" in path.read_text() or "Python.h" in path.read_text()] == []
+
+
+HEAVY = {"pyarrow", "numpy", "regex", "psutil", "rich", "click", "yaml", "tokenizers", "transformers", "tiktoken"}
+
+
+def _loaded_after(statement: str) -> set[str]:
+    script = f"import sys; {statement}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    output = subprocess.run([sys.executable, "-P", "-c", script], check=True, capture_output=True, text=True)
+    return set(output.stdout.split())
+
+
+def test_importing_the_package_is_light() -> None:
+    assert _loaded_after("import pipeline") & HEAVY == set()
+
+
+def test_a_worker_loads_arrow_only_when_it_writes() -> None:
+    assert _loaded_after("import pipeline.executors.worker, pipeline.count_chunk") & HEAVY == set()

@@ -1,0 +1,224 @@
+"""benchmarks: statistics, records, corpora and rendering; test_benchmarks_tools.py has the measuring."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytest.importorskip("psutil")
+sys.path.append(str(ROOT))  # at the end: the installed package goes first
+
+from benchmarks import adapters, corpora, growth, ours, plots, records, render  # noqa: E402
+
+SPECIAL = "<|endoftext|>"
+
+
+def record(tool: str, round_: int, wall_s: float, **other: Any) -> records.Record:
+    return {
+        "format": records.FORMAT,
+        "kind": "train",
+        "session": "2026-01-01T00:00:00+00:00",
+        "round": round_,
+        "tool": tool,
+        "version": "1.0",
+        "corpus": "a.txt",
+        "corpus_bytes": 3_000_000,
+        "pattern": "gpt2",
+        "vocab_size": 1000,
+        "status": "ok",
+        "reason": None,
+        "wall_s": wall_s,
+        "user_s": wall_s,
+        "system_s": 0.0,
+        "peak_memory_bytes": int(wall_s * 1e8),
+        "merges": 743,
+        "tokens_digest": "abcdef0123456789",
+        "machine": {
+            "cpu": "A CPU",
+            "usable_cores": 2,
+            "memory_bytes": 2**34,
+            "os": "Linux",
+            "python": "3.11",
+        },
+    } | other
+
+
+THREE_ROUNDS = [
+    *(record(ours.NAME, number, wall_s) for number, wall_s in ((1, 1.0), (2, 2.0), (3, 4.0))),
+    *(record("tokenizers", number, wall_s) for number, wall_s in ((1, 10.0), (2, 40.0), (3, 20.0))),
+]
+
+
+# statistics and records
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    # medians alone would give 20 / 2 = 10; the ratios of the rounds are 10, 20 and 5
+    assert records.paired(THREE_ROUNDS, "tokenizers", ours.NAME, "wall_s") == 10
+    assert records.paired(THREE_ROUNDS, "tokenizers", ours.NAME, "wall_s", max) == 20
+    assert records.paired(THREE_ROUNDS[:3], "tokenizers", ours.NAME, "wall_s") is None
+
+
+def test_rounds_that_failed_are_in_no_ratio() -> None:
+    broken = [*THREE_ROUNDS[:5], record("tokenizers", 3, 20.0, status="failed")]
+    assert records.paired(broken, "tokenizers", ours.NAME, "wall_s") == 15
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_log_log_slope_is_the_power(power: float) -> None:
+    slope = records.log_log_slope([(x, 3 * x**power) for x in (1e6, 5e6, 2e8)])
+    assert slope is not None
+    assert math.isclose(slope, power)
+
+
+def test_log_log_slope_needs_two_places() -> None:
+    assert records.log_log_slope([(5, 1), (5, 2)]) is None
+
+
+def test_records_are_appended_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "results.jsonl"
+    for one in THREE_ROUNDS:
+        records.append(path, one)
+    records.append(path, record("x", 1, 1.0, kind="growth"))
+    assert records.read(path, "train") == THREE_ROUNDS
+    assert len(records.read(path)) == 7
+    assert len(path.read_text("utf-8").splitlines()) == 7
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"format": 99, "kind": "train"}', '{"kind": "train"}'])
+def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "results.jsonl"
+    records.append(path, THREE_ROUNDS[0])
+    path.write_text(path.read_text("utf-8") + line + "\n", "utf-8")
+    with pytest.raises(ValueError, match="line 2"):
+        records.read(path)
+
+
+def test_sessions_are_never_mixed() -> None:
+    old = record(ours.NAME, 1, 99.0, session="2025-01-01T00:00:00+00:00")
+    groups = records.latest([old, *THREE_ROUNDS])
+    assert list(groups.values()) == [THREE_ROUNDS]
+
+
+# corpora
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("5000", 5000), ("25MB", 25_000_000), ("64 MiB", 64 << 20), ("1.5g", 1_500_000_000)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert corpora.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1", "0", "1XB"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        corpora.parse_size(text)
+
+
+def test_prefix_ends_with_a_document(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text(f"one\n{SPECIAL}\ntwo\n{SPECIAL}\nthree", "utf-8")
+    cut = corpora.prefix(source, 30, SPECIAL, target)
+    assert target.read_text("utf-8") == f"one\n{SPECIAL}\ntwo\n"
+    assert cut.bytes == target.stat().st_size
+    assert corpora.prefix(source, 10**6, SPECIAL, target).bytes == source.stat().st_size
+    with pytest.raises(ValueError, match="larger size"):
+        corpora.prefix(source, 2, SPECIAL, target)
+
+
+def test_repeat_joins_by_the_special_token(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("one", "utf-8")
+    assert corpora.repeat(source, 3, SPECIAL, target).name == "a.txt x3"
+    assert target.read_text("utf-8").split(f"\n{SPECIAL}\n") == ["one"] * 3
+
+
+def test_documents_whatever_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    text = f"{SPECIAL}größer\r\n{SPECIAL}{SPECIAL}\n<|endof{SPECIAL}last"
+    path.write_bytes(text.encode())
+    wanted = ["größer\r\n", "\n<|endof", "last"]
+    for block_bytes in (1, 2, 5, 13, 14, 1000):
+        monkeypatch.setattr(adapters, "READ_BYTES", block_bytes)
+        assert list(adapters.read_documents(str(path), SPECIAL)) == wanted
+
+
+# rendering
+
+
+def test_text_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(f"# Title\n\n{render.BEGIN}\nold\n{render.END}\n\nend\n", "utf-8")
+    text = render.markdown(THREE_ROUNDS)
+    assert render.write_document(path, text)
+    assert path.read_text("utf-8") == f"# Title\n\n{render.BEGIN}\n{text}\n{render.END}\n\nend\n"
+    assert not render.write_document(path, text)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["", render.BEGIN, f"{render.END}\n{render.BEGIN}", f"{render.BEGIN}{render.BEGIN}{render.END}"],
+)
+def test_a_document_without_its_markers_is_left_alone(tmp_path: Path, document: str) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(document, "utf-8")
+    with pytest.raises(ValueError, match=r"README\.md"):
+        render.write_document(path, "text")
+    assert path.read_text("utf-8") == document
+
+
+def test_table_shows_medians_ratios_and_agreement() -> None:
+    lines = render.training_table(THREE_ROUNDS)
+    assert lines[2].startswith(f"| {ours.NAME} 1.0 | 2.00 s (1.00-4.00) | 1.00x |")
+    assert lines[3].startswith("| tokenizers 1.0 | 20.00 s (10.00-40.00) | 10.0x |")
+    assert lines[3].endswith("| same |")
+    other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
+    assert render.training_table(other)[3].endswith("| other, `00112233` |")
+
+
+def test_a_failure_is_shown_and_not_hidden() -> None:
+    failed = record("rustbpe", 1, 0.0, status="timeout", reason="longer than 5 s")
+    lines = render.training_table([*THREE_ROUNDS, failed])
+    assert lines[-1].startswith("| rustbpe 1.0 | timeout: longer than 5 s |")
+
+
+def test_nothing_measured_says_so() -> None:
+    assert render.markdown([]) == render.NOTHING
+
+
+def test_curves_take_medians_and_slopes_and_plots_are_reproducible(tmp_path: Path) -> None:
+    measured = [
+        record(
+            ours.NAME,
+            number,
+            size * 1e-6 * noise,
+            kind="growth",
+            over="corpus_bytes",
+            source="a.txt",
+            corpus_bytes=size,
+            stages={"merge": math.sqrt(size)},
+        )
+        for size in (1_000_000, 4_000_000)
+        for number, noise in ((1, 0.9), (2, 1.0), (3, 7.0))
+    ]
+    whole, merge = growth.curves(measured)
+    assert whole.points == ((1e6, 1.0), (4e6, 4.0))
+    assert whole.slope is not None
+    assert merge.slope is not None
+    assert math.isclose(whole.slope, 1.0)
+    assert math.isclose(merge.slope, 0.5)
+    assert "| merge |" in render.markdown(measured)
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is not installed")
+    paths = [tmp_path / "plots" / name for name in ("one.svg", "two.svg", "tools.svg")]
+    assert plots.draw_growth(measured, paths[0])
+    assert plots.draw_growth(measured, paths[1])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert plots.draw_tools(THREE_ROUNDS, paths[2])
+    assert not plots.draw_tools([], tmp_path / "none.svg")

@@ -1,0 +1,283 @@
+"""benchmarks: the measuring of processes, each tool's adapter, and the command from corpus to document."""
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytest.importorskip("psutil")
+sys.path.append(str(ROOT))  # at the end: the installed package goes first
+
+from benchmarks import __main__ as command  # noqa: E402
+from benchmarks import adapters, corpora, counting, ours, process, records, render, run  # noqa: E402
+from benchmarks.tools import PATTERNS, TOOLS, Tool, child_argv  # noqa: E402
+
+SPECIAL = "<|endoftext|>"
+SLEEPER = "import sys, time; block = bytearray(b'x') * int(sys.argv[1]); time.sleep(float(sys.argv[2]))"
+
+
+# the measurement of processes
+
+
+def measure(argv: list[str], tmp_path: Path, timeout_s: float = 30.0) -> process.Measurement:
+    return process.measure(argv, timeout_s=timeout_s, directory=tmp_path, environment=dict(os.environ))
+
+
+def test_memory_of_the_whole_tree_is_seen(tmp_path: Path) -> None:
+    """A parent of 20 MB and two children of 40 MB, alive together, hold a little over 100 MB."""
+    program = (
+        "import subprocess, sys\n"
+        f"child = [sys.executable, '-S', '-c', {SLEEPER!r}, '40000000', '1.0']\n"
+        "children = [subprocess.Popen(child) for _ in range(2)]\n"
+        "block = bytearray(b'x') * 20_000_000\n"
+        "sys.exit(sum(child.wait() for child in children))"
+    )
+    measured = measure([sys.executable, "-S", "-c", program], tmp_path)
+    assert measured.status == "ok", measured.stderr
+    assert 100e6 < measured.peak_memory_bytes < 150e6
+    assert measured.most_processes == 3
+    assert measured.wall_s > 1.0
+    assert 0 < measured.user_s + measured.system_s < 30
+    if process.HAS_PSS:
+        assert 100e6 < measured.peak_anonymous_bytes <= measured.peak_memory_bytes
+    assert measured.largest_rss_bytes > 40e6
+
+
+def test_a_tool_that_exceeds_its_time_is_ended_with_its_children(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', {SLEEPER!r}, '1', '60'])\n"
+        "pathlib.Path('pid').write_text(str(child.pid))\n"
+        "child.wait()"
+    )
+    started = time.perf_counter()
+    measured = measure([sys.executable, "-S", "-c", program], tmp_path, timeout_s=1.0)
+    assert measured.status == "timeout"
+    assert time.perf_counter() - started < 20
+    child = int((tmp_path / "pid").read_text())
+    for _ in range(200):  # its new parent may need a moment to collect it
+        state = Path(f"/proc/{child}/stat")
+        if (
+            not Path("/proc").is_dir()
+            or not state.exists()
+            or state.read_text().split(")")[1].split()[0] == "Z"
+        ):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the child still runs")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system cannot keep a process on a core")
+def test_one_core_holds_for_the_child_and_not_for_us(tmp_path: Path) -> None:
+    mine = os.sched_getaffinity(0)
+    program = "import os; print(len(os.sched_getaffinity(0)))"
+    argv = [sys.executable, "-S", "-c", program]
+    for one_core, cores in ((True, 1), (False, len(mine))):
+        measured = process.measure(
+            argv, timeout_s=30, directory=tmp_path, environment=dict(os.environ), one_core=one_core
+        )
+        assert int(measured.stdout) == cores
+    assert os.sched_getaffinity(0) == mine
+
+
+def test_a_failure_keeps_its_exit_code_and_last_words(tmp_path: Path) -> None:
+    measured = measure([sys.executable, "-S", "-c", "import sys; sys.exit('no such thing')"], tmp_path)
+    assert (measured.status, measured.exit_code) == ("failed", 1)
+    session = run.start_session(tmp_path / "r.jsonl", 1, 5.0, SPECIAL)
+    corpus = corpora.Corpus(tmp_path, "a.txt", 1, "00")
+    failed = run.record_of(session, "train", Tool("x"), corpus, "gpt2", 300, measured)
+    assert failed["reason"] == "exit code 1: no such thing"
+    assert "stderr" not in failed
+    json.dumps(failed)
+
+
+# the tools
+
+
+@pytest.fixture(scope="module")
+def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 KB of made-up words in several documents, with newlines, letters of two and three bytes."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abcdeißあ", k=chance.randint(1, 8))) for _ in range(200)]
+    text = ""
+    while len(text.encode()) < 20_000:
+        body = "".join(
+            chance.choice(words) + chance.choice([" ", " ", " ", "\n", ".\n\n", "  "]) for _ in range(80)
+        )
+        text += f"{body}\n{SPECIAL}\n"
+    path = tmp_path_factory.mktemp("corpus") / "small.txt"
+    path.write_bytes(text.encode())
+    return path
+
+
+def learned_by(tool: str, corpus: Path, pattern: str = "gpt2", vocab_size: int = 400) -> dict[str, Any]:
+    if TOOLS[tool].version is None:
+        pytest.skip(f"{tool} is not installed")
+    job = adapters.Job("train", tool, str(corpus), vocab_size, PATTERNS[pattern], SPECIAL)
+    done = subprocess.run(
+        child_argv(job), capture_output=True, text=True, timeout=60, cwd=corpus.parent, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return run.answer_of(done.stdout)
+
+
+@pytest.mark.parametrize("pattern", sorted(PATTERNS))
+@pytest.mark.parametrize("tool", ["gigatoken", "ffbpe"])
+def test_tools_that_break_ties_as_tokenizers_learn_the_same(
+    tool: str, pattern: str, small_corpus: Path
+) -> None:
+    if TOOLS[tool].refusal(pattern):
+        pytest.skip("the tool cannot be given this pattern")
+    reference = learned_by("tokenizers", small_corpus, pattern)
+    learned = learned_by(tool, small_corpus, pattern)
+    assert reference["merges"] == 400 - 257
+    assert learned["tokens_digest"] == reference["tokens_digest"]
+    assert learned["pairs_digest"] in (None, reference["pairs_digest"])
+
+
+def test_tools_that_order_bytes_by_value_learn_the_same_as_each_other(small_corpus: Path) -> None:
+    rustbpe, bpeasy = learned_by("rustbpe", small_corpus), learned_by("bpeasy", small_corpus)
+    assert rustbpe["merges"] == 400 - 257
+    assert rustbpe["tokens_digest"] == bpeasy["tokens_digest"]
+
+
+def test_digest_tells_other_learning_apart(small_corpus: Path) -> None:
+    one, two = (learned_by("tokenizers", small_corpus, vocab_size=size) for size in (400, 401))
+    assert one["tokens_digest"] != two["tokens_digest"]
+    assert adapters.digest([b"a", b"bc"]) != adapters.digest([b"ab", b"c"])
+
+
+def test_byte_characters_are_those_of_byte_level_files() -> None:
+    assert sorted(adapters.BYTE_OF_CHARACTER.values()) == list(range(256))
+    assert adapters.BYTE_OF_CHARACTER["Ġ"] == 0x20
+    assert adapters.BYTE_OF_CHARACTER["Ċ"] == 0x0A
+
+
+STUB = """
+import json, pathlib, sys
+arguments = dict(a.split("=", 1) for a in sys.argv if a.startswith("--") and "=" in a)
+run = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+assert pathlib.Path(sys.argv[2]).is_file()
+(run / "tokenizer").mkdir(parents=True)
+merges = [["a", "b"], ["ab", "c"]]
+(run / "tokenizer" / "tokenizer.json").write_text(json.dumps({"model": {"merges": merges}}))
+(run / "report.json").write_text(json.dumps({"stages": {"counting": 0.5, "merging": None}}))
+"""
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for the installed command: the harness is under test here, not the trainer."""
+    script = tmp_path / "stub.py"
+    script.write_text(STUB, "utf-8")
+    monkeypatch.setattr(ours, "command", lambda: [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(Tool, "version", property(lambda self: "1" if self.name == ours.NAME else None))
+
+
+@pytest.mark.usefixtures("stub")
+def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path) -> None:
+    results, document = tmp_path / "results.jsonl", tmp_path / "README.md"
+    common = ["--results", str(results), "--rounds", "2"]
+    assert command.main(["run", str(small_corpus), *common, "--vocab-size", "300,400"]) == 0
+    assert command.main(["counting", str(small_corpus), *common, "--repeat", "3"]) == 0
+    assert (
+        command.main(["growth", str(small_corpus), *common, "--sizes", "8kB,16kB", "--vocab-sizes", "300"])
+        == 0
+    )
+    measured = records.read(results)
+    assert [r["kind"] for r in measured] == ["train"] * 4 + ["count"] * 2 + ["growth"] * 6
+    assert {r["merges"] for r in measured if r["kind"] == "train"} == {2}
+    assert all(r["stage_mb_per_s"] == r["corpus_bytes"] / 1e6 / 0.5 for r in measured if r["kind"] == "count")
+    assert all("path" not in key for r in measured for key in r)
+    document.write_text(f"{render.BEGIN}\n{render.END}\n", "utf-8")
+    arguments = [
+        "render",
+        "--results",
+        str(results),
+        "--into",
+        str(document),
+        "--plots",
+        str(tmp_path / "plots"),
+    ]
+    if importlib.util.find_spec("matplotlib") is None:
+        arguments.append("--no-plots")
+    assert command.main(arguments) == 0
+    text = document.read_text("utf-8")
+    assert "small.txt x3" in text
+    assert "slope" in text
+    if "--no-plots" not in arguments:
+        assert "](plots/tools.svg)" in text
+        assert (tmp_path / "plots" / "growth.svg").stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("stub")
+def test_a_tool_that_cannot_do_the_task_is_recorded(tmp_path: Path, small_corpus: Path) -> None:
+    session = run.start_session(tmp_path / "r.jsonl", 2, 5.0, SPECIAL)
+    corpus = corpora.open_corpus(small_corpus)
+    done = run.run(session, [corpus], [TOOLS["gigatoken"]], "llama3", [300])
+    assert [r["status"] for r in done] == ["unsupported"]
+    assert "gpt2" in done[0]["reason"]
+
+
+def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
+    session = run.start_session(tmp_path / "r.jsonl", 1, 30.0, SPECIAL)
+    counted = counting.count_once(session, Tool("regex"), corpora.open_corpus(small_corpus), "gpt2")
+    assert counted["status"] == "ok", counted["reason"]
+    assert counted["stage_mb_per_s"] > counted["wall_mb_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["run", "does/not/exist"], "does/not/exist"),
+        (["run"], "CORPUS"),
+        (["run", __file__, "--rounds", "0"], "--rounds"),
+        (["run", __file__, "--tools", "sentencepiece"], "sentencepiece"),
+        (["run", __file__, "--vocab-size", "256"], "--vocab-size"),
+        (["growth", __file__], "--sizes"),
+        (["growth", __file__, "--sizes", "1XB"], "1XB"),
+        (["counting", __file__, "--pattern", "o200k"], "o200k"),
+    ],
+)
+def test_bad_arguments_give_one_clear_line(
+    arguments: list[str], place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert place in said
+
+
+def test_list_and_missing_results_as_a_person_runs_them(tmp_path: Path) -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "list"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert all(tool in listed.stdout for tool in TOOLS)
+    missing = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "render", "--results", str(tmp_path / "none.jsonl")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert missing.returncode == 1
+    assert len(missing.stderr.splitlines()) == 1
+    assert "measure first" in missing.stderr

@@ -1,0 +1,272 @@
+"""The command as a person types it: what it prints, what it refuses in one line, and its exit codes."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import peers
+import pytest
+
+from pipeline import __version__
+
+EOT = "<|endoftext|>"
+
+
+def run(*arguments: object, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=stdin, check=False)
+
+
+def refused(result: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line with which a command was refused."""
+    lines = [line for line in result.stderr.splitlines() if "error:" in line]
+    assert result.returncode == code, result.stderr
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_text(peers.generated_text(1, 5000) + f"\n{EOT}\n" + peers.generated_text(2, 5000))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("trained") / "run"
+    result = run("train", text, "--output", output, "--vocab-size", 600)
+    assert result.returncode == 0, result.stderr
+    assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
+    assert "bytes per token" in result.stdout
+    return output
+
+
+def test_version_and_env() -> None:
+    assert run("version").stdout == f"bpe-pipeline {__version__}\n"
+    facts = run("env").stdout
+    assert "pyarrow" in facts
+    assert "default workers" in facts
+
+
+def test_everything_is_in_the_run_directory(trained: Path) -> None:
+    names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
+    assert {
+        "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json", "counts/000000.parquet",
+        "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json",
+        "tokenizer/vocab.json", "tokenizer/merges.txt",
+    } <= names  # fmt: skip
+    assert any(name.endswith(".tiktoken") for name in names)
+
+
+def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
+    text = f"the cat{EOT} sat\n"
+    (tmp_path / "t.txt").write_text(text)
+    from_file = run("encode", "--tokenizer", trained, tmp_path / "t.txt").stdout
+    assert run("encode", "--tokenizer", trained / "tokenizer", "--text", text).stdout == from_file
+    assert run("encode", "--tokenizer", trained, "-", stdin=text).stdout == from_file
+    assert "599" in from_file.split()
+    assert "599" not in run("encode", "--tokenizer", trained, "--ordinary", "--text", text).stdout.split()
+    assert run("decode", "--tokenizer", trained, *from_file.split()).stdout == text
+    assert run("decode", "--tokenizer", trained, stdin=from_file).stdout == text
+
+
+def test_count_once_and_merge_twice(text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    assert run("count", text, "--output", output).returncode == 0
+    assert not (output / "tokenizer").exists()
+    counted = (output / "counter.parquet").stat().st_mtime_ns
+    assert run("merge", output, "--vocab-size", 500).returncode == 0
+    assert run("merge", output, "--vocab-size", 400).returncode == 0
+    assert (output / "tokenizer/tokenizer.json").exists()
+    assert (output / "tokenizer-400/tokenizer.json").exists()
+    assert (output / "counter.parquet").stat().st_mtime_ns == counted
+    assert "greatest-bytes" in refused(run("merge", output, "--tie-break", "greatest-bytes"), 1)
+    assert run("merge", output, "--tie-break", "greatest-bytes", "--vocab-size", 400, "--overwrite").returncode == 0
+
+
+def test_running_again_keeps_everything(text: Path, trained: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
+    result = run("train", text, "--output", trained, "--vocab-size", 600)
+    assert result.returncode == 0
+    assert "kept" in result.stdout
+    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
+
+
+def test_export_elsewhere(trained: Path, tmp_path: Path) -> None:
+    assert run("export", trained, "--output", tmp_path / "out", "--export", "gpt2").returncode == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["merges.txt", "vocab.json"]
+
+
+def test_configuration_file_and_flags(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(f"inputs: ['{text}']\nvocab_size: 400\npattern: llama3\n")
+    shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--print-config").stdout
+    assert "vocab_size: 500" in shown
+    assert "pattern: llama3" in shown
+    (tmp_path / "wrong.yaml").write_text("vocabsize: 400\n")
+    line = refused(run("train", "--config", tmp_path / "wrong.yaml"), 2)
+    assert "wrong.yaml" in line
+    assert "did you mean 'vocab_size'" in line
+
+
+def test_dry_run_prints_the_plan_and_makes_nothing(text: Path, tmp_path: Path) -> None:
+    result = run("train", text, "--output", tmp_path / "run", "--dry-run", "--chunk-size", "64KiB")
+    assert result.returncode == 0
+    assert "chunks" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_json_lines(text: Path, tmp_path: Path) -> None:
+    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--log-json")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {"stage_started", "stage_ended", "summary"} <= {event["event"] for event in events}
+    assert events[-1]["vocabulary"]["vocab_size"] == 400
+
+
+def test_quiet_prints_only_the_result(text: Path, tmp_path: Path) -> None:
+    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--quiet")
+    assert result.stderr == ""
+    assert result.stdout == f"{tmp_path / 'run' / 'tokenizer'}\n"
+
+
+def test_a_directory_is_made_and_named(text: Path, tmp_path: Path) -> None:
+    for number in ("001", "002"):
+        result = run("train", text, "--vocab-size", 300, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert f"runs/{number}" in result.stdout
+
+
+WRONG_INPUT = [
+    (["absent.txt"], 1, "absent.txt"),
+    (["empty-directory"], 1, "empty-directory"),
+    (["empty.txt"], 1, "empty"),
+    (["specials.txt"], 1, "special tokens"),
+    (["a.txt", "--vocab-size", "256"], 2, "257"),
+    (["a.txt", "--special-token", "<s>", "--special-token", "<s>"], 2, "given twice"),
+    (["a.txt", "--special-token", ""], 2, "empty"),
+    (["a.txt", "--pattern", "a("], 2, "character 2"),
+    (["a.txt", "--pattern", "a*"], 2, "empty"),
+    (["a.txt", "--pattern", "gtp2"], 2, "gpt2"),
+    (["a.txt", "--workers", "0"], 2, "--workers"),
+    (["a.txt", "--tie-break", "lowest"], 2, "lowest-ids"),
+    (["a.txt", "--vocab-sise", "300"], 2, "--vocab-size"),
+    (["a.txt", "--errors", "strict", "bad.txt"], 1, "bad.txt"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "named"), WRONG_INPUT, ids=[" ".join(case[0]) for case in WRONG_INPUT])
+def test_wrong_input_is_one_clear_line(tmp_path: Path, arguments: list[str], code: int, named: str) -> None:
+    (tmp_path / "a.txt").write_text("some text to learn from")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "empty-directory").mkdir()
+    (tmp_path / "specials.txt").write_text(EOT * 3)
+    (tmp_path / "bad.txt").write_bytes(b"valid \xff invalid")
+    line = refused(run("train", *arguments, "--output", "run", cwd=tmp_path), code)
+    assert named in line
+
+
+def test_invalid_text_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"x" * 1000 + b"\xff" + b"y" * 10)
+    line = refused(run("train", "bad.txt", "--errors", "strict", "--output", "run", cwd=tmp_path), 1)
+    assert "bad.txt" in line
+    assert "1000" in line
+
+
+def test_what_is_replaced_is_reported_and_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"some words \xff\xfe and more words")
+    result = run("train", "bad.txt", "--vocab-size", 260, "--output", "run", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "replaced" in result.stdout
+    line = refused(run("train", "bad.txt", "--vocab-size", 260, "--output", "b", "--fail-on-loss", cwd=tmp_path), 1)
+    assert "replaced" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_output_is_one_clear_line(text: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert "run" in refused(run("train", text, "--output", tmp_path / "run"), 1)
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+def test_an_output_that_is_a_file_is_one_clear_line(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    assert "run" in refused(run("train", text, "--output", tmp_path / "run"), 1)
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_an_output_under_a_device_is_one_clear_line(text: Path) -> None:
+    assert "/dev/null/run" in refused(run("train", text, "--output", "/dev/null/run"), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--pattern", "llama3"], "--pattern"),
+        (["--errors", "skip"], "--errors"),
+        (["--special-token", "<s>"], "--special-token"),
+        (["--tie-break", "greatest-bytes"], "--tie-break"),
+        (["--min-frequency", "2"], "--min-frequency"),
+    ],
+)
+def test_another_run_is_refused_naming_the_option(text: Path, trained: Path, arguments: list[str], named: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
+    line = refused(run("train", text, "--output", trained, "--vocab-size", 600, *arguments), 1)
+    assert named in line
+    assert "--overwrite" in line
+    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
+
+
+def test_another_corpus_and_a_changed_corpus_are_refused(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text here")
+    (tmp_path / "b.txt").write_text("other text there")
+    assert run("train", "a.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path).returncode == 0
+    assert "a.txt" in refused(run("train", "b.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path), 1)
+    (tmp_path / "a.txt").write_text("some text changed")
+    line = refused(run("train", "a.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path), 1)
+    assert "a.txt changed" in line
+    overwritten = run("train", "a.txt", "--output", "run", "--vocab-size", 260, "--overwrite", cwd=tmp_path)
+    assert overwritten.returncode == 0
+
+
+def test_too_few_pairs_end_early_with_a_message(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ab ab ab")
+    result = run("train", "a.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
+    assert result.returncode == 0
+    assert "no pair" in result.stdout
+
+
+def test_commands_on_no_run(tmp_path: Path) -> None:
+    assert "run.json" in refused(run("merge", tmp_path), 1)
+    assert "tokenizer.json" in refused(run("encode", "--tokenizer", tmp_path, "--text", "a"), 1)
+    assert "--text" in refused(run("encode", "--tokenizer", tmp_path), 2)
+
+
+def test_control_c_while_it_works(tmp_path: Path) -> None:
+    """Interrupted in the middle: exit code 130, one line, within a second; the same command then ends the work."""
+    (tmp_path / "big.txt").write_text(peers.generated_text(3, 20_000) * 60)
+    command = [sys.executable, "-P", "-m", "pipeline", "train", "big.txt", "--output", "run", "--workers", "1"]
+    process = subprocess.Popen(
+        [*command, "--chunk-size", "1MiB", "--vocab-size", "5000"],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    counts = tmp_path / "run" / "counts"
+    while not (counts.is_dir() and list(counts.glob("0*.parquet"))):
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    started = time.monotonic()
+    _, stderr = process.communicate(timeout=20)
+    assert time.monotonic() - started < 2
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert "goes on from there" in stderr
+    again = run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr

@@ -1,0 +1,294 @@
+"""The native merge engine, raced against the naive reference and against Hugging Face's trainer."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import GPT2_BYTES, train_reference
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from pipeline import _core
+
+Counter = dict[bytes, int]
+Merges = list[tuple[int, int, int]]
+
+
+def arrays(counter: Counter) -> tuple[bytes, bytes, bytes]:
+    """The counter in the layout that MergeEngine.add takes."""
+    ends = itertools.accumulate((len(piece) for piece in counter), initial=0)
+    return (
+        struct.pack(f"={len(counter) + 1}q", *ends),
+        b"".join(counter),
+        struct.pack(f"={len(counter)}Q", *counter.values()),
+    )
+
+
+def engine_of(*counters: Counter) -> Any:
+    engine = _core.MergeEngine()
+    for counter in counters:
+        engine.add(*arrays(counter))
+    return engine
+
+
+def merges_of(result: Any) -> Merges:
+    return list(zip(result.left, result.right, result.counts, strict=True))
+
+
+def train(counter: Counter, max_merges: int, **options: Any) -> Merges:
+    result = engine_of(counter).run(max_merges, **options)
+    assert result.stop == ("limit" if len(result.counts) == max_merges else "min-frequency")
+    return merges_of(result)
+
+
+def train_huggingface(counter: Counter, max_merges: int, **options: Any) -> list[tuple[int, int]]:
+    """BpeTrainer's merges over the same pieces, as our ids: its byte alphabet sorts in GPT-2's order."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    text_of = dict(zip(GPT2_BYTES, alphabet, strict=True))
+    tokenizer = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + max_merges, initial_alphabet=alphabet, show_progress=False, **options
+    )
+    texts = (
+        "".join(text_of[byte] for byte in piece) for piece, count in counter.items() for _ in range(count)
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    id_of = tokenizer.get_vocab()
+    return [(id_of[left], id_of[right]) for left, right in json.loads(tokenizer.to_str())["model"]["merges"]]
+
+
+def counters(alphabet: str, max_count: int) -> st.SearchStrategy[Counter]:
+    pieces = st.text(alphabet, max_size=30).map(str.encode)
+    return st.dictionaries(pieces, st.integers(0, max_count), max_size=12)
+
+
+small_counters = st.one_of(
+    counters("a", 5),
+    counters("ab", 5),
+    counters("abc", 2**40),
+    counters("abcdé", 3),
+    counters(" etaoin", 1000),
+)
+tuning = st.fixed_dictionaries(
+    {},
+    optional={
+        "threads": st.integers(1, 3),
+        "narrow_symbols": st.integers(0, 300),
+        "index_positions": st.integers(1, 50),
+    },
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    counter=small_counters,
+    max_merges=st.integers(0, 60),
+    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
+    min_frequency=st.integers(1, 12),
+    max_token_bytes=st.one_of(st.none(), st.integers(0, 8)),
+    tuning=tuning,
+)
+def test_same_merges_as_the_reference(
+    counter: Counter,
+    max_merges: int,
+    tie_break: str,
+    min_frequency: int,
+    max_token_bytes: int | None,
+    tuning: dict[str, int],
+) -> None:
+    expected = train_reference(counter, max_merges, tie_break, min_frequency, max_token_bytes)
+    options = {"tie_break": tie_break, "min_frequency": min_frequency, "max_token_bytes": max_token_bytes}
+    assert train(counter, max_merges, **options, **tuning) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(counter=st.one_of(counters("a", 3), counters("ab", 3), counters("abcdefg", 6)), tuning=tuning)
+def test_same_merges_as_huggingface(counter: Counter, tuning: dict[str, int]) -> None:
+    ours = train(counter, 50, **tuning)
+    assert [(left, right) for left, right, _ in ours] == train_huggingface(counter, 50)
+
+
+def natural_counter(seed: int, n_pieces: int) -> Counter:
+    """Pieces with the long tail of natural text: syllables put together, counts falling as 1 / rank."""
+    chance = random.Random(seed)
+    syllables = ["".join(chance.choices("etaoinshrdlu äß中文字", k=chance.randint(1, 3))) for _ in range(300)]
+    counter: Counter = {}
+    for rank in range(1, n_pieces + 1):
+        piece = " " + "".join(syllables[int(300 * chance.random() ** 3)] for _ in range(chance.randint(1, 6)))
+        counter[piece.encode()] = 1 + 3000 // rank
+    return counter
+
+
+@pytest.mark.parametrize("min_frequency", [1, 3])
+def test_same_merges_as_huggingface_on_a_long_tail(min_frequency: int) -> None:
+    counter = natural_counter(seed=1, n_pieces=3000)
+    theirs = train_huggingface(counter, 3000, min_frequency=min_frequency)
+    for options in ({}, {"threads": 2, "index_positions": 3000, "narrow_symbols": 700}):
+        ours = train(counter, 3000, min_frequency=min_frequency, **options)
+        assert [(left, right) for left, right, _ in ours] == theirs
+
+
+@pytest.mark.parametrize("limit", [2, 3, 5, 8])
+def test_max_token_bytes_is_one_less_than_max_token_length(limit: int) -> None:
+    """Hugging Face joins tokens only where the result stays below max_token_length (but any two bytes)."""
+    counter = natural_counter(seed=2, n_pieces=500)
+    theirs = train_huggingface(counter, 400, max_token_length=limit + 1)
+    ours = train(counter, 400, max_token_bytes=limit)
+    assert [(left, right) for left, right, _ in ours] == theirs
+
+
+@pytest.mark.parametrize("tie_break", ["lowest-ids", "greatest-bytes"])
+def test_tuning_threads_and_batches_change_nothing(tie_break: str) -> None:
+    counter = natural_counter(seed=3, n_pieces=4000)
+    expected = train(counter, 2500, tie_break=tie_break)
+    for index_positions, narrow_symbols, threads in itertools.product([1, 100, 10_000], [0, 500], [1, 3]):
+        pieces = list(counter.items())
+        random.Random(index_positions).shuffle(pieces)
+        halves = dict(pieces[:1500]), dict(pieces[1500:])
+        result = engine_of(*halves).run(
+            2500,
+            tie_break=tie_break,
+            threads=threads,
+            narrow_symbols=narrow_symbols,
+            index_positions=index_positions,
+        )
+        assert merges_of(result) == expected
+
+
+def test_tie_breaks_of_the_textbook_example() -> None:
+    counter = {b"low": 5, b"lower": 2, b"widest": 3, b"newest": 6}
+
+    def learned(tie_break: str) -> list[bytes]:
+        tokens = [bytes([byte]) for byte in GPT2_BYTES]
+        for left, right, _ in train(counter, 6, tie_break=tie_break):
+            tokens.append(tokens[left] + tokens[right])
+        return tokens[256:]
+
+    assert learned("lowest-ids") == [b"es", b"est", b"lo", b"low", b"ew", b"new"]
+    assert learned("greatest-bytes") == [b"st", b"est", b"ow", b"low", b"west", b"ne"]
+
+
+@pytest.mark.parametrize("prefix", [7, 8, 15, 16, 17, 40, 100])
+def test_greatest_bytes_looks_beyond_any_common_prefix(prefix: int) -> None:
+    counter = {b"q" * prefix + bytes([ending]) * 2: 2 for ending in b"xyzab"}
+    assert train(counter, 200, tie_break="greatest-bytes") == train_reference(counter, 200, "greatest-bytes")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_counts_beyond_32_bits(threads: int) -> None:
+    counter = {b" the": 2**33, b" of": 2**33 + 1, b"th": 2**61, b"rare": 1, b"then": 2**32 - 1}
+    assert train(counter, 20, threads=threads) == train_reference(counter, 20)
+
+
+def test_a_piece_may_come_in_several_batches() -> None:
+    assert merges_of(engine_of({b"ab": 1}, {b"cd": 2}, {b"ab": 2}, {}).run(2)) == train(
+        {b"ab": 3, b"cd": 2}, 2
+    )
+
+
+def test_nothing_to_merge() -> None:
+    for counter in ({}, {b"": 5}, {b"a": 5}, {b"ab": 0}):
+        assert train(counter, 5) == []
+    assert train({b"ab": 1}, 0) == []
+
+
+def test_a_corpus_of_exabytes_is_refused() -> None:
+    with pytest.raises(OverflowError, match="2\\^63"):
+        engine_of({b"ab": 2**62, b"cd": 2**62}).run(1)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "data", "counts", "message"),
+    [
+        ([0, 2], b"ab", [1, 1], "one number more"),
+        ([], b"", [], "one number more"),
+        ([0, 3], b"ab", [1], "beyond the data"),
+        ([-1, 2], b"ab", [1], "negative"),
+        ([0, 2, 1], b"ab", [1, 1], "decrease"),
+    ],
+)
+def test_wrong_arrays_are_refused(offsets: list[int], data: bytes, counts: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _core.MergeEngine().add(
+            struct.pack(f"={len(offsets)}q", *offsets), data, struct.pack(f"={len(counts)}Q", *counts)
+        )
+
+
+def test_wrong_arguments_are_refused() -> None:
+    engine = engine_of({b"ab": 1})
+    for options, message in [
+        ({"tie_break": "highest"}, "tie_break"),
+        ({"min_frequency": 0}, "min_frequency"),
+        ({"threads": 0}, "threads"),
+        ({"narrow_symbols": 65537}, "narrow_symbols"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            engine.run(1, **options)
+    with pytest.raises(ValueError, match="8-byte"):
+        engine.add(struct.pack("=3i", 0, 2, 2), b"ab", struct.pack("=1Q", 1))
+    assert merges_of(engine.run(1))
+    with pytest.raises(ValueError, match="once"):
+        engine.run(1)
+    with pytest.raises(ValueError, match="after run"):
+        engine.add(*arrays({b"ab": 1}))
+
+
+def long_training() -> Any:
+    chance = random.Random(4)
+    return engine_of({chance.randbytes(20): 1 for _ in range(100_000)})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_progress_rises_and_its_exception_stops_the_training(threads: int) -> None:
+    class EnoughError(Exception):
+        pass
+
+    seen: list[tuple[int, int, int]] = []
+
+    def progress(merges: int, max_merges: int, best_count: int) -> None:
+        seen.append((merges, max_merges, best_count))
+        if merges > 0 and len(seen) >= 3:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        long_training().run(10**6, threads=threads, progress=progress)
+    assert seen == sorted(seen, key=lambda step: step[0])
+    assert {max_merges for _, max_merges, _ in seen} == {10**6}
+
+
+def test_control_c_stops_the_training_within_a_second() -> None:
+    engine = long_training()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    started = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(10**6)
+    assert time.monotonic() - started < 1.5
+
+
+def test_other_threads_run_meanwhile() -> None:
+    """The GIL is released: a Python thread makes progress while the engine trains."""
+    ticks = 0
+    done = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not done.wait(0.005):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    started = time.monotonic()
+    train(natural_counter(seed=5, n_pieces=60_000), 2000)
+    elapsed_s = time.monotonic() - started
+    done.set()
+    thread.join()
+    assert ticks > elapsed_s / 0.1

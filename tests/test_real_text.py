@@ -1,0 +1,56 @@
+"""Training on real text, where BPE_PIPELINE_TEST_DATA names a directory of `*.txt` files with `<|endoftext|>` between
+documents: merges against Hugging Face's trainer, ids of the exports against their runtimes, and the way back."""
+
+import os
+import runpy
+from pathlib import Path
+
+import peers
+import pytest
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+import pipeline
+from pipeline.pattern import compile_pattern
+from pipeline.vocabulary import token_to_text
+
+EOT = "<|endoftext|>"
+DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
+FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
+SIZES = (300, 1000, 8000, 32_000)
+
+pytestmark = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "llama3", "qwen2"])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
+    texts = peers.documents(path.read_bytes().decode(), [EOT])
+    expected = peers.hugging_face_merges(texts, compile_pattern(pattern).expression, SIZES[-1] - 257)
+    for size in SIZES:
+        tokenizer = pipeline.train(path, output=tmp_path / str(size), vocab_size=size, pattern=pattern)
+        ours = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
+        assert ours == expected[: size - 257]
+
+
+def test_hugging_faces_own_smaller_vocabularies_are_prefixes() -> None:
+    """What the test above takes for granted: that one long list of theirs stands for all shorter ones."""
+    texts = peers.documents(FILES[0].read_bytes()[: 1 << 20].decode(errors="replace"), [EOT])
+    long = peers.hugging_face_merges(texts, compile_pattern("gpt2").expression, 3000)
+    for merges in (43, 743):
+        assert peers.hugging_face_merges(texts, compile_pattern("gpt2").expression, merges) == long[:merges]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_exports_agree_on_the_whole_file(path: Path, tmp_path: Path) -> None:
+    ours = pipeline.train(path, output=tmp_path / "run", vocab_size=8000, pattern="gpt2")
+    directory = tmp_path / "run" / "tokenizer"
+    theirs = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
+    snippet = next(directory.glob("*.py"))
+    tiktoken_encoding = runpy.run_path(str(snippet))["encoding"]
+    text = path.read_bytes().decode()
+    ids = ours.encode(text)
+    assert ours.decode(ids) == text
+    assert tiktoken_encoding.encode(text, allowed_special="all") == ids
+    documents = text.split(EOT)
+    encoded = theirs.encode_batch([document + EOT for document in documents[:-1]] + [documents[-1]])
+    assert [id_ for part in encoded for id_ in part.ids] == ids

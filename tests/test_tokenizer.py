@@ -1,0 +1,220 @@
+"""Encoding against the definition, special tokens against tiktoken, decoding, and what is refused."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import samples
+import tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline import Tokenizer, _core
+from pipeline.errors import InputError, PipelineError, UsageError
+from pipeline.vocabulary import BYTE_ORDER, Vocabulary
+
+EOT, PAD = "<|endoftext|>", "<|pad|>"
+SPECIALS = [EOT, "<|a|>", "<|a|><|b|>"]
+
+
+def tokenizer(pattern: str = "gpt2", **options: object) -> Tokenizer:
+    return Tokenizer.from_merges(samples.trained(pattern), SPECIALS, pattern=pattern, **options)  # type: ignore[arg-type]
+
+
+@st.composite
+def merge_lists(draw: st.DrawFn) -> samples.Merges:
+    """Lists over few letters; every second one in an order that no trainer gives."""
+    tokens, merges = [b"a", b"b", b"c"], []
+    for _ in range(draw(st.integers(0, 12))):
+        pair = (draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens)))
+        if pair not in merges:
+            merges.append(pair)
+            if pair[0] + pair[1] not in tokens:
+                tokens.append(pair[0] + pair[1])
+    return draw(st.permutations(merges)) if draw(st.booleans()) else merges
+
+
+def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder, dict[int, bytes]]:
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
+    for token in dict.fromkeys(left + right for left, right in merges):
+        tokens[len(tokens)] = token
+    vocabulary = Vocabulary.from_tokens(tokens, merges, {})
+    encoder = _core.Encoder(None, tokens, vocabulary.left, vocabulary.right, vocabulary.result, **options)
+    return encoder, tokens
+
+
+@settings(max_examples=300, deadline=None)
+@given(merge_lists(), st.lists(st.text("aaabbc", min_size=1, max_size=40), min_size=1, max_size=8))
+def test_short_pieces_are_merged_by_definition(merges: samples.Merges, pieces: list[str]) -> None:
+    expected = [token for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
+    for options in ({}, {"cache_bytes": 0}):
+        encoder, tokens = encoder_of(merges, **options)
+        for _ in range(2):  # the second time from the cache
+            assert [tokens[id_] for id_ in encoder.encode_pieces(pieces)] == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(merge_lists(), st.integers(129, 400), st.integers(0, 1 << 30), st.sampled_from(["a", "ab", "aab", "aaabbc"]))
+def test_long_pieces_are_merged_by_definition(merges: samples.Merges, size: int, seed: int, letters: str) -> None:
+    piece = "".join(random.Random(seed).choices(letters, k=size))
+    encoder, tokens = encoder_of(merges)
+    assert [tokens[id_] for id_ in encoder.encode_pieces([piece])] == samples.naive_merge(piece.encode(), merges)
+
+
+@pytest.mark.parametrize(
+    "merges", [[(b"aa", b"aa"), (b"a", b"a")], [(b"a", b"a"), (b"aa", b"aa")]], ids=["any", "ordered"]
+)
+def test_a_piece_of_megabytes_ends(merges: samples.Merges) -> None:
+    """Millions of steps of a square or cubic algorithm would not; the result says that all were taken."""
+    encoder, tokens = encoder_of(merges)
+    ids = encoder.encode_pieces(["a" * 3_000_001])
+    assert [tokens[id_] for id_ in ids[-2:]] == [b"aaaa", b"a"]
+    assert len(ids) == 750_001
+
+
+@pytest.mark.parametrize("pattern", samples.PATTERNS)
+def test_encode_is_cutting_and_merging(pattern: str) -> None:
+    ours = tokenizer(pattern)
+    merges = samples.trained(pattern)
+    ids = {token: id_ for id_, token in ours.vocab.items()}
+    for text in samples.HARD_TEXTS[:-1] + samples.all_planes(1, 30):
+        pieces = ours.pattern.cut(text)
+        expected = [ids[token] for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
+        assert ours.encode(text) == expected
+        assert ours.encode(text.encode()) == expected
+        assert ours.encode_ordinary(text) == expected
+        assert ours.decode(expected) == text
+
+
+def test_pattern_outside_the_automaton_subset() -> None:
+    pattern = r"(?<=x)y|[^y]+|y"
+    ours = Tokenizer.from_merges([(b"x", b"y"), (b"y", b"y")], SPECIALS, pattern=pattern)
+    assert ours.pattern.automaton is None
+    text = "axyy<|a|>yé\ud800"
+    assert [ours.decode([id_]) for id_ in ours.encode(text)][:5] == ["a", "x", "y", "y", "<|a|>"]
+    assert ours.decode(ours.encode(text)) == "axyy<|a|>yé\ufffd"
+    assert ours.decode(ours.encode_ordinary(text)) == "axyy<|a|>yé\ufffd"
+
+
+def test_special_tokens_leftmost_longest_and_at_the_ends() -> None:
+    ours = tokenizer()
+    a, ab = ours.special_tokens["<|a|>"], ours.special_tokens["<|a|><|b|>"]
+    assert ours.encode("<|a|><|b|><|a|><|a|><|b|>") == [ab, a, ab]
+    assert ours.encode("<|a|> <|b|><|a|>") == [a, *ours.encode_ordinary(" <|b|>"), a]
+    assert ours.decode(ours.encode_ordinary("x<|a|>y")) == "x<|a|>y"
+    assert a not in ours.encode_ordinary("x<|a|>y")
+
+
+def test_white_space_before_a_special_token_ends_a_document() -> None:
+    ours = tokenizer()
+    assert ours.encode("a   <|a|>b") == [*ours.encode("a   "), ours.special_tokens["<|a|>"], *ours.encode("b")]
+
+
+@pytest.mark.parametrize("allowed", [None, "all", set(), {"<|a|>"}, {"<|a|>", "<|c|>", "<|unknown|>"}])
+@pytest.mark.parametrize("disallowed", [None, "all", (), ["<|c|>"], {"ordinary"}])
+@pytest.mark.parametrize("text", ["x y", "x<|a|>y", "<|c|>", "<|c|><|a|>\ud83d\ude00\ud800", "ordinary text"])
+def test_allowed_and_disallowed_mean_what_they_mean_in_tiktoken(allowed: object, disallowed: object, text: str) -> None:
+    ours = Tokenizer.from_merges(samples.trained("gpt2"), ["<|a|>", "<|c|>"])
+    ranks = {token: id_ for id_, token in ours.vocabulary.tokens.items()}
+    theirs = tiktoken.Encoding(
+        "test", pat_str=ours.pattern.expression, mergeable_ranks=ranks, special_tokens=ours.special_tokens
+    )
+    given_options = {"allowed_special": allowed, "disallowed_special": disallowed}
+    options = {name: value for name, value in given_options.items() if value is not None}
+    try:
+        expected = theirs.encode(text, **(options or {"allowed_special": "all"}))  # type: ignore[arg-type]
+    except ValueError:
+        with pytest.raises(ValueError, match="allowed_special") as caught:
+            ours.encode(text, **options)  # type: ignore[arg-type]
+        assert isinstance(caught.value, PipelineError)
+    else:
+        assert ours.encode(text, **options) == expected  # type: ignore[arg-type]
+
+
+def test_the_message_names_the_disallowed_token_found_first() -> None:
+    with pytest.raises(ValueError, match=r"token '<\|a\|>'.*allowed_special"):
+        tokenizer().encode("b <|a|> <|endoftext|>", allowed_special=set())
+
+
+def test_invalid_text_becomes_replacement_characters() -> None:
+    ours = tokenizer()
+    assert ours.decode(ours.encode(b"a\xff\xe2\x82b<|a|>\xc3")) == "a\ufffd\ufffdb<|a|>\ufffd"
+    assert ours.encode(b"a\xffb") == ours.encode("a\ufffdb")
+    assert ours.encode("a\ud800b") == ours.encode("a\ufffdb")
+    assert ours.encode("\ud83d\ude00") == ours.encode("😀")
+    with pytest.raises(TypeError):
+        ours.encode(7)  # type: ignore[arg-type]
+
+
+def test_decode_renders_special_tokens_and_half_characters() -> None:
+    ours = tokenizer("none")
+    euro = [next(id_ for id_, token in ours.vocab.items() if token == bytes([byte])) for byte in "€".encode()]
+    assert ours.decode_bytes(euro[:2]) == b"\xe2\x82"
+    assert ours.decode(euro[:2]) == "\ufffd"
+    assert ours.decode(iter([*euro, ours.special_tokens[EOT]])) == "€" + EOT
+    with pytest.raises(UnicodeDecodeError):
+        ours.decode(euro[:2], errors="strict")
+
+
+@pytest.mark.parametrize("bad", [-1, 10**6, "a", None])
+def test_ids_of_another_tokenizer_are_an_error(bad: object) -> None:
+    with pytest.raises(InputError, match=r"is not an id of this vocabulary of 419 tokens"):
+        tokenizer().decode([1, bad])  # type: ignore[list-item]
+
+
+def test_what_a_tokenizer_shows() -> None:
+    ours = tokenizer(special_ids="first", pad_token=PAD)
+    assert ours.vocab_size == len(ours.vocab) == 256 + 160 + 4
+    assert list(ours.special_tokens.items()) == [(text, id_) for id_, text in enumerate([*SPECIALS, PAD])]
+    assert ours.vocab[0] == EOT.encode()
+    assert ours.vocab[4] == b"!"
+    assert ours.merges == samples.trained("gpt2")
+    assert ours.pattern.name == "gpt2"
+    assert (ours.model.eos_token, ours.model.pad_token) == (EOT, PAD)
+    assert ours.model.unreachable_tokens() == []
+
+
+def test_a_pad_token_must_be_a_special_token() -> None:
+    with pytest.raises(UsageError, match="pad token"):
+        Tokenizer(Vocabulary.from_merges([]), pad_token=PAD)
+
+
+def test_from_vocab_keeps_ids_and_appends_special_tokens() -> None:
+    vocab = {1000 + byte: bytes([byte]) for byte in range(256)} | {5: b"ab", 7: EOT.encode()}
+    ours = Tokenizer.from_vocab(vocab, [(b"a", b"b")], [EOT, "<|new|>", "<|newer|>"])
+    assert ours.encode("ab" + EOT + "<|new|>") == [5, 7, 1256]
+    assert ours.special_tokens == {EOT: 7, "<|new|>": 1256, "<|newer|>": 1257}
+    assert vocab[7] == EOT.encode()
+    assert Tokenizer.from_vocab(vocab, [(b"a", b"b")]).encode(EOT)[0] == 1000 + ord("<")
+
+
+def test_whole_pieces_are_tokens_before_merging() -> None:
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {256: b"ab", 257: b"abc"}
+    vocabulary = Vocabulary.from_tokens(tokens, [(b"a", b"b")], {})
+    assert Tokenizer(vocabulary).encode("abc abc") == [256, 66, 220, 256, 66]
+    assert Tokenizer(vocabulary, whole_pieces=True).encode("abc abc") == [257, 220, 256, 66]
+    assert Tokenizer(vocabulary).model.unreachable_tokens() == [257]
+
+
+def test_threads_share_a_tokenizer() -> None:
+    ours = tokenizer("llama3")
+    texts = samples.all_planes(3, 40)
+    texts += ["".join(texts)] * 40
+    expected = [ours.encode(text) for text in texts]
+    fresh = tokenizer("llama3")
+    with ThreadPoolExecutor(12) as threads:
+        assert list(threads.map(fresh.encode, texts)) == expected
+
+
+def test_buffer_of_ids() -> None:
+    ours = tokenizer()
+    encoder = ours.model.encoder()
+    ids = encoder.encode_to_buffer("the text")
+    assert isinstance(ids, memoryview)
+    assert (ids.format, ids.tolist()) == ("I", ours.encode("the text"))
+    assert encoder.encode_to_buffer("").tolist() == []
+
+
+def test_public_names() -> None:
+    assert pipeline.Tokenizer is Tokenizer

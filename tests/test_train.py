@@ -1,0 +1,168 @@
+"""The main road from files to a tokenizer: the merges of Hugging Face's trainer, and one answer however it is done."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import peers
+import pytest
+from click.testing import CliRunner
+from reference import train_reference
+
+import pipeline
+from pipeline import _core, counters, manifest
+from pipeline.cli import commands
+from pipeline.pattern import compile_pattern
+from pipeline.vocabulary import token_to_text
+
+EOT = "<|endoftext|>"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    parts = [peers.generated_text(seed, 4000) for seed in range(12)]
+    path.write_text(f"\n{EOT}\n".join(parts), encoding="utf-8", newline="")
+    return path
+
+
+def _model(directory: Path) -> bytes:
+    return (directory / "tokenizer" / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "llama3", "qwen2"])
+def test_merges_are_those_of_hugging_face(corpus: Path, tmp_path: Path, pattern: str) -> None:
+    tokenizer = pipeline.train(corpus, output=tmp_path / "run", vocab_size=3000, pattern=pattern, workers=1)
+    ours = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
+    texts = peers.documents(corpus.read_bytes().decode(), [EOT])
+    assert ours == peers.hugging_face_merges(texts, compile_pattern(pattern).expression, 3000 - 257)
+
+
+@pytest.mark.parametrize("tie_break", ["lowest-ids", "greatest-bytes"])
+def test_merges_are_those_of_the_reference(corpus: Path, tmp_path: Path, tie_break: str) -> None:
+    tokenizer = pipeline.train(corpus, output=tmp_path / "run", vocab_size=500, tie_break=tie_break)
+    counter: dict[bytes, int] = {}
+    for text in peers.documents(corpus.read_bytes().decode(), [EOT]):
+        for piece in compile_pattern("gpt2").cut(text):
+            counter[piece.encode()] = counter.get(piece.encode(), 0) + 1
+    expected = train_reference(counter, 500 - 257, tie_break=tie_break)
+    tokens = tokenizer.vocab
+    assert tokenizer.merges == [(tokens[left], tokens[right]) for left, right, _ in expected]
+
+
+@pytest.mark.parametrize("special_tokens", [[EOT], []])
+def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, special_tokens: list[str]) -> None:
+    models = {}
+    for workers, chunk_size in [(1, "64MiB"), (2, "64KiB"), (3, "1MiB"), (2, "100KiB")]:
+        output = tmp_path / f"{workers}-{chunk_size}"
+        pipeline.train(
+            corpus, output=output, vocab_size=2000, special_tokens=special_tokens, workers=workers, chunk_size=chunk_size
+        )
+        models[workers, chunk_size] = _model(output)
+    assert len(set(models.values())) == 1
+    assert len(list((tmp_path / "2-64KiB" / "counts").glob("*.parquet"))) > 4
+
+
+def test_many_files_and_one_file_are_one_corpus(corpus: Path, tmp_path: Path) -> None:
+    pipeline.train(corpus, output=tmp_path / "one", vocab_size=1000)
+    parts = corpus.read_bytes().split(EOT.encode())
+    (tmp_path / "parts").mkdir()
+    for number, part in enumerate(parts):
+        (tmp_path / "parts" / f"{number:02}.txt").write_bytes(part)
+    pipeline.train(tmp_path / "parts", output=tmp_path / "many", vocab_size=1000)
+    assert _model(tmp_path / "one") == _model(tmp_path / "many")
+    assert len(list((tmp_path / "many" / "counts").glob("*.parquet"))) < len(parts)
+
+
+def test_a_smaller_vocabulary_is_a_prefix(corpus: Path, tmp_path: Path) -> None:
+    large = pipeline.train(corpus, output=tmp_path / "run", vocab_size=2000)
+    small = pipeline.train(corpus, output=tmp_path / "run", vocab_size=600)
+    assert small.merges == large.merges[: len(small.merges)]
+    assert len(small.vocab) == 600
+    assert (tmp_path / "run" / "tokenizer-600" / "tokenizer.json").exists()
+
+
+def test_added_files_are_counted_alone(corpus: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.txt"
+    more.write_text(peers.generated_text(99, 3000))
+    run = tmp_path / "run"
+    pipeline.train(corpus, output=run, vocab_size=800)
+    kept = {path: path.stat().st_mtime_ns for path in (run / "counts").iterdir()}
+    pipeline.train([corpus, more], output=run, vocab_size=800)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(list((run / "counts").iterdir())) > len(kept)
+    pipeline.train([corpus, more], output=tmp_path / "fresh", vocab_size=800)
+    assert _model(run) == _model(tmp_path / "fresh")
+
+
+def test_counts_beyond_32_bits_train_right(tmp_path: Path) -> None:
+    """A counter with such counts, written as a worker writes it, then merged."""
+    (tmp_path / "a.txt").write_text(" the theory of the rest, there and then")
+    runner = CliRunner()
+    arguments = ["count", str(tmp_path / "a.txt"), "--output", str(tmp_path / "run"), "--quiet"]
+    assert runner.invoke(commands, arguments, catch_exceptions=False).exit_code == 0
+    run = manifest.require(tmp_path / "run")
+    huge = {b" the": 2**40, b"q" * 3: 2**33, b" then": 2**32 + 1, b"th": 5}
+    fingerprint = run.manifest.counter_fingerprint()
+    with counters.open_counter(run.counter_path, fingerprint=fingerprint) as counted:
+        statistics = counted.statistics
+    counter = _core.ChunkCounter(lambda document: [document], [])
+    counter.add_pieces(list(huge), list(huge.values()))
+    partitions = counters.counter_partitions(counter)
+    counters.write_counter(run.counter_path, partitions, fingerprint=fingerprint, statistics=statistics)
+    arguments = ["merge", str(tmp_path / "run"), "--vocab-size", "263", "--quiet"]
+    assert runner.invoke(commands, arguments, catch_exceptions=False).exit_code == 0
+    tokenizer = pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer")
+    expected = train_reference(huge, 6)
+    assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
+    assert [tokenizer.vocab[token] for token in tokenizer.encode(" the")] == [b" the"]
+
+
+def _train_command(corpus: Path, output: Path, *more: str) -> list[str]:
+    options = ["--vocab-size", "1500", "--chunk-size", "64KiB", "--workers", "2", "--quiet"]
+    return [sys.executable, "-P", "-m", "pipeline", "train", str(corpus), "--output", str(output), *options, *more]
+
+
+def _kill_at_random_moments(corpus: Path, tmp_path: Path, kills: int) -> None:
+    subprocess.run(_train_command(corpus, tmp_path / "whole"), check=True, stdout=subprocess.DEVNULL)
+    started = time.monotonic()
+    subprocess.run(_train_command(corpus, tmp_path / "timed"), check=True, stdout=subprocess.DEVNULL)
+    duration_s = time.monotonic() - started
+    moments = random.Random(5)
+    killed = 0
+    for number in range(kills):
+        output = tmp_path / f"killed-{number}"
+        command = _train_command(corpus, output)
+        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+        try:
+            process.wait(moments.uniform(0.05, 1.0) * duration_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            killed += 1
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        assert _model(output) == _model(tmp_path / "whole")
+        assert list(output.glob("**/*.partial")) == []
+    assert killed > kills / 2
+
+
+def test_killed_at_some_moments_and_run_again(corpus: Path, tmp_path: Path) -> None:
+    _kill_at_random_moments(corpus, tmp_path, kills=6)
+
+
+@pytest.mark.slow
+def test_killed_at_many_moments_and_run_again(corpus: Path, tmp_path: Path) -> None:
+    _kill_at_random_moments(corpus, tmp_path, kills=60)
+
+
+def test_the_manifest_is_plain_json(corpus: Path, tmp_path: Path) -> None:
+    pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
+    document = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert document["counting"]["pattern"] == "gpt2"
+    assert document["files"][0]["path"] == str(corpus)
+    assert document["vocab_size"] == 300

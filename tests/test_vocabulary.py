@@ -1,0 +1,131 @@
+"""Byte order, the byte alphabet, ids derived from merges, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import InputError, TrainingError, UsageError
+from pipeline.vocabulary import (
+    BYTE_ORDER,
+    Vocabulary,
+    bytes_to_unicode,
+    check_special_tokens,
+    merge_budget,
+    text_to_token,
+    token_to_text,
+    tokens_to_texts,
+    with_pad_token,
+)
+
+MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low")]
+ONE_BYTE = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
+
+
+def test_byte_order_is_the_order_of_the_byte_alphabet() -> None:
+    alphabet = bytes_to_unicode()
+    assert sorted(BYTE_ORDER) == list(range(256))
+    assert bytes(BYTE_ORDER[:3]) == b'!"#'
+    assert list(BYTE_ORDER[93:96]) == [0x7E, 0xA1, 0xA2]
+    assert [alphabet[byte] for byte in BYTE_ORDER] == sorted(alphabet.values())
+    assert sum(ord(character) == byte for byte, character in alphabet.items()) == 188
+    assert (alphabet[0], alphabet[ord(" ")], alphabet[0xAD]) == ("Ā", "Ġ", "Ń")
+
+
+@given(st.lists(st.binary(max_size=20)))
+def test_token_text_round_trip(tokens: list[bytes]) -> None:
+    texts = tokens_to_texts(tokens)
+    assert texts == [token_to_text(token) for token in tokens]
+    assert [text_to_token(text) for text in texts] == tokens
+    assert not any(character.isspace() for text in texts for character in text)
+
+
+def test_text_outside_the_byte_alphabet_is_refused() -> None:
+    with pytest.raises(ValueError, match="character"):
+        text_to_token("a b")
+
+
+@pytest.mark.parametrize(("special_ids", "bytes_at", "specials_at"), [("last", 0, 259), ("first", 2, 0)])
+def test_layouts(special_ids: str, bytes_at: int, specials_at: int) -> None:
+    vocabulary = Vocabulary.from_merges(MERGES, ["<|a|>", "<|b|>"], special_ids=special_ids)  # type: ignore[arg-type]
+    assert vocabulary.special_tokens == {"<|a|>": specials_at, "<|b|>": specials_at + 1}
+    assert vocabulary.tokens[bytes_at] == b"!"
+    assert [vocabulary.tokens[bytes_at + 256 + rank] for rank in range(3)] == [b"lo", b"low", b" low"]
+    assert (vocabulary.size, vocabulary.max_id) == (261, 260)
+    assert list(vocabulary.to_dict()) == list(range(261))
+    assert vocabulary.merges() == MERGES
+    assert vocabulary.layout() == special_ids
+
+
+def test_ids_of_a_smaller_vocabulary_are_a_prefix() -> None:
+    small, large = Vocabulary.from_merges(MERGES[:2]), Vocabulary.from_merges(MERGES)
+    assert list(large.tokens.items())[:258] == list(small.tokens.items())
+
+
+def test_a_second_route_to_the_same_bytes_gets_no_id() -> None:
+    merges = [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc"), (b"abc", b"d")]
+    vocabulary = Vocabulary.from_merges(merges)
+    assert vocabulary.merges() == merges
+    assert list(vocabulary.result) == [256, 257, 258, 258, 259]
+    assert vocabulary.size == 260
+    assert vocabulary.layout() is None
+
+
+def test_explicit_ids_are_kept() -> None:
+    tokens = ONE_BYTE | {1000: b"lo", 999: b"low"}
+    vocabulary = Vocabulary.from_tokens(tokens, MERGES[:2], {"<|a|>": 500})
+    assert list(vocabulary.result) == [1000, 999]
+    assert list(vocabulary.tokens)[-2:] == [999, 1000]
+    assert (vocabulary.size, vocabulary.max_id, vocabulary.layout()) == (259, 1000, None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "merges", "specials", "message"),
+    [
+        ({7: b"'"}, [], {}, "the byte 0x00"),
+        (ONE_BYTE | {256: b""}, [], {}, "token 256 is empty"),
+        (ONE_BYTE | {256: b"a"}, [], {}, "both stand for b'a'"),
+        (ONE_BYTE | {-1: b"lo"}, [], {}, "token id -1 is outside"),
+        (ONE_BYTE | {1 << 40: b"lo"}, [], {}, "is outside"),
+        (ONE_BYTE, [(b"l", b"o")], {}, "merge 0 .* needs the token b'lo'"),
+        (ONE_BYTE | {256: b"low"}, [(b"lo", b"w")], {}, "merge 0 .* needs the token b'lo'"),
+        (ONE_BYTE | {256: b"lo"}, [(b"l", b"o"), (b"l", b"o")], {}, "merge 1 .* twice"),
+        (ONE_BYTE, [], {"<|a|>": 3}, "has id 3, which another token has"),
+        (ONE_BYTE, [], {"<|a|>": 256, "<|b|>": 256}, "has id 256, which another token has"),
+    ],
+)
+def test_damaged_tables_are_refused(
+    tokens: dict[int, bytes], merges: list[tuple[bytes, bytes]], specials: dict[str, int], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        Vocabulary.from_tokens(tokens, merges, specials)
+
+
+def test_merges_of_tokens_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(InputError, match=r"merge 1 joins b'xy'"):
+        Vocabulary.from_merges([(b"a", b"b"), (b"xy", b"b")])
+    with pytest.raises(TrainingError, match="merge 0 joins tokens 1 and 256"):
+        Vocabulary.from_id_pairs([1], [256])
+
+
+@pytest.mark.parametrize(
+    ("special_tokens", "message"),
+    [(["<|a|>", ""], "empty"), (["<|a|>", "<|a|>"], "twice"), (["\ud800"], "surrogate")],
+)
+def test_impossible_special_tokens(special_tokens: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_special_tokens(special_tokens)
+
+
+def test_pad_token_counts_in_the_vocabulary() -> None:
+    assert with_pad_token(["<|a|>"], None) == ["<|a|>"]
+    assert with_pad_token(["<|a|>"], "<|pad|>") == ["<|a|>", "<|pad|>"]
+    assert with_pad_token(["<|pad|>", "<|a|>"], "<|pad|>") == ["<|pad|>", "<|a|>"]
+    assert merge_budget(1000, with_pad_token(["<|a|>"], "<|pad|>")) == 742
+
+
+def test_vocabulary_too_small_or_too_large() -> None:
+    assert merge_budget(257, ["<|a|>"]) == 0
+    with pytest.raises(UsageError, match="at least 257"):
+        merge_budget(256, ["<|a|>"])
+    with pytest.raises(UsageError, match="too large"):
+        merge_budget(1 << 40, [])
