@@ -18,7 +18,7 @@ from pipeline import _core
 from pipeline.errors import InputError, SpecialTokenError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.vocabulary import SpecialIds, Vocabulary, with_pad_token
+from pipeline.vocabulary import Vocabulary, with_pad_token
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
 
@@ -51,7 +51,7 @@ class Tokenizer:
         special_tokens: Sequence[str] = (),
         *,
         pattern: CompiledPattern | str = "gpt2",
-        special_ids: SpecialIds = "last",
+        special_ids: str = "last",
         pad_token: str | None = None,
     ) -> Tokenizer:
         """Make a tokenizer of a merge list; a pad token not among the special tokens follows them."""
@@ -187,7 +187,7 @@ class Tokenizer:
         return ids + self._encoder.encode_pieces(self.pattern.cut(data[begin:].decode()))
 
     def _select(self, texts: frozenset[str]) -> _core.Specials | None:
-        """Prepare the search for some texts; those that are no special tokens get id 0, for they are only looked for."""
+        """Prepare the search for some texts; others than special tokens get id 0: they are only looked for."""
         if texts not in self._selections:
             if len(self._selections) >= _MAX_SELECTIONS:
                 self._selections.clear()

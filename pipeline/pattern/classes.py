@@ -1,17 +1,17 @@
 """Sets of characters, and the partition of all code points into the classes that a pattern can tell apart.
 
-A set is a formula over ranges and Unicode properties, never a list of code points: `partition` evaluates each set
-once per kind of character, so compiling a pattern takes milliseconds. The properties come from the generated
-`_unicode.py`; their Unicode version is `UNICODE_VERSION`.
+A set is a formula over ranges and Unicode properties, never a list of code points: `partition` evaluates each
+set once per kind of character, so compiling a pattern takes milliseconds. The properties come from the
+generated `_unicode.py`; their Unicode version is `UNICODE_VERSION`.
 """
 
 import base64
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-import sys
 
 from pipeline.pattern import _unicode
 from pipeline.pattern._unicode import CATEGORIES, UNICODE_VERSION
@@ -22,16 +22,46 @@ CODE_POINTS = 0x110000
 Run = tuple[int, int]  # first and last code point
 
 LONG_NAMES = {
-    "C": "Other", "Cc": "Control", "Cf": "Format", "Cn": "Unassigned", "Co": "Private_Use", "Cs": "Surrogate",
-    "L": "Letter", "Ll": "Lowercase_Letter", "Lm": "Modifier_Letter", "Lo": "Other_Letter",
-    "Lt": "Titlecase_Letter", "Lu": "Uppercase_Letter", "M": "Mark", "Mc": "Spacing_Mark", "Me": "Enclosing_Mark",
-    "Mn": "Nonspacing_Mark", "N": "Number", "Nd": "Decimal_Number", "Nl": "Letter_Number", "No": "Other_Number",
-    "P": "Punctuation", "Pc": "Connector_Punctuation", "Pd": "Dash_Punctuation", "Pe": "Close_Punctuation",
-    "Pf": "Final_Punctuation", "Pi": "Initial_Punctuation", "Po": "Other_Punctuation", "Ps": "Open_Punctuation",
-    "S": "Symbol", "Sc": "Currency_Symbol", "Sk": "Modifier_Symbol", "Sm": "Math_Symbol", "So": "Other_Symbol",
-    "Z": "Separator", "Zl": "Line_Separator", "Zp": "Paragraph_Separator", "Zs": "Space_Separator",
-    "White_Space": "space", "Word": "Word",
-}  # fmt: skip
+    "C": "Other",
+    "Cc": "Control",
+    "Cf": "Format",
+    "Cn": "Unassigned",
+    "Co": "Private_Use",
+    "Cs": "Surrogate",
+    "L": "Letter",
+    "Ll": "Lowercase_Letter",
+    "Lm": "Modifier_Letter",
+    "Lo": "Other_Letter",
+    "Lt": "Titlecase_Letter",
+    "Lu": "Uppercase_Letter",
+    "M": "Mark",
+    "Mc": "Spacing_Mark",
+    "Me": "Enclosing_Mark",
+    "Mn": "Nonspacing_Mark",
+    "N": "Number",
+    "Nd": "Decimal_Number",
+    "Nl": "Letter_Number",
+    "No": "Other_Number",
+    "P": "Punctuation",
+    "Pc": "Connector_Punctuation",
+    "Pd": "Dash_Punctuation",
+    "Pe": "Close_Punctuation",
+    "Pf": "Final_Punctuation",
+    "Pi": "Initial_Punctuation",
+    "Po": "Other_Punctuation",
+    "Ps": "Open_Punctuation",
+    "S": "Symbol",
+    "Sc": "Currency_Symbol",
+    "Sk": "Modifier_Symbol",
+    "Sm": "Math_Symbol",
+    "So": "Other_Symbol",
+    "Z": "Separator",
+    "Zl": "Line_Separator",
+    "Zp": "Paragraph_Separator",
+    "Zs": "Space_Separator",
+    "White_Space": "space",
+    "Word": "Word",
+}
 WORD_CATEGORIES = ("L", "M", "Nd", "Nl", "Pc")  # and WORD_EXTRA: what `\w` matches
 
 
@@ -43,23 +73,16 @@ class Item:
     name: str = ""
     negated: bool = False
 
-    def contains(self, code: int) -> bool:
-        """Whether the code point belongs to it."""
-        if not self.name:
-            return any(first <= code <= last for first, last in self.ranges) != self.negated
-        inside = bool(_category_mask(self.name) >> category_of(code) & 1)
-        return (
-            inside or any(first <= code <= last for first, last in _extra_runs(self.name))
-        ) != self.negated
+    def contains(self, code: int, category: int) -> bool:
+        """Whether the code point, which has that general category, belongs to it."""
+        if self.name and _category_mask(self.name) >> category & 1:
+            return not self.negated
+        runs = _extra_runs(self.name) if self.name else self.ranges
+        return any(first <= code <= last for first, last in runs) != self.negated
 
     def single(self) -> int | None:
         """The code point of an item that is one character, otherwise None."""
-        if (
-            not self.name
-            and not self.negated
-            and len(self.ranges) == 1
-            and self.ranges[0][0] == self.ranges[0][1]
-        ):
+        if not self.name and not self.negated and len(self.ranges) == 1 and self.ranges[0][0] == self.ranges[0][1]:
             return self.ranges[0][0]
         return None
 
@@ -77,9 +100,9 @@ class CharSet:
     items: "tuple[Item | CharSet, ...]"
     negated: bool = False
 
-    def contains(self, code: int) -> bool:
-        """Whether the code point belongs to it."""
-        return any(item.contains(code) for item in self.items) != self.negated
+    def contains(self, code: int, category: int) -> bool:
+        """Whether the code point, which has that general category, belongs to it."""
+        return any(item.contains(code, category) for item in self.items) != self.negated
 
     def bounds(self) -> Iterable[int]:
         """Where membership can change inside of one general category."""
@@ -106,7 +129,7 @@ def range_item(first: int, last: int) -> Item:
 
 
 def property_item(name: str, *, negated: bool) -> Item:
-    """The item of a property by its short or long name, loosely spelled; KeyError if there is no table of it."""
+    """The item of a property by its short or long name, loosely spelled; KeyError if there is none."""
     return Item((), _property_names()[_loose(name)], negated)
 
 
@@ -117,29 +140,38 @@ def folded(item: Item) -> Item:
     """
     orbits = fold_orbits()
     if not item.name:
-        added = {code for orbit in orbits if any(map(item.contains, orbit)) for code in orbit}
-        extra = sorted(code for code in added if not item.contains(code))
-        return Item(item.ranges + tuple((code, code) for code in extra))
-    for orbit in orbits:
-        if len(set(map(item.contains, orbit))) > 1:
+        codes = [code for first, last in item.ranges for code in _related(first, last)]
+        extra = {other for code in codes for other in orbits[code] if not item.contains(other, category_of(other))}
+        return Item(item.ranges + tuple((code, code) for code in sorted(extra)))
+    for code, orbit in orbits.items():
+        if item.contains(orbit[0], category_of(orbit[0])) != item.contains(code, category_of(code)):
             raise ValueError(f"the property {item.name} without regard to case")
     return item
 
 
+def _related(first: int, last: int) -> Iterable[int]:
+    """The code points of a range that match others under simple case folding."""
+    orbits = fold_orbits()
+    if last - first < len(orbits):
+        return [code for code in range(first, last + 1) if code in orbits]
+    return [code for code in orbits if first <= code <= last]
+
+
 @cache
-def fold_orbits() -> tuple[tuple[int, ...], ...]:
-    """The sets of two and more code points that match each other under simple case folding."""
+def fold_orbits() -> dict[int, tuple[int, ...]]:
+    """Each code point that matches others under simple case folding -> all of them, itself included."""
     numbers = _unpacked(_unicode.FOLD_ORBITS)
-    orbits, at = [], 0
+    orbits, at = {}, 0
     while at < len(numbers):
-        orbits.append(tuple(numbers[at + 1 : at + 1 + numbers[at]]))
+        orbit = tuple(numbers[at + 1 : at + 1 + numbers[at]])
+        orbits.update(dict.fromkeys(orbit, orbit))
         at += 1 + numbers[at]
-    return tuple(orbits)
+    return orbits
 
 
 def category_of(code: int) -> int:
     """The index into CATEGORIES of a code point's general category."""
-    starts, categories = _category_runs()
+    starts, categories = category_runs()
     return categories[bisect_right(starts, code) - 1]
 
 
@@ -147,8 +179,8 @@ def category_of(code: int) -> int:
 class Classes:
     """A partition of the code points: run k holds `starts[k]` up to `starts[k + 1]`, of class `ids[k]`.
 
-    Classes are numbered by their first code point, so those of ASCII come first; `count` does not count the pseudo
-    class `end`, the end of the document. `masks[i]` has the bit of each class that belongs to set i.
+    Classes are numbered by their first code point, so those of ASCII come first; `count` does not count the
+    pseudo class `end`, the end of the document. `masks[i]` has the bit of each class that belongs to set i.
     """
 
     starts: "array[int]"
@@ -164,10 +196,8 @@ class Classes:
 
 def partition(sets: Sequence[CharSet]) -> Classes:
     """The coarsest partition in which each set is a union of classes."""
-    cuts = sorted(
-        {bound for chars in sets for bound in chars.bounds() if bound < CODE_POINTS} | {CODE_POINTS}
-    )
-    category_starts, categories = _category_runs()
+    cuts = sorted({bound for chars in sets for bound in chars.bounds() if bound < CODE_POINTS} | {CODE_POINTS})
+    category_starts, categories = category_runs()
     class_of_signature: dict[int, int] = {}
     starts = array("I")
     ids = bytearray()
@@ -178,7 +208,7 @@ def partition(sets: Sequence[CharSet]) -> Classes:
             category = categories[run]
             found = class_of_category.get(category)
             if found is None:
-                signature = sum(1 << index for index, chars in enumerate(sets) if chars.contains(at))
+                signature = sum(1 << index for index, chars in enumerate(sets) if chars.contains(at, category))
                 found = class_of_signature.setdefault(signature, len(class_of_signature))
                 class_of_category[category] = found
             if not ids or ids[-1] != found:
@@ -220,7 +250,8 @@ def _extra_runs(name: str) -> tuple[Run, ...]:
 
 
 @cache
-def _category_runs() -> tuple["array[int]", bytes]:
+def category_runs() -> tuple["array[int]", bytes]:
+    """First code point and category (an index into CATEGORIES) of each stretch of one category."""
     packed = _unpacked(_unicode.CATEGORY_RUNS)
     return array("I", [number >> 8 for number in packed]), bytes(number & 255 for number in packed)
 

@@ -1,13 +1,14 @@
 """The whole compiler in one story: text -> tree -> program -> automaton -> tables -> native kernel.
 
-Promise: an automaton cuts exactly as the `regex` package does (on characters that both know), or there is none.
+Promise: an automaton cuts exactly as the `regex` package does (on characters that both know), or there is
+none.
 """
 
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline import _core
 from pipeline.errors import PatternError
@@ -21,7 +22,7 @@ from pipeline.pattern.presets import PRESETS
 
 @dataclass(frozen=True)
 class AutomatonTables:
-    """An automaton as plain bytes in the machine's byte order, for another process: `native()` takes milliseconds."""
+    """An automaton as plain bytes, for another process of this machine; `native()` takes a millisecond."""
 
     class_starts: bytes
     class_ids: bytes
@@ -84,9 +85,7 @@ def compile_pattern(pattern: str) -> CompiledPattern:
     except Refusal as refusal:
         return CompiledPattern(name, expression, None, _placed(refusal.reason, expression, refusal.position))
     if tables is None:
-        raise PatternError(
-            f"the pattern {expression!r} can match the empty string; a piece has at least one character"
-        )
+        raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return CompiledPattern(name, expression, tables, None, tree=tree)
 
 
@@ -114,7 +113,7 @@ def build(tree: Node) -> AutomatonTables | None:
 
 
 def cut_with_regex(expression: str, text: str) -> Iterator[str]:
-    """The pieces of a document by the `regex` package; text that nothing matches is kept, each stretch a piece."""
+    """The pieces of a document by the `regex` package; each stretch that nothing matches is a piece."""
     at = 0
     for match in _require_valid(expression).finditer(text):
         start, stop = match.span()
@@ -136,13 +135,9 @@ def _require_valid(expression: str) -> Any:
     try:
         compiled = regex.compile(with_document_end(expression))
     except regex.error as error:
-        raise PatternError(
-            _placed(f"the pattern does not compile: {error.msg}", expression, error.pos or 0)
-        ) from None
+        raise PatternError(_placed(f"the pattern does not compile: {error.msg}", expression, error.pos or 0)) from None
     if compiled.match("") is not None:
-        raise PatternError(
-            f"the pattern {expression!r} can match the empty string; a piece has at least one character"
-        )
+        raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return compiled
 
 
@@ -166,4 +161,5 @@ def with_document_end(expression: str) -> str:
 
 def _placed(reason: str, expression: str, position: int) -> str:
     """One line that points at a place in the pattern."""
-    return f"{reason}, at character {position} of the pattern: {expression[:position]} >>> {expression[position:]}"
+    before, after = expression[:position], expression[position:]
+    return f"{reason}, at character {position} of the pattern: {before} >>> {after}"

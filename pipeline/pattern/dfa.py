@@ -1,10 +1,11 @@
 """Program -> deterministic automaton whose states are ordered lists of threads.
 
-A state is the tuple of instructions at which threads wait, best first. They are followed only when the class of the
-next character (or the end of the document) is known, so that look-ahead is a condition on that class. Meeting MATCH
-means: a match ends before this character; threads of lower priority are then dropped, those of higher priority live
-on and may find a longer match, which replaces it. A scan that starts at a piece's first character and remembers the
-latest match until no thread is left finds exactly what a backtracking engine finds.
+A state is the tuple of instructions at which threads wait, best first. They are followed only when the class
+of the next character (or the end of the document) is known, so that look-ahead is a condition on that class.
+Meeting MATCH means: a match ends before this character; threads of lower priority are then dropped, those of
+higher priority live on and may find a longer match, which replaces it. A scan that starts at a piece's first
+character and remembers the latest match until no thread is left finds exactly what a backtracking engine
+finds.
 
 `Machine` computes this lazily and remembers; `raw_table` walks all of it.
 """
@@ -20,7 +21,7 @@ Row = list[tuple[Threads, bool]]  # per class: the threads after it, and whether
 
 
 class Machine:
-    """Steps of one program; `classes` is the number of classes, the end of the document (the last) included."""
+    """Steps of one program; `classes` counts the end of the document, which is the last class."""
 
     def __init__(self, program: Program, masks: tuple[int, ...], classes: int) -> None:
         self.code = program.code
@@ -55,7 +56,7 @@ class Machine:
         return row
 
     def _followed(self, thread: int) -> list[tuple[int, int]]:
-        """Where a thread can be when a character is next, best first: (classes, thread after it or -1 for MATCH)."""
+        """Where a thread can be before a character, best first: (classes, thread after it or -1 for MATCH)."""
         found = self.items.get(thread)
         if found is not None:
             return found
@@ -84,7 +85,7 @@ class Machine:
 
 
 def raw_table(machine: Machine) -> list[list[int]]:
-    """Per state and class `next << 1 | matched`; state 0 is dead, state 1 begins a piece. `Refusal` when too many."""
+    """Per state and class `next << 1 | matched`; state 0 is dead, 1 begins a piece. `Refusal` if too many."""
     numbers: dict[Threads, int] = {(): 0, machine.start: 1}
     table = [[0] * machine.classes]
     order = [machine.start]

@@ -1,14 +1,16 @@
 """Deterministic automaton -> one table that cuts text without ever going back.
 
-A plain scan reads on after a match in the hope of a longer one and, when that fails, goes back to where the match
-ended. Here a state holds both: the scan in hope and, behind it, the scan that began at the end of its latest match,
-as if the hope had already failed; and so on, a chain of scans. When one dies, the next simply is what happened. When
-one finds a longer match, the boundaries that had been written behind it are taken back.
+A plain scan reads on after a match in the hope of a longer one and, when that fails, goes back to where the
+match ended. Here a state holds both: the scan in hope and, behind it, the scan that began at the end of its
+latest match, as if the hope had already failed; and so on, a chain of scans. When one dies, the next simply
+is what happened. When one finds a longer match, the boundaries that had been written behind it are taken
+back.
 
-Boundaries are written one character late: the newest is `pending` in the state, because most of those that are taken
-back fall at once. So a step may write a boundary one character back, and one here, before the character; it may first
-retract some of those written before. What a chain cannot hold (it grew too long, an attempt failed that may have held
-several pieces) becomes SLOW: the kernel drops what is not final and takes one piece with the plain automaton.
+Boundaries are written one character late: the newest is `pending` in the state, because most of those that
+are taken back fall at once. So a step may write a boundary one character back, and one here, before the
+character; it may first retract some of those written before. What a chain cannot hold (it grew too long, an
+attempt failed that may have held several pieces) becomes SLOW: the kernel drops what is not final and takes
+one piece with the plain automaton.
 
 Text that no match covers is an open stretch: the end of a chain where each character begins a new attempt.
 """
@@ -58,7 +60,7 @@ class State:
 
 @dataclass(slots=True)
 class Chain:
-    """A state while a step builds it; `back` is the scan that counts the boundary written one character back."""
+    """A state while a step builds it; `back`: the scan that counts the boundary written one character back."""
 
     scans: list[tuple[Threads, int]]
     pending: bool = False
@@ -205,7 +207,8 @@ class _Folder:
         if chain.back is not None and chain.back >= len(chain.scans):
             chain.back = None
         kept = sum(written for _, written in chain.scans) - (chain.back is not None)
-        # Boundaries written before this step that are in no scan any more. A dead scan's own are in its successor's.
+        # Boundaries written before this step that are in no scan any more. A dead scan's own are in its
+        # successor's.
         retract = sum(written for _, written in before.scans) - kept
         flags = BACK if chain.back is not None else 0
         if len(chain.scans) == 1 and chain.pending:
@@ -221,19 +224,17 @@ class _Folder:
 def provable_pairs(folded: Folded, classes: int) -> Iterable[bytes]:
     """Per class `a` a byte for each class `b`: 1 if a piece ends between characters of these classes in any text.
 
-    And then ending the document there changes no piece on the left, and the right is cut as if it stood alone: in
-    every state that a character of class `a` leads to, the step with `b` writes a boundary here, leads where a text
-    that begins with `b` leads, and does to the boundaries before exactly what the end of the document would do. A
-    SLOW entry anywhere means that states do not tell all, so nothing is proved.
+    And then ending the document there changes no piece on the left, and the right is cut as if it stood
+    alone: in every state that a character of class `a` leads to, the step with `b` writes a boundary here,
+    leads where a text that begins with `b` leads, and does to the boundaries before exactly what the end of
+    the document would do. A SLOW entry anywhere means that states do not tell all, so nothing is proved.
     """
     real = classes - 1
     if any(entry & SLOW for line in folded.table for entry in line):
         return [bytes(real)] * real
     pairs = []
     for a in range(real):
-        lines = [
-            line for line, arrival in zip(folded.table, folded.arrivals, strict=True) if arrival >> a & 1
-        ]
+        lines = [line for line, arrival in zip(folded.table, folded.arrivals, strict=True) if arrival >> a & 1]
         provable = bytearray(real)
         for b in range(real):
             provable[b] = bool(lines) and all(

@@ -1,14 +1,14 @@
 """Syntax tree -> Thompson program over character classes.
 
-An instruction is a tuple: (CHAR, set, next), (SPLIT, first choice, second choice, ...), (LOOK, set, end, next) or
-(MATCH,). Sets are indices into `Program.sets`. Choices stand in order of priority, so that a simulation which keeps
-its threads in order finds the match that a backtracking engine finds first.
+An instruction is a tuple: (CHAR, set, next), (SPLIT, first choice, second choice, ...), (LOOK, set, end,
+next) or (MATCH,). Sets are indices into `Program.sets`. Choices stand in order of priority, so that a
+simulation which keeps its threads in order finds the match that a backtracking engine finds first.
 
-Possessive quantifiers and atomic groups are compiled as greedy ones, together with a list of claims that has to hold
-for this to be exact. `check_claims` proves each on the program or refuses the pattern:
+Possessive quantifiers and atomic groups are compiled as greedy ones, together with a list of claims that has
+to hold for this to be exact. `check_claims` proves each on the program or refuses the pattern:
 - what follows can always match the empty string, so the first way through the group is never given up; or
-- the body is a single set, and what follows cannot go on at any character of that set, so giving up a repetition
-  never helps.
+- the body is a single set, and what follows cannot go on at any character of that set, so giving up a
+  repetition never helps.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Instruction = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """At `follow`, giving up part of what a possessive part took never helps (`chars`: its set, if it is one)."""
+    """At `follow`, giving up what a possessive part took never helps (`chars`: its set, if it is one)."""
 
     follow: int
     chars: int | None
@@ -115,7 +115,7 @@ def check_claims(program: Program, masks: tuple[int, ...]) -> None:
 
 
 class _Reach:
-    """What can come next at an instruction: a match under no condition, or the classes at which something goes on."""
+    """What can come next at an instruction: a match, always; and the classes at which something goes on."""
 
     def __init__(self, program: Program, masks: tuple[int, ...], start: int) -> None:
         self.always_matches = False

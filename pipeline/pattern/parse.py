@@ -1,12 +1,13 @@
 """Pattern text -> syntax tree, for the subset that becomes an automaton.
 
-Promise: a tree means exactly what the `regex` package (its version 0 behaviour) means by the text, with `$` read as
-the very end of the document; whatever is outside the subset raises `Refusal` with the place. It is not a validator:
-a text that `regex` itself would reject is refused here with any reason.
+Promise: a tree means exactly what the `regex` package (its version 0 behaviour) means by the text, with `$`
+read as the very end of the document; whatever is outside the subset raises `Refusal` with the place. It is
+not a validator: a text that `regex` itself would reject is refused here with any reason.
 
 The subset: alternation; groups, capturing or not, with the flags i and s; characters, escapes, classes, `.`;
-`\\p{..}` of general categories, White_Space and Word; `\\s \\d \\w` and their complements; greedy, lazy and possessive
-quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x)` and `(?!x)`; `$`, `\\Z`, `\\z`.
+`\\p{..}` of general categories, White_Space and Word; `\\s \\d \\w` and their complements; greedy, lazy and
+possessive quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x)` and `(?!x)`;
+`$`, `\\Z`, `\\z`.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Chars:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Nothing, provided that the next character is in the set, or that the document ends and `end` says so."""
+    """Nothing, provided that the next character is in the set, or the document ends and `end` says so."""
 
     chars: CharSet
     end: bool
@@ -270,9 +271,7 @@ class _Parser:
         if letter in HEX_ESCAPES:
             digits = self.pattern[self.at : self.at + HEX_ESCAPES[letter]]
             self.at += len(digits)
-            if len(digits) == HEX_ESCAPES[letter] and all(
-                digit in "0123456789abcdefABCDEF" for digit in digits
-            ):
+            if len(digits) == HEX_ESCAPES[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
                 code = int(digits, 16)
                 if code < 0x110000:
                     return range_item(code, code)
@@ -312,11 +311,7 @@ class _Parser:
             position = self.at
             first = self.class_item(start)
             single = first.single()
-            if (
-                single is not None
-                and self.peek() == "-"
-                and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
-            ):
+            if single is not None and self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
                 last = self.class_item(start).single()
                 if last is None or last < single:
@@ -331,9 +326,7 @@ class _Parser:
         if not character:
             raise Refusal("a class that is not closed", start)
         if character == "[" or self.pattern[self.at : self.at + 2] in ("&&", "||", "--", "~~"):
-            raise Refusal(
-                "a set inside a class (write a backslash before a character that is meant)", self.at
-            )
+            raise Refusal("a set inside a class (write a backslash before a character that is meant)", self.at)
         if character == "\\":
             return self.escape()
         self.at += 1

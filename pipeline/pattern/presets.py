@@ -1,7 +1,7 @@
 """The patterns that have names, as `regex` source with `$` for the very end of the document.
 
-`gpt2`, `llama3` and `qwen2` are as their published tokenizers have them; `cl100k` and `o200k` are tiktoken's, possessive
-quantifiers included; `none` leaves each document whole.
+`gpt2`, `llama3` and `qwen2` are as their published tokenizers have them; `cl100k` and `o200k` are tiktoken's,
+possessive quantifiers included; `none` leaves each document whole.
 """
 
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
