@@ -88,10 +88,10 @@ class Tokenizer:
         return cls(model.vocabulary, model.pattern, pad_token=model.pad_token, whole_pieces=model.whole_pieces)
 
     def save(self, directory: str | PathLike[str]) -> None:
-        """Write tokenizer.json and what belongs to it, as the `hf` export does."""
-        from pipeline.export import EXPORTS
+        """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
+        from pipeline.export import write_model
 
-        EXPORTS["hf"](self.model, Path(directory))
+        write_model(self.model, Path(directory))
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -174,6 +174,8 @@ class Tokenizer:
             return encode(text, specials)
         except UnicodeError:
             return encode(_repaired(text), specials)
+        except RuntimeError as reason:
+            raise InputError(f"the text cannot be encoded: {reason}") from None
 
     def _encode_cut_here(self, text: str | bytes, specials: _core.Specials | None) -> list[int]:
         """Encode with a pattern that has no automaton: pieces are cut in Python."""

@@ -242,6 +242,11 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
     for text in special_tokens:
         if not text:
             raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
+        if len(text) == 1 and text in _BYTE_TABLE:
+            raise UsageError(
+                f"the special token {text!r} is what tokenizer.json calls the token of a single byte: "
+                "give a longer text such as '<|endoftext|>'"
+            )
         if text in seen:
             raise UsageError(f"the special token {text!r} is given twice: remove one of them")
         try:

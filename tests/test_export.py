@@ -147,6 +147,16 @@ def test_tokenizer_json_alone_tells_simple_patterns(tmp_path: Path) -> None:
         assert [loaded.encode(text) for text in TEXTS] == [tokenizer(pattern).encode(text) for text in TEXTS]
 
 
+def test_a_pattern_of_the_regex_package_is_saved_for_us_alone(tmp_path: Path) -> None:
+    ours = Tokenizer.from_merges([(b"x", b"y")], SPECIALS, pattern=r"(?<=x)y|[^y]+|y")
+    ours.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.pattern == ours.pattern
+    assert loaded.encode(f"axyy{EOT}y") == ours.encode(f"axyy{EOT}y")
+    with pytest.raises(Exception, match=r"PreTokenizer"):
+        HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+
+
 def test_a_note_of_another_pattern_is_refused(tmp_path: Path) -> None:
     ours = Tokenizer.from_merges([], pattern=r"[a-z]+|[^a-z]")
     path = exported("hf", ours, tmp_path) / "tokenizer_config.json"
@@ -207,10 +217,11 @@ def test_hugging_face_layouts_of_others_are_read(tmp_path: Path) -> None:
         del document["model"]["vocab"][text]
     path = tmp_path / "other.json"
     path.write_text(json.dumps(document))
-    assert Tokenizer.load(path).model.vocabulary == ours.model.vocabulary
-    assert Tokenizer.load(path).pattern.name == "gpt2"
+    loaded = Tokenizer.load(path)
+    assert loaded.model.vocabulary == ours.model.vocabulary
+    assert loaded.pattern.name == "gpt2"
     theirs = HuggingFaceTokenizer.from_file(str(path))
-    assert [Tokenizer.load(path).encode(text) for text in TEXTS] == [theirs.encode(text).ids for text in TEXTS]
+    assert [loaded.encode(text) for text in TEXTS] == [theirs.encode(text).ids for text in TEXTS]
 
 
 def changed(place: str, value: Any) -> Any:

@@ -114,7 +114,7 @@ def test_merges_of_tokens_that_do_not_exist_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("special_tokens", "message"),
-    [(["<|a|>", ""], "empty"), (["<|a|>", "<|a|>"], "twice"), (["\ud800"], "surrogate")],
+    [(["<|a|>", ""], "empty"), (["<|a|>", "<|a|>"], "twice"), (["\ud800"], "surrogate"), (["a"], "a single byte")],
 )
 def test_impossible_special_tokens(special_tokens: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.export.gpt2 import export_gpt2
-from pipeline.export.huggingface import export_huggingface
+from pipeline.export.huggingface import export_huggingface, write_model
 from pipeline.export.tiktoken import export_tiktoken
 from pipeline.model import Model
 
@@ -19,4 +19,4 @@ EXPORTS: dict[str, Callable[[Model, Path], list[Path]]] = {
     "tiktoken": export_tiktoken,
 }
 
-__all__ = ["EXPORTS", "export_gpt2", "export_huggingface", "export_tiktoken"]
+__all__ = ["EXPORTS", "export_gpt2", "export_huggingface", "export_tiktoken", "write_model"]

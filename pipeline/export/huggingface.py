@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.atomic import make_directory, write_whole
+from pipeline.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import vocabulary_texts
-from pipeline.model import Model
+from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.vocabulary import Vocabulary
 
@@ -23,10 +24,27 @@ _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
 
 def export_huggingface(model: Model, directory: Path) -> list[Path]:
     """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
+    return _write(model, directory, tokenizer_json(model, _pre_tokenizer(model)))
+
+
+def write_model(model: Model, directory: Path) -> list[Path]:
+    """Write the directory for `Tokenizer.load`: the export, also for a pattern that tokenizers would cut differently.
+
+    In that case tokenizer.json names a pre-tokenizer that only this project has (`REGEX_STAGE`), so that every other
+    reader refuses the file instead of giving other ids. Raises ExportRefusedError as the export does for tokens.
+    """
+    try:
+        pre_tokenizer = _pre_tokenizer(model)
+    except ExportRefusedError:
+        pre_tokenizer = {"type": REGEX_STAGE, "pattern": model.pattern.name or model.pattern.expression}
+    return _write(model, directory, tokenizer_json(model, pre_tokenizer))
+
+
+def _write(model: Model, directory: Path, model_text: str) -> list[Path]:
     written = [
         (directory / "special_tokens_map.json", json_text(_named_tokens(model))),
         (directory / "tokenizer_config.json", json_text(_config(model))),
-        (directory / "tokenizer.json", tokenizer_json(model)),
+        (directory / "tokenizer.json", model_text),
     ]
     make_directory(directory)
     for path, content in written:
@@ -46,7 +64,7 @@ def _named_tokens(model: Model) -> dict[str, str]:
 
 def _config(model: Model) -> dict[str, Any]:
     # tokenizer.json holds the pattern as its engine needs it; one without a name is noted as the user wrote it.
-    noted = {"bpe_pipeline_pattern": model.pattern.expression} if model.pattern.name is None else {}
+    noted = {PATTERN_KEY: model.pattern.expression} if model.pattern.name is None else {}
     return _named_tokens(model) | {
         "add_prefix_space": False,
         "clean_up_tokenization_spaces": False,
@@ -56,7 +74,7 @@ def _config(model: Model) -> dict[str, Any]:
     }
 
 
-def tokenizer_json(model: Model) -> str:
+def tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     """Return the text of tokenizer.json (pretty, no line end at the end of the file)."""
     document: dict[str, Any] = {
         "version": "1.0",
@@ -75,7 +93,7 @@ def tokenizer_json(model: Model) -> str:
             for text, id_ in sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1])
         ],
         "normalizer": None,
-        "pre_tokenizer": _pre_tokenizer(model),
+        "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from pipeline.errors import ExportRefusedError, InputError, PatternError, UsageError
 from pipeline.load.fields import Field, read_json, shortened
-from pipeline.model import Model
+from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.vocabulary import Vocabulary, text_to_token
 
 CONFIG_NAME = "tokenizer_config.json"
-PATTERN_KEY = "bpe_pipeline_pattern"
 
 
 def load_huggingface(file: Path) -> Model:
@@ -69,6 +68,12 @@ def _check_model(model: Field) -> None:
 
 
 def _pattern(field: Field, noted: Field) -> CompiledPattern:
+    if field.member("type").value == REGEX_STAGE:
+        expression = field.member("pattern")
+        try:
+            return compile_pattern(expression.read(str))
+        except PatternError as reason:
+            expression.refuse(f"is not a pattern: {reason}")
     stages = field.member("pretokenizers").elements() if field.member("type").value == "Sequence" else [field]
     *splits, last = stages if stages else [field]
     last.member("type").expect("ByteLevel")
