@@ -15,7 +15,7 @@ from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice, silent
-from pipeline.export import EXPORTS
+from pipeline.export import EXPORTS, write_model
 from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge import MergeList
@@ -165,6 +165,8 @@ def _merge_and_export(
     model = Model(vocabulary, pattern, options.pad_token)
     directory = run.tokenizer_directory(options.vocab_size)
     written, refused = export_model(model, directory, options.export)
+    if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it
+        written = write_model(model, directory) + written
     stages.times["exporting"] = time.monotonic() - started
     facts = VocabularyFacts(
         vocab_size=vocabulary.size,

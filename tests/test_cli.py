@@ -59,7 +59,8 @@ def test_everything_is_in_the_run_directory(trained: Path) -> None:
     names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
     assert {
         "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json",
-        "counts/000000.parquet", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json",
+        "counts/000000.parquet",
+        "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json",
         "tokenizer/vocab.json", "tokenizer/merges.txt",
     } <= names  # fmt: skip
     assert any(name.endswith(".tiktoken") for name in names)
