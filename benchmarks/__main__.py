@@ -46,9 +46,7 @@ def vocabularies(text: str) -> list[int]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 8000,32000") from None
     if any(number < 258 for number in found):
-        raise argparse.ArgumentTypeError(
-            "a vocabulary holds 256 bytes, the special token and at least one merge"
-        )
+        raise argparse.ArgumentTypeError("a vocabulary holds 256 bytes, the special token and at least one merge")
     return found
 
 
@@ -91,9 +89,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
     several = OneLineParser(add_help=False)
     several.add_argument("corpora", nargs="+", type=existing_file, metavar="CORPUS")
-    several.add_argument(
-        "--repeat", type=positive, default=1, metavar="N", help="use each corpus N times over"
-    )
+    several.add_argument("--repeat", type=positive, default=1, metavar="N", help="use each corpus N times over")
 
     train = commands.add_parser("run", parents=[measuring, several], help="every tool on every corpus")
     train.add_argument("--vocab-size", type=vocabularies, default=[32000], help="one or several: 8000,32000")
@@ -101,21 +97,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
     grow = commands.add_parser("growth", parents=[measuring], help="our time against bytes and vocabulary")
     grow.add_argument("corpus", type=existing_file, metavar="CORPUS")
-    grow.add_argument(
-        "--sizes", type=sizes, default=[], help="beginnings of the corpus, such as 25MB,50MB,100MB"
-    )
+    grow.add_argument("--sizes", type=sizes, default=[], help="beginnings of the corpus, such as 25MB,50MB,100MB")
     grow.add_argument("--vocab-sizes", type=vocabularies, default=[], help="such as 8000,32000,128000")
     grow.add_argument("--vocab-size", type=positive, default=32000, help="for --sizes (%(default)s)")
 
     commands.add_parser("counting", parents=[measuring, several], help="MB/s of counting on one core")
 
     table = commands.add_parser("render", parents=[common], help="tables and plots from the results")
-    table.add_argument(
-        "--into", type=existing_file, help="a document with the two markers; else: standard output"
-    )
-    table.add_argument(
-        "--plots", type=Path, default=PLOTS, metavar="DIRECTORY", help="for SVG files (%(default)s)"
-    )
+    table.add_argument("--into", type=existing_file, help="a document with the two markers; else: standard output")
+    table.add_argument("--plots", type=Path, default=PLOTS, metavar="DIRECTORY", help="for SVG files (%(default)s)")
     table.add_argument("--no-plots", action="store_true", help="tables only")
 
     commands.add_parser("list", help="the tools and whether they are installed")
@@ -147,9 +137,7 @@ def chosen_tools(names: list[str] | None) -> list[Tool]:
     tools = installed(names)
     missing = [name for name in names or [] if TOOLS[name] not in tools]
     if missing:
-        raise ValueError(
-            f"{', '.join(missing)}: not installed in this Python; pip install it, or leave it out"
-        )
+        raise ValueError(f"{', '.join(missing)}: not installed in this Python; pip install it, or leave it out")
     if not tools:
         raise ValueError(f"no tool is installed in this Python; start with {ours.NAME} itself: pip install .")
     return tools
@@ -158,9 +146,7 @@ def chosen_tools(names: list[str] | None) -> list[Tool]:
 def render_all(arguments: argparse.Namespace) -> None:
     """Draws the plots, writes the tables."""
     if not arguments.results.is_file():
-        raise ValueError(
-            f"{arguments.results}: no results yet; measure first: python -m benchmarks run CORPUS"
-        )
+        raise ValueError(f"{arguments.results}: no results yet; measure first: python -m benchmarks run CORPUS")
     measured = records.read(arguments.results)
     images = []
     if not arguments.no_plots:
@@ -189,9 +175,7 @@ def perform(arguments: argparse.Namespace) -> int:
     if arguments.command == "render":
         render_all(arguments)
         return 0
-    session = run.start_session(
-        arguments.results, arguments.rounds, arguments.timeout, arguments.special_token
-    )
+    session = run.start_session(arguments.results, arguments.rounds, arguments.timeout, arguments.special_token)
     if arguments.command == "growth":
         done = growth.measure_growth(
             session,

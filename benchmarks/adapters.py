@@ -151,9 +151,7 @@ def train_ffbpe(job: Job) -> Callable[[], Learned]:
     pre_tokenizer = ffbpe.PreTokenizer([job.special_token], job.special_token, job.pattern)
     counter = pre_tokenizer.word_counter()
     counter.add_source(read_documents(job.corpus, job.special_token))
-    trainer = ffbpe.BpeTrainer(
-        [job.special_token], initial_alphabet="byte_level", tie_break="smallest_pair_id"
-    )
+    trainer = ffbpe.BpeTrainer([job.special_token], initial_alphabet="byte_level", tie_break="smallest_pair_id")
     trainer.add_word_counter(counter)
     trainer.train(job.vocab_size)
     return lambda: learned_from_vocabulary(trainer.vocab.items(), job.special_token)

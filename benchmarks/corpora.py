@@ -71,9 +71,7 @@ def prefix(source: Path, size: int, special_token: str, target: Path) -> Corpus:
             end = text.rfind(separator, 0, size + len(separator))
             end = end if end > 0 else text.rfind(b"\n", 0, size) + 1
         if end <= 0:
-            raise ValueError(
-                f"{source}: no document and no line ends within {size_text(size)}; take a larger size"
-            )
+            raise ValueError(f"{source}: no document and no line ends within {size_text(size)}; take a larger size")
         with target.open("wb") as out:
             for start in range(0, end, COPY_BYTES):
                 out.write(text[start : min(start + COPY_BYTES, end)])

@@ -45,9 +45,7 @@ def measure_growth(
         tasks = []
         for size in sorted(set(sizes)):
             if size > whole.bytes:
-                raise ValueError(
-                    f"{source}: holds {whole.bytes:,} bytes, fewer than {size:,}; leave that size out"
-                )
+                raise ValueError(f"{source}: holds {whole.bytes:,} bytes, fewer than {size:,}; leave that size out")
             target = Path(temporary, f"prefix-{size}.txt")
             shorter = corpora.prefix(source, size, session.special_token, target)
             tasks.append(("corpus_bytes", shorter, vocab_size))

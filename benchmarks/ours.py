@@ -23,9 +23,7 @@ def command() -> list[str]:
     return [beside] if beside else [sys.executable, "-P", "-m", "pipeline"]
 
 
-def train_argv(
-    corpus: Path, run_directory: Path, vocab_size: int, pattern: str, special_token: str
-) -> list[str]:
+def train_argv(corpus: Path, run_directory: Path, vocab_size: int, pattern: str, special_token: str) -> list[str]:
     """The whole command as a user types it; workers, chunks and memory are the command's own choice."""
     return [
         *command(),

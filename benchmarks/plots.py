@@ -36,9 +36,7 @@ def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, 
             "axes.spines.right": False,
         }
     )
-    figure, axes = mpl.pyplot.subplots(
-        rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
-    )
+    figure, axes = mpl.pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
     return mpl, figure, axes
 
 

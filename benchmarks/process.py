@@ -59,8 +59,7 @@ def process_memory(process: psutil.Process) -> tuple[int, int]:
         if not HAS_PSS:
             return process.memory_info().rss, 0
         fields = dict(
-            line.split(":", 1)
-            for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text("ascii").splitlines()[1:]
+            line.split(":", 1) for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text("ascii").splitlines()[1:]
         )
         pss, anonymous = fields.get("Pss", "0 kB"), fields.get("Pss_Anon", "0 kB")
         return int(pss.split()[0]) * 1024, int(anonymous.split()[0]) * 1024

@@ -63,9 +63,7 @@ def training_table(group: Sequence[Record]) -> list[str]:
             rows.append((float("inf"), failure_row(tool, version, group)))
             continue
         failed = sum(r["tool"] == tool and r["status"] != "ok" for r in group)
-        cpu = statistics.median(
-            r["user_s"] + r["system_s"] for r in group if r["tool"] == tool and r["status"] == "ok"
-        )
+        cpu = statistics.median(r["user_s"] + r["system_s"] for r in group if r["tool"] == tool and r["status"] == "ok")
         memory = statistics.median(records.values(group, tool, "peak_memory_bytes").values())
         cells = [
             f"{tool} {version}" + (f" ({failed} rounds failed)" if failed else ""),
@@ -139,9 +137,7 @@ def growth_section(all_records: Sequence[Record]) -> list[str]:
         (x0, y0), (x1, y1) = curve.points[0], curve.points[-1]
         over = "bytes" if curve.over == "corpus_bytes" else "vocabulary"
         span = f"{size_text(x0)} - {size_text(x1)}" if over == "bytes" else f"{x0:,.0f} - {x1:,.0f}"
-        lines.append(
-            f"| {curve.corpus} | {over} | {curve.stage} | {span} | {y0:.2f} - {y1:.2f} | {curve.slope:.2f} |"
-        )
+        lines.append(f"| {curve.corpus} | {over} | {curve.stage} | {span} | {y0:.2f} - {y1:.2f} | {curve.slope:.2f} |")
     return [*lines, "", "A slope of 1 is linear growth (log-log, least squares).", ""]
 
 

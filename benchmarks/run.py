@@ -99,9 +99,7 @@ def train_once(
         else:
             job = Job("train", tool.name, str(source), vocab_size, PATTERNS[pattern], session.special_token)
             argv = child_argv(job)
-        measured = measure(
-            argv, timeout_s=session.timeout_s, directory=directory, environment=ours.environment()
-        )
+        measured = measure(argv, timeout_s=session.timeout_s, directory=directory, environment=ours.environment())
         learned: dict[str, Any] = {}
         if measured.status == "ok":
             try:
@@ -155,7 +153,5 @@ def run(
 def list_tools() -> None:
     """Prints each tool, its installed version, and the patterns it takes."""
     for tool in TOOLS.values():
-        patterns = ", ".join(tool.patterns or (*PATTERNS, "any" if tool.name == ours.NAME else "")).strip(
-            ", "
-        )
+        patterns = ", ".join(tool.patterns or (*PATTERNS, "any" if tool.name == ours.NAME else "")).strip(", ")
         print(f"{tool.name:<14}{tool.version or 'not installed':<16}patterns: {patterns}")

@@ -59,9 +59,7 @@ def parse_size(text: str) -> int:
     """`64MiB` -> 67108864, `1GB` -> 1000000000, `5000` -> 5000 (bytes)."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2].upper() not in UNITS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a size; write 500MB, 1GB, 64MiB or a number of bytes"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 500MB, 1GB, 64MiB or a number of bytes")
     size = int(float(match[1]) * UNITS[match[2].upper()])
     if size < 1:
         raise argparse.ArgumentTypeError(f"{text!r} leaves no room for a document; give a larger size")
@@ -105,9 +103,7 @@ def kernel_trees(base: Path = USR_SRC) -> list[Path]:
     """Unpacked kernel sources, and archives of those that are not unpacked: one path for each version."""
     found = {p.name: p for p in sorted(base.glob("linux-source-*.tar.xz"))}
     found = {name.removesuffix(".tar.xz"): p for name, p in found.items()}
-    found |= {
-        p.name: p for p in sorted(base.glob("linux-source-*")) if p.is_dir() and (p / "Kconfig").exists()
-    }
+    found |= {p.name: p for p in sorted(base.glob("linux-source-*")) if p.is_dir() and (p / "Kconfig").exists()}
     return [found[name] for name in sorted(found)]
 
 
@@ -124,9 +120,7 @@ def kernel_documents(path: Path) -> Iterator[bytes]:
                     file = archive.extractfile(member)
                     yield file.read() if file else b""
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise CorpusError(
-            f"{path}: cannot be read as an archive ({error}); fetch the package again"
-        ) from error
+        raise CorpusError(f"{path}: cannot be read as an archive ({error}); fetch the package again") from error
 
 
 def sources(arguments: argparse.Namespace) -> Iterator[tuple[str, Iterator[bytes]]]:
@@ -184,18 +178,14 @@ def build(arguments: argparse.Namespace) -> Tally:
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent)
     except OSError as error:
-        raise CorpusError(
-            f"{output.parent}: cannot write there ({error.strerror}); choose another place"
-        ) from error
+        raise CorpusError(f"{output.parent}: cannot write there ({error.strerror}); choose another place") from error
     try:
         with os.fdopen(descriptor, "wb", buffering=1 << 20) as out:
             tally = write(out, arguments)
             out.flush()
             os.fsync(out.fileno())
         if not tally.documents:
-            raise CorpusError(
-                "no document found (or none below --max-bytes); name a directory of texts with --add"
-            )
+            raise CorpusError("no document found (or none below --max-bytes); name a directory of texts with --add")
         umask = os.umask(0)
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
@@ -218,12 +208,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(prog="build_corpus.py", description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("output", type=Path, help="the file to write")
-    parser.add_argument(
-        "--max-bytes", type=parse_size, metavar="SIZE", help="stop before this size, such as 1GB"
-    )
-    parser.add_argument(
-        "--separator", default="<|endoftext|>", help="stands between documents (default: %(default)s)"
-    )
+    parser.add_argument("--max-bytes", type=parse_size, metavar="SIZE", help="stop before this size, such as 1GB")
+    parser.add_argument("--separator", default="<|endoftext|>", help="stands between documents (default: %(default)s)")
     parser.add_argument(
         "--sources",
         default="python,kernel,doc",

@@ -77,9 +77,7 @@ def extend(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: C
     cutting = Cutting(_special_bytes(before), pattern.automaton, whole_documents=options.errors == "skip")
     planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
     shift = len(before.files)
-    moved = tuple(
-        Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned
-    )
+    moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
     run = replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
     if not options.dry_run:
         manifest.save(run)
@@ -212,7 +210,7 @@ def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener
     found: dict[int, dict[str, Any]] = {}
     tasks: list[tuple[int, CountTask]] = []
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
-    for index, chunk in enumerate(plan.chunks):
+    for index in range(len(plan.chunks)):
         task = _task(run, index, pattern)
         if counters.has_counter(task.output, fingerprint=task.fingerprint):
             with counters.open_counter(task.output, fingerprint=task.fingerprint) as counter:

@@ -87,7 +87,9 @@ def _feed(
             while at < stop:
                 got = file.readinto(block[: stop - at])
                 if not got:
-                    raise InputError(f"{path} ends at byte {at}, before the planned {stop}: it changed while it was read")
+                    raise InputError(
+                        f"{path} ends at byte {at}, before the planned {stop}: it changed while it was read"
+                    )
                 if at == start and start > 0 and specials.match_at(block[:got], 0) is None:
                     counter.start_inside_document()
                 counter.feed(block[:got])

@@ -21,8 +21,17 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.errors import RunDirectoryError
 
 FORMAT_VERSION = 1
-LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # of the merge options: those the merges depend on
-_OWNED = ("run.json", "counts", "counter.parquet", "merges.parquet", "tokenizer", "report.txt", "report.json", "log.txt")
+LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
+_OWNED = (
+    "run.json",
+    "counts",
+    "counter.parquet",
+    "merges.parquet",
+    "tokenizer",
+    "report.txt",
+    "report.json",
+    "log.txt",
+)
 
 
 def fingerprint(*parts: object) -> str:

@@ -7,6 +7,10 @@ from pipeline.errors import UsageError
 from pipeline.pattern import CompiledPattern
 from pipeline.vocabulary import Vocabulary
 
+# Names that only this project's files use.
+PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
+REGEX_STAGE = "BpePipelineRegex"  # in tokenizer.json: a pre-tokenizer for a pattern that only the `regex` package runs
+
 
 @dataclass(frozen=True)
 class Model:

@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from pipeline.config import format_bytes
@@ -34,7 +34,7 @@ def write_error(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def write_json(name: str, values: dict[str, object]) -> None:
+def write_json(name: str, values: Mapping[str, object]) -> None:
     """Print one event of `--log-json`."""
     sys.stdout.write(json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str) + "\n")
     sys.stdout.flush()

@@ -18,7 +18,7 @@ from pipeline import _core
 from pipeline.errors import InputError, SpecialTokenError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.vocabulary import SpecialIds, Vocabulary, with_pad_token
+from pipeline.vocabulary import Vocabulary, with_pad_token
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
 
@@ -51,7 +51,7 @@ class Tokenizer:
         special_tokens: Sequence[str] = (),
         *,
         pattern: CompiledPattern | str = "gpt2",
-        special_ids: SpecialIds = "last",
+        special_ids: str = "last",
         pad_token: str | None = None,
     ) -> Tokenizer:
         """Make a tokenizer of a merge list; a pad token not among the special tokens follows them."""
@@ -88,10 +88,10 @@ class Tokenizer:
         return cls(model.vocabulary, model.pattern, pad_token=model.pad_token, whole_pieces=model.whole_pieces)
 
     def save(self, directory: str | PathLike[str]) -> None:
-        """Write tokenizer.json and what belongs to it, as the `hf` export does."""
-        from pipeline.export import EXPORTS
+        """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
+        from pipeline.export import write_model
 
-        EXPORTS["hf"](self.model, Path(directory))
+        write_model(self.model, Path(directory))
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -174,6 +174,8 @@ class Tokenizer:
             return encode(text, specials)
         except UnicodeError:
             return encode(_repaired(text), specials)
+        except RuntimeError as reason:
+            raise InputError(f"the text cannot be encoded: {reason}") from None
 
     def _encode_cut_here(self, text: str | bytes, specials: _core.Specials | None) -> list[int]:
         """Encode with a pattern that has no automaton: pieces are cut in Python."""
@@ -187,7 +189,7 @@ class Tokenizer:
         return ids + self._encoder.encode_pieces(self.pattern.cut(data[begin:].decode()))
 
     def _select(self, texts: frozenset[str]) -> _core.Specials | None:
-        """Prepare the search for some texts; those that are no special tokens get id 0, for they are only looked for."""
+        """Prepare the search for some texts; others than special tokens get id 0: they are only looked for."""
         if texts not in self._selections:
             if len(self._selections) >= _MAX_SELECTIONS:
                 self._selections.clear()

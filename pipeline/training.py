@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice, silent
-from pipeline.export import EXPORTS
+from pipeline.export import EXPORTS, write_model
 from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge import MergeList
@@ -89,9 +89,7 @@ def run_merge(options: Options, listener: Listener) -> tuple[Summary, Model]:
         return _merge_and_export(run, counted, compile_pattern(options.pattern), options, listener, stages)
 
 
-def export_model(
-    model: Model, directory: Path, formats: Sequence[str] | None
-) -> tuple[list[Path], dict[str, str]]:
+def export_model(model: Model, directory: Path, formats: Sequence[str] | None) -> tuple[list[Path], dict[str, str]]:
     """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
 
     formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
@@ -159,15 +157,16 @@ def _merge_and_export(
     else:
         stages.times["merging"] = None
     learned = learned.first(merges)
-    stopped = f"at the vocabulary size asked for, with {learned.counts[-1]:,} occurrences of the last pair" if learned.counts else "at 256 bytes: no merges were asked for"
+    stopped = _why_it_stopped(learned, merges, options)
     if len(learned.pairs) < merges:
-        stopped = f"no pair is left that occurs {options.min_frequency:,} times: {merges - len(learned.pairs):,} merges fewer than asked for"
-        listener(Notice("info", stopped))
+        listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
     started = time.monotonic()
     vocabulary = Vocabulary.from_merges(learned.pairs, special_tokens, special_ids=options.special_ids)
     model = Model(vocabulary, pattern, options.pad_token)
     directory = run.tokenizer_directory(options.vocab_size)
     written, refused = export_model(model, directory, options.export)
+    if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it
+        written = write_model(model, directory) + written
     stages.times["exporting"] = time.monotonic() - started
     facts = VocabularyFacts(
         vocab_size=vocabulary.size,
@@ -191,6 +190,16 @@ def _merge_and_export(
 def _stored_merges(run: Run, merges: int) -> MergeList | None:
     stored = merge.load(run.merges_path, run.manifest.merge_fingerprint())
     return stored if stored is not None and stored.serves(merges) else None
+
+
+def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
+    missing = merges - len(learned.pairs)
+    if missing:
+        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
+        return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
+    if not learned.counts:
+        return "at the 256 bytes: no merges were asked for"
+    return f"at the vocabulary size asked for; the last pair occurred {learned.counts[-1]:,} times"
 
 
 def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:

@@ -9,12 +9,11 @@ import codecs
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Literal
 
 from pipeline.errors import InputError, TrainingError, UsageError
-
-SpecialIds = Literal["first", "last"]
 
 # The bytes in GPT-2's order, which is also the order of Hugging Face's byte alphabet and of tiktoken's rank files:
 # the printable characters of Latin-1 first, then the bytes whose characters would be invisible.
@@ -88,6 +87,11 @@ class Vocabulary:
         last_special = max(self.special_tokens.values(), default=0)
         return max(next(reversed(self.tokens)), last_special)
 
+    @cached_property
+    def texts(self) -> dict[int, str]:
+        """Id -> text in the byte alphabet of every ordinary token, in order of ids."""
+        return dict(zip(self.tokens, tokens_to_texts(self.tokens.values()), strict=True))
+
     def merges(self) -> list[tuple[bytes, bytes]]:
         """The merge list as pairs of byte strings, in order of rank."""
         tokens = self.tokens
@@ -98,7 +102,7 @@ class Vocabulary:
         joined = self.tokens | {id_: text.encode() for text, id_ in self.special_tokens.items()}
         return dict(sorted(joined.items()))
 
-    def layout(self) -> SpecialIds | None:
+    def layout(self) -> Literal["first", "last"] | None:
         """Say which of the two trained layouts the ids have; None where neither fits.
 
         "last": 256 bytes in GPT-2 order, one token a merge in order, special tokens in order. "first": special
@@ -125,7 +129,7 @@ class Vocabulary:
         right: Sequence[int],
         special_tokens: Sequence[str] = (),
         *,
-        special_ids: SpecialIds = "last",
+        special_ids: str = "last",
     ) -> "Vocabulary":
         """Give ids to a trained merge list.
 
@@ -135,6 +139,10 @@ class Vocabulary:
         that do not exist yet.
         """
         check_special_tokens(special_tokens)
+        if special_ids not in ("first", "last"):
+            raise UsageError(
+                f"special_ids is {special_ids!r}: give 'last' (after the merges) or 'first' (before the bytes)"
+            )
         shift = len(special_tokens) if special_ids == "first" else 0
         listed = [bytes([byte]) for byte in BYTE_ORDER]
         known = {token: index for index, token in enumerate(listed)}
@@ -164,7 +172,7 @@ class Vocabulary:
         merges: Iterable[tuple[bytes, bytes]],
         special_tokens: Sequence[str] = (),
         *,
-        special_ids: SpecialIds = "last",
+        special_ids: str = "last",
     ) -> "Vocabulary":
         """Give ids to a merge list written as pairs of byte strings; InputError where a part does not exist yet."""
         numbers = {bytes([byte]): index for index, byte in enumerate(BYTE_ORDER)}
@@ -234,6 +242,11 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
     for text in special_tokens:
         if not text:
             raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
+        if len(text) == 1 and text in _BYTE_TABLE:
+            raise UsageError(
+                f"the special token {text!r} is what tokenizer.json calls the token of a single byte: "
+                "give a longer text such as '<|endoftext|>'"
+            )
         if text in seen:
             raise UsageError(f"the special token {text!r} is given twice: remove one of them")
         try:

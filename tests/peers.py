@@ -1,5 +1,6 @@
-"""Trainers and texts that the tests compare with: Hugging Face's trainer fed with the same pieces, and text made here."""
+"""What the tests compare with: Hugging Face's trainer fed with the same pieces, and text made here."""
 
+import json
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ WORDS = (
     "were her all she there would their we him been has when who will more no if out so said what up its about into "
     "don't can't I'll we've they're DON'T isn’t naïve café Straße übergröße Ελλάδα Москва привет мир 東京 日本語 です "
     "文字 नमस्ते हिन्दी שלום سلام 안녕하세요 ไทย 𝔘𝔫𝔦 😀 👩‍👩‍👧 e\u0301 12 345 6789 123456789 ４５６ ½ Ⅷ 3.14159 x_1 {} => != // /* */ "
-    "return int char void struct static #include <stdio.h> printf(\"%d\\n\", i); \u200b \ufeff \u0085 \u00a0"
+    'return int char void struct static #include <stdio.h> printf("%d\\n", i); \u200b \ufeff \u0085 \u00a0'
 ).split(" ")
 SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0", " \n ", "\u3000")
 
@@ -19,7 +20,10 @@ SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0"
 def generated_text(seed: int, words: int) -> str:
     """Text with the statistics of language: few words often, many rarely, in many scripts."""
     random_source = random.Random(seed)
-    rare = ["".join(random_source.choices("abcdefghiklmnoprstuw", k=random_source.randint(2, 12))) for _ in range(words // 8)]
+    rare = [
+        "".join(random_source.choices("abcdefghiklmnoprstuw", k=random_source.randint(2, 12)))
+        for _ in range(words // 8)
+    ]
     pieces = []
     for _ in range(words):
         often = random_source.random() < 0.8
@@ -52,6 +56,4 @@ def hugging_face_merges(
         **options,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    import json
-
     return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]

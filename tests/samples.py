@@ -4,7 +4,7 @@ import functools
 import random
 from array import array
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import peers
 
@@ -68,7 +68,7 @@ def naive_merge(piece: bytes, merges: Merges) -> list[bytes]:
     rank_of = {pair: rank for rank, pair in enumerate(merges)}
     parts = [bytes([byte]) for byte in piece]
     while True:
-        ranked = [(rank_of[pair], at) for at, pair in enumerate(zip(parts, parts[1:], strict=False)) if pair in rank_of]
+        ranked = [(rank_of[pair], at) for at, pair in enumerate(pairwise(parts)) if pair in rank_of]
         if not ranked:
             return parts
         _, at = min(ranked)

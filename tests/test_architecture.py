@@ -1,4 +1,4 @@
-"""The rooms of the package: imports run one way, down (within a level in one direction, too); executors and the corpus know nothing of BPE; imports are light."""
+"""The rooms of the package: imports run down, executors and corpus know nothing of BPE, imports are light."""
 
 import ast
 import subprocess
@@ -14,9 +14,9 @@ LEVELS = (
     {"training"},
     {"count", "merge", "encode", "terminal"},
     {"report", "count_chunk"},
-    {"export", "manifest", "tokenizer"},
-    {"load"},
-    {"model"},
+    {"tokenizer"},
+    {"export", "load"},
+    {"model", "manifest"},
     {"corpus", "pattern", "vocabulary", "counters", "config"},
     {"executors", "atomic", "environment", "events", "log"},
     {"errors", "_core", "__init__"},

@@ -65,11 +65,7 @@ def test_a_tool_that_exceeds_its_time_is_ended_with_its_children(tmp_path: Path)
     child = int((tmp_path / "pid").read_text())
     for _ in range(200):  # its new parent may need a moment to collect it
         state = Path(f"/proc/{child}/stat")
-        if (
-            not Path("/proc").is_dir()
-            or not state.exists()
-            or state.read_text().split(")")[1].split()[0] == "Z"
-        ):
+        if not Path("/proc").is_dir() or not state.exists() or state.read_text().split(")")[1].split()[0] == "Z":
             break
         time.sleep(0.05)
     else:
@@ -110,9 +106,7 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["".join(chance.choices("abcdeißあ", k=chance.randint(1, 8))) for _ in range(200)]
     text = ""
     while len(text.encode()) < 20_000:
-        body = "".join(
-            chance.choice(words) + chance.choice([" ", " ", " ", "\n", ".\n\n", "  "]) for _ in range(80)
-        )
+        body = "".join(chance.choice(words) + chance.choice([" ", " ", " ", "\n", ".\n\n", "  "]) for _ in range(80))
         text += f"{body}\n{SPECIAL}\n"
     path = tmp_path_factory.mktemp("corpus") / "small.txt"
     path.write_bytes(text.encode())
@@ -123,18 +117,14 @@ def learned_by(tool: str, corpus: Path, pattern: str = "gpt2", vocab_size: int =
     if TOOLS[tool].version is None:
         pytest.skip(f"{tool} is not installed")
     job = adapters.Job("train", tool, str(corpus), vocab_size, PATTERNS[pattern], SPECIAL)
-    done = subprocess.run(
-        child_argv(job), capture_output=True, text=True, timeout=60, cwd=corpus.parent, check=False
-    )
+    done = subprocess.run(child_argv(job), capture_output=True, text=True, timeout=60, cwd=corpus.parent, check=False)
     assert done.returncode == 0, done.stderr
     return run.answer_of(done.stdout)
 
 
 @pytest.mark.parametrize("pattern", sorted(PATTERNS))
 @pytest.mark.parametrize("tool", ["gigatoken", "ffbpe"])
-def test_tools_that_break_ties_as_tokenizers_learn_the_same(
-    tool: str, pattern: str, small_corpus: Path
-) -> None:
+def test_tools_that_break_ties_as_tokenizers_learn_the_same(tool: str, pattern: str, small_corpus: Path) -> None:
     if TOOLS[tool].refusal(pattern):
         pytest.skip("the tool cannot be given this pattern")
     reference = learned_by("tokenizers", small_corpus, pattern)
@@ -189,10 +179,7 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     common = ["--results", str(results), "--rounds", "2"]
     assert command.main(["run", str(small_corpus), *common, "--vocab-size", "300,400"]) == 0
     assert command.main(["counting", str(small_corpus), *common, "--repeat", "3"]) == 0
-    assert (
-        command.main(["growth", str(small_corpus), *common, "--sizes", "8kB,16kB", "--vocab-sizes", "300"])
-        == 0
-    )
+    assert command.main(["growth", str(small_corpus), *common, "--sizes", "8kB,16kB", "--vocab-sizes", "300"]) == 0
     measured = records.read(results)
     assert [r["kind"] for r in measured] == ["train"] * 4 + ["count"] * 2 + ["growth"] * 6
     assert {r["merges"] for r in measured if r["kind"] == "train"} == {2}

@@ -58,7 +58,8 @@ def test_version_and_env() -> None:
 def test_everything_is_in_the_run_directory(trained: Path) -> None:
     names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
     assert {
-        "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json", "counts/000000.parquet",
+        "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json",
+        "counts/000000.parquet",
         "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json",
         "tokenizer/vocab.json", "tokenizer/merges.txt",
     } <= names  # fmt: skip
@@ -224,7 +225,7 @@ def test_another_run_is_refused_naming_the_option(text: Path, trained: Path, arg
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
 
 
-def test_another_corpus_and_a_changed_corpus_are_refused(text: Path, tmp_path: Path) -> None:
+def test_another_corpus_and_a_changed_corpus_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text here")
     (tmp_path / "b.txt").write_text("other text there")
     assert run("train", "a.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path).returncode == 0

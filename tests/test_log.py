@@ -13,7 +13,7 @@ def test_records_of_all_processes_arrive(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     with log_to(path) as logger:
         logger.info("the coordinator speaks")
-        results = dict(LocalExecutor(2).run(worker_tasks.log_lines, [range(0, 300), range(300, 600)]))
+        results = dict(LocalExecutor(2).run(worker_tasks.log_lines, [range(300), range(300, 600)]))
     assert results == {0: 300, 1: 300}
     text = path.read_text()
     assert "pipeline: the coordinator speaks" in text

@@ -57,9 +57,7 @@ def train_huggingface(counter: Counter, max_merges: int, **options: Any) -> list
     trainer = trainers.BpeTrainer(
         vocab_size=256 + max_merges, initial_alphabet=alphabet, show_progress=False, **options
     )
-    texts = (
-        "".join(text_of[byte] for byte in piece) for piece, count in counter.items() for _ in range(count)
-    )
+    texts = ("".join(text_of[byte] for byte in piece) for piece, count in counter.items() for _ in range(count))
     tokenizer.train_from_iterator(texts, trainer)
     id_of = tokenizer.get_vocab()
     return [(id_of[left], id_of[right]) for left, right in json.loads(tokenizer.to_str())["model"]["merges"]]
@@ -189,9 +187,7 @@ def test_counts_beyond_32_bits(threads: int) -> None:
 
 
 def test_a_piece_may_come_in_several_batches() -> None:
-    assert merges_of(engine_of({b"ab": 1}, {b"cd": 2}, {b"ab": 2}, {}).run(2)) == train(
-        {b"ab": 3, b"cd": 2}, 2
-    )
+    assert merges_of(engine_of({b"ab": 1}, {b"cd": 2}, {b"ab": 2}, {}).run(2)) == train({b"ab": 3, b"cd": 2}, 2)
 
 
 def test_nothing_to_merge() -> None:

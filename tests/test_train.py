@@ -61,7 +61,12 @@ def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, spe
     for workers, chunk_size in [(1, "64MiB"), (2, "64KiB"), (3, "1MiB"), (2, "100KiB")]:
         output = tmp_path / f"{workers}-{chunk_size}"
         pipeline.train(
-            corpus, output=output, vocab_size=2000, special_tokens=special_tokens, workers=workers, chunk_size=chunk_size
+            corpus,
+            output=output,
+            vocab_size=2000,
+            special_tokens=special_tokens,
+            workers=workers,
+            chunk_size=chunk_size,
         )
         models[workers, chunk_size] = _model(output)
     assert len(set(models.values())) == 1

@@ -46,7 +46,7 @@ def test_text_outside_the_byte_alphabet_is_refused() -> None:
 
 @pytest.mark.parametrize(("special_ids", "bytes_at", "specials_at"), [("last", 0, 259), ("first", 2, 0)])
 def test_layouts(special_ids: str, bytes_at: int, specials_at: int) -> None:
-    vocabulary = Vocabulary.from_merges(MERGES, ["<|a|>", "<|b|>"], special_ids=special_ids)  # type: ignore[arg-type]
+    vocabulary = Vocabulary.from_merges(MERGES, ["<|a|>", "<|b|>"], special_ids=special_ids)
     assert vocabulary.special_tokens == {"<|a|>": specials_at, "<|b|>": specials_at + 1}
     assert vocabulary.tokens[bytes_at] == b"!"
     assert [vocabulary.tokens[bytes_at + 256 + rank] for rank in range(3)] == [b"lo", b"low", b" low"]
@@ -54,6 +54,11 @@ def test_layouts(special_ids: str, bytes_at: int, specials_at: int) -> None:
     assert list(vocabulary.to_dict()) == list(range(261))
     assert vocabulary.merges() == MERGES
     assert vocabulary.layout() == special_ids
+
+
+def test_another_layout_is_refused() -> None:
+    with pytest.raises(UsageError, match="special_ids is 'middle'"):
+        Vocabulary.from_merges(MERGES, special_ids="middle")
 
 
 def test_ids_of_a_smaller_vocabulary_are_a_prefix() -> None:
@@ -109,7 +114,7 @@ def test_merges_of_tokens_that_do_not_exist_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("special_tokens", "message"),
-    [(["<|a|>", ""], "empty"), (["<|a|>", "<|a|>"], "twice"), (["\ud800"], "surrogate")],
+    [(["<|a|>", ""], "empty"), (["<|a|>", "<|a|>"], "twice"), (["\ud800"], "surrogate"), (["a"], "a single byte")],
 )
 def test_impossible_special_tokens(special_tokens: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -1,0 +1,22 @@
+"""Tokenizer files for other runtimes: one module a format, each writes what its runtime reads exactly as we do.
+
+`EXPORTS` maps the name of a format to the function that writes it: `EXPORTS[name](model, directory)` returns the
+paths written. Files are written whole or not at all and are the same byte for byte for the same tokenizer. A format
+whose runtime would give other ids raises ExportRefusedError with the reason and writes nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.export.gpt2 import export_gpt2
+from pipeline.export.huggingface import export_huggingface, write_model
+from pipeline.export.tiktoken import export_tiktoken
+from pipeline.model import Model
+
+EXPORTS: dict[str, Callable[[Model, Path], list[Path]]] = {
+    "hf": export_huggingface,
+    "gpt2": export_gpt2,
+    "tiktoken": export_tiktoken,
+}
+
+__all__ = ["EXPORTS", "export_gpt2", "export_huggingface", "export_tiktoken", "write_model"]

@@ -60,8 +60,8 @@ using IdView = nb::ndarray<nb::memview, uint32_t, nb::ndim<1>, nb::c_contig>;
 
 IdView to_view(IdBuffer& ids) {
   const size_t size = ids.size();
-  uint32_t* data = ids.reserve(1);
-  data = ids.release();
+  ids.reserve(1);  // an empty row has memory too
+  uint32_t* data = ids.release();
   nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
   return IdView(data, {size}, owner);
 }
@@ -154,27 +154,36 @@ void bind_encode(nb::module_& module) {
             return nb::make_tuple(match.start, match.end, self.ids[match.index]);
           },
           nb::arg("text"), nb::arg("start") = 0,
+          nb::sig("def find(self, text: str | bytes, start: int = 0) -> tuple[int, int, int] | None"),
           "The first match at or after byte `start`: (start, end, id) in bytes, or None.");
 
   nb::class_<Encoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
       .def("__init__", &construct, nb::arg("automaton").none(), nb::arg("tokens"), nb::arg("left"), nb::arg("right"),
            nb::arg("result"), nb::arg("whole_pieces") = false, nb::arg("cache_bytes") = size_t{128} << 20,
            nb::keep_alive<1, 2>(),
-           "tokens: id -> bytes; left, right, result: uint32 ids of each merge in order of rank.")
+           nb::sig("def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, "
+                   "right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 134217728) -> None"),
+           "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank.")
       .def(
           "encode",
           [](Encoder& self, nb::handle text, const Specials* specials) { return to_list(encode(self, text, specials)); },
-          nb::arg("text"), nb::arg("specials").none() = nb::none(), "list[int] of a str or of valid UTF-8.")
+          nb::arg("text"), nb::arg("specials").none() = nb::none(),
+          nb::sig("def encode(self, text: str | bytes, specials: Specials | None = None) -> list[int]"),
+          "The ids of a text. UnicodeEncodeError for a lone surrogate, UnicodeDecodeError for invalid UTF-8.")
       .def(
           "encode_to_buffer",
           [](Encoder& self, nb::handle text, const Specials* specials) {
             IdBuffer ids = encode(self, text, specials);
             return to_view(ids);
           },
-          nb::arg("text"), nb::arg("specials").none() = nb::none(), "The same as a memoryview of uint32.")
+          nb::arg("text"), nb::arg("specials").none() = nb::none(),
+          nb::sig("def encode_to_buffer(self, text: str | bytes, specials: Specials | None = None) -> memoryview"),
+          "The same as a memoryview of uint32.")
       .def(
           "encode_pieces", [](Encoder& self, const nb::list& pieces) { return to_list(encode_pieces(self, pieces)); },
-          nb::arg("pieces"), "list[int] of pieces that were cut already, str or bytes.")
+          nb::arg("pieces"), nb::sig("def encode_pieces(self, pieces: list[str]) -> list[int]"),
+          "The ids of pieces that were cut already.")
       .def("unreachable", &unreachable, nb::arg("tokens"),
+           nb::sig("def unreachable(self, tokens: dict[int, bytes]) -> list[int]"),
            "Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.");
 }

@@ -65,13 +65,18 @@ def render(summary: Summary) -> str:
     rows = [
         ("run", str(summary.directory)),
         ("corpus", f"{corpus.files:,} files, {format_bytes(corpus.bytes)}, {corpus.documents:,} documents"),
-        ("pieces", f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})"),
+        (
+            "pieces",
+            f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})",
+        ),
     ]
     rows += [("not as it stood", f"{count:,} {what}") for what, count in corpus.losses.items()]
     rows += [("not as it stood", f"first: {'; '.join(corpus.examples[:3])}")] if corpus.examples else []
     if corpus.concerned_characters:
         shown = " ".join(f"U+{ord(character):04X}" for character in corpus.concerned_characters[:8])
-        rows.append(("newer characters", f"{len(corpus.concerned_characters)} that runtimes class differently: {shown}"))
+        rows.append(
+            ("newer characters", f"{len(corpus.concerned_characters)} that runtimes class differently: {shown}")
+        )
     if vocabulary is not None:
         special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
         parts = f"256 bytes, {vocabulary.merges:,} merges, {special}"
@@ -87,9 +92,17 @@ def render(summary: Summary) -> str:
         rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
     rows += [("next", command) for command in _next_commands(summary)]
+    return _table(rows)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    """Two columns; a name that repeats is written once."""
     width = max(len(name) for name, _ in rows)
-    shown = [name if name != before else "" for (name, _), (before, _) in zip(rows, [("", ""), *rows], strict=False)]
-    return "\n".join(f"{name:<{width}}  {value}" for name, (_, value) in zip(shown, rows, strict=True))
+    lines, before = [], ""
+    for name, value in rows:
+        lines.append(f"{name if name != before else '':<{width}}  {value}")
+        before = name
+    return "\n".join(lines)
 
 
 def _next_commands(summary: Summary) -> list[str]:

@@ -1,0 +1,41 @@
+"""GPT-2 style files: vocab.json (token text -> id) and merges.txt (one merge a line).
+
+Their readers bring GPT-2's pattern with them, so files of any other pattern are refused. Special tokens stand in
+vocab.json with the others; a reader learns from its caller which they are.
+"""
+
+import json
+from pathlib import Path
+
+from pipeline.atomic import make_directory, write_whole
+from pipeline.errors import ExportRefusedError
+from pipeline.export.byte_alphabet import vocabulary_texts
+from pipeline.model import Model
+
+MERGES_HEADER = "#version: 0.2"
+
+
+def export_gpt2(model: Model, directory: Path) -> list[Path]:
+    """Write vocab.json and merges.txt; ExportRefusedError where their readers would give other ids."""
+    if model.pattern.name != "gpt2":
+        raise ExportRefusedError(
+            f"GPT-2 style files are not written for the pattern {model.pattern.name or model.pattern.expression!r}: "
+            "whoever reads them cuts text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
+        )
+    if model.whole_pieces:
+        raise ExportRefusedError(
+            "GPT-2 style files cannot say that whole pieces are looked up before merging, as this tokenizer needs. "
+            "Use the hf export"
+        )
+    vocabulary = model.vocabulary
+    texts = vocabulary_texts(vocabulary, "GPT-2 style files")
+    lines = [f"{texts[left]} {texts[right]}" for left, right in zip(vocabulary.left, vocabulary.right, strict=True)]
+    for rank, line in enumerate(lines):
+        if line.startswith("#version"):
+            raise ExportRefusedError(f"merge {rank} ({line!r}) looks like the header of merges.txt, which readers skip")
+    ids = {text: id_ for id_, text in texts.items()}
+    make_directory(directory)
+    vocab_path, merges_path = directory / "vocab.json", directory / "merges.txt"
+    write_whole(vocab_path, json.dumps(ids, ensure_ascii=False, separators=(",", ":")))
+    write_whole(merges_path, "\n".join([MERGES_HEADER, *lines, ""]))
+    return [vocab_path, merges_path]

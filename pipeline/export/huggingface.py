@@ -1,0 +1,143 @@
+"""The Hugging Face directory: tokenizer.json, tokenizer_config.json and special_tokens_map.json.
+
+tokenizer.json is also the project's own model file. It is laid out as the tokenizers library itself would save it, so
+that loading and saving it there changes nothing. It is written last: where it stands, the directory is complete.
+
+Known difference: on decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes; ids are
+not concerned.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline.atomic import make_directory, write_whole
+from pipeline.errors import ExportRefusedError
+from pipeline.export.byte_alphabet import vocabulary_texts
+from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
+from pipeline.pattern.translate import for_tokenizers
+from pipeline.vocabulary import Vocabulary
+
+UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
+_EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
+
+
+def export_huggingface(model: Model, directory: Path) -> list[Path]:
+    """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
+    return _write(model, directory, tokenizer_json(model, _pre_tokenizer(model)))
+
+
+def write_model(model: Model, directory: Path) -> list[Path]:
+    """Write the directory for `Tokenizer.load`: the export, also for a pattern that tokenizers would cut differently.
+
+    In that case tokenizer.json names a pre-tokenizer that only this project has (`REGEX_STAGE`), so that every other
+    reader refuses the file instead of giving other ids. Raises ExportRefusedError as the export does for tokens.
+    """
+    try:
+        pre_tokenizer = _pre_tokenizer(model)
+    except ExportRefusedError:
+        pre_tokenizer = {"type": REGEX_STAGE, "pattern": model.pattern.name or model.pattern.expression}
+    return _write(model, directory, tokenizer_json(model, pre_tokenizer))
+
+
+def _write(model: Model, directory: Path, model_text: str) -> list[Path]:
+    written = [
+        (directory / "special_tokens_map.json", json_text(_named_tokens(model))),
+        (directory / "tokenizer_config.json", json_text(_config(model))),
+        (directory / "tokenizer.json", model_text),
+    ]
+    make_directory(directory)
+    for path, content in written:
+        write_whole(path, content)
+    return [path for path, _ in written]
+
+
+def json_text(value: dict[str, Any]) -> str:
+    """Write small JSON for people to read, names in order."""
+    return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def _named_tokens(model: Model) -> dict[str, str]:
+    named = {"eos_token": model.eos_token, "pad_token": model.pad_token}
+    return {name: token for name, token in named.items() if token is not None}
+
+
+def _config(model: Model) -> dict[str, Any]:
+    # tokenizer.json holds the pattern as its engine needs it; one without a name is noted as the user wrote it.
+    noted = {PATTERN_KEY: model.pattern.expression} if model.pattern.name is None else {}
+    return _named_tokens(model) | {
+        "add_prefix_space": False,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": UNLIMITED_LENGTH,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **noted,
+    }
+
+
+def tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
+    """Return the text of tokenizer.json (pretty, no line end at the end of the file)."""
+    document: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": id_,
+                "content": text,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for text, id_ in sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": model.whole_pieces,
+            "vocab": {},
+            "merges": [],
+        },
+    }
+    # The two long members are written by hand: json with indentation takes a second for them.
+    head = json.dumps(document, ensure_ascii=False, indent=2).removesuffix(_EMPTY_TAIL)
+    return head + _vocab_and_merges(model.vocabulary)
+
+
+def _pre_tokenizer(model: Model) -> dict[str, Any]:
+    bytes_only = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    if model.pattern.name == "none":
+        return bytes_only
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": for_tokenizers(model.pattern)},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    return {"type": "Sequence", "pretokenizers": [split, bytes_only]}
+
+
+def _vocab_and_merges(vocabulary: Vocabulary) -> str:
+    texts = vocabulary_texts(vocabulary, "tokenizer.json")
+    # One call quotes all texts, a line each: no quoted text contains a line end.
+    lines = json.dumps(list(texts.values()), ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
+    quoted = dict(zip(texts, lines, strict=True))
+    vocab = ",\n".join([f"      {text}: {id_}" for id_, text in quoted.items()])
+    merges = ",\n".join(
+        [
+            f"      [\n        {quoted[left]},\n        {quoted[right]}\n      ]"
+            for left, right in zip(vocabulary.left, vocabulary.right, strict=True)
+        ]
+    )
+    listed = f"[\n{merges}\n    ]" if merges else "[]"
+    return f'"vocab": {{\n{vocab}\n    }},\n    "merges": {listed}\n  }}\n}}'

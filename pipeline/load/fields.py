@@ -1,0 +1,70 @@
+"""Typed access to untrusted JSON: each failure is one InputError that names the file and the place."""
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pipeline.errors import InputError
+
+T = TypeVar("T")
+
+MAX_FILE_BYTES = 1 << 30
+_NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
+
+
+class Field:
+    """A value inside a JSON document and the way to it (`model.vocab`)."""
+
+    def __init__(self, value: Any, file: Path, place: str = "") -> None:
+        self.value = value
+        self.file = file
+        self.place = place
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise InputError for this place."""
+        raise InputError(f"{self.file}: {self.place or 'the document'} {reason}")
+
+    def read(self, kind: type[T]) -> T:
+        """Return the value, which must be of this JSON type."""
+        if not isinstance(self.value, kind) or (isinstance(self.value, bool) and kind is not bool):
+            self.refuse(f"must be {_NAMES[kind]}, not {shortened(self.value)}")
+        return self.value
+
+    def member(self, name: str) -> "Field":
+        """Step into an object; a member that is missing reads as null."""
+        return Field(self.read(dict).get(name), self.file, f"{self.place}.{name}" if self.place else name)
+
+    def elements(self) -> "list[Field]":
+        """Step into a list."""
+        return [Field(value, self.file, f"{self.place}[{index}]") for index, value in enumerate(self.read(list))]
+
+    def expect(self, *accepted: object) -> None:
+        """Refuse any value but these: another one would change ids in a way that is not reproduced."""
+        if not any(
+            self.value is value or (self.value == value and type(self.value) is type(value)) for value in accepted
+        ):
+            wanted = " or ".join(json.dumps(value) for value in accepted)
+            self.refuse(f"is {shortened(self.value)}, but only {wanted} is reproduced exactly")
+
+
+def shortened(value: object) -> str:
+    """Write a value for a message, in at most 80 characters."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(type(value))
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def read_json(file: Path) -> Field:
+    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than 1 GiB."""
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"{file} is larger than {MAX_FILE_BYTES >> 30} GiB: this is no tokenizer file")
+        return Field(json.loads(file.read_bytes()), file)
+    except OSError as reason:
+        raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
+    except UnicodeDecodeError as reason:
+        raise InputError(f"{file} is not UTF-8 (byte {reason.start})") from reason
+    except (ValueError, RecursionError) as reason:
+        raise InputError(f"{file} is not valid JSON: {reason}") from reason

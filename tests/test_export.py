@@ -1,0 +1,317 @@
+"""Exported files in the runtimes they are for: the same ids everywhere, the same bytes every time, or a refusal."""
+
+import functools
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import tiktoken
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers.models import BPE
+
+from pipeline import Tokenizer
+from pipeline.errors import ExportRefusedError, InputError
+from pipeline.export import EXPORTS
+from pipeline.vocabulary import BYTE_ORDER, Vocabulary
+
+EOT, PAD = "<|endoftext|>", "<|pad|>"
+SPECIALS = [EOT, "<|a b|>", "[x\n]"]
+TEXTS = [
+    *samples.HARD_TEXTS,
+    *samples.all_planes(11, 300),
+    f"a {EOT} b{EOT}{EOT}\n\n<|a b|>  [x\n]<|a b|",
+    f"{EOT}",
+    f"  {PAD} x",
+]
+
+
+@functools.cache
+def tokenizer(pattern: str = "gpt2", **options: Any) -> Tokenizer:
+    return Tokenizer.from_merges(samples.trained(pattern), SPECIALS, pattern=pattern, **options)
+
+
+def exported(name: str, ours: Tokenizer, directory: Path) -> Path:
+    paths = EXPORTS[name](ours.model, directory)
+    assert sorted(paths) == sorted(directory.iterdir())
+    return directory
+
+
+def tiktoken_encoding(directory: Path) -> tiktoken.Encoding:
+    encoding = runpy.run_path(str(directory / "tiktoken_encoding.py"))["encoding"]
+    assert isinstance(encoding, tiktoken.Encoding)
+    return encoding
+
+
+@pytest.mark.parametrize("options", [{}, {"special_ids": "first", "pad_token": PAD}], ids=["last", "first"])
+@pytest.mark.parametrize("pattern", samples.PATTERNS)
+def test_tokenizers_gives_our_ids(pattern: str, options: dict[str, Any], tmp_path: Path) -> None:
+    ours = tokenizer(pattern, **options)
+    theirs = HuggingFaceTokenizer.from_file(str(exported("hf", ours, tmp_path) / "tokenizer.json"))
+    assert theirs.get_vocab_size() == ours.vocab_size
+    for text in TEXTS:
+        ids = ours.encode(text)
+        assert theirs.encode(text).ids == ids
+        assert theirs.decode(ids, skip_special_tokens=False) == ours.decode(ids) == text
+
+
+@pytest.mark.parametrize("pattern", samples.PATTERNS)
+def test_tokenizers_would_write_the_same_file(pattern: str, tmp_path: Path) -> None:
+    for options in ({}, {"special_ids": "first"}):
+        path = exported("hf", tokenizer(pattern, **options), tmp_path) / "tokenizer.json"
+        text = path.read_text(encoding="utf-8")
+        assert HuggingFaceTokenizer.from_file(str(path)).to_str(pretty=True) == text
+
+
+def test_a_vocabulary_without_merges_or_special_tokens(tmp_path: Path) -> None:
+    ours = Tokenizer.from_merges([], pattern="gpt2")
+    for name in EXPORTS:
+        EXPORTS[name](ours.model, tmp_path)
+    path = tmp_path / "tokenizer.json"
+    assert HuggingFaceTokenizer.from_file(str(path)).to_str(pretty=True) == path.read_text(encoding="utf-8")
+    assert tiktoken_encoding(tmp_path).encode("añb") == ours.encode("añb") == Tokenizer.load(path).encode("añb")
+    assert json.loads((tmp_path / "special_tokens_map.json").read_text()) == {}
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "none"])
+def test_transformers_gives_our_ids(pattern: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    ours = tokenizer(pattern, pad_token=PAD)
+    theirs = AutoTokenizer.from_pretrained(exported("hf", ours, tmp_path))
+    assert (theirs.eos_token, theirs.eos_token_id) == (EOT, ours.special_tokens[EOT])
+    assert (theirs.pad_token, theirs.pad_token_id) == (PAD, ours.special_tokens[PAD])
+    assert len(theirs) == ours.vocab_size
+    for text in [*TEXTS, " . a , b 's n't do n't !"]:
+        ids = ours.encode(text)
+        assert theirs.encode(text) == ids
+        assert theirs.decode(ids) == text
+    assert theirs.decode(ours.encode(f"a{EOT}b{PAD}"), skip_special_tokens=True) == "ab"
+    saved = tmp_path / "saved"
+    theirs.save_pretrained(saved)
+    assert Tokenizer.load(saved).encode(TEXTS[-3]) == ours.encode(TEXTS[-3])
+
+
+@pytest.mark.parametrize("pattern", samples.PATTERNS)
+def test_tiktoken_gives_our_ids(pattern: str, tmp_path: Path) -> None:
+    ours = tokenizer(pattern, pad_token=PAD)
+    theirs = tiktoken_encoding(exported("tiktoken", ours, tmp_path))
+    assert theirs.n_vocab == ours.vocab_size
+    assert (theirs.special_tokens_set, theirs.eot_token) == (set(ours.special_tokens), ours.special_tokens[EOT])
+    for text in TEXTS:
+        ids = ours.encode(text)
+        assert theirs.encode(text, allowed_special="all") == ids
+        assert theirs.encode_ordinary(text) == ours.encode_ordinary(text)
+        assert theirs.decode(ids) == text
+
+
+def test_gpt2_files_give_our_ids(tmp_path: Path) -> None:
+    from transformers import GPT2TokenizerFast
+
+    ours = tokenizer(pad_token=PAD)
+    directory = exported("gpt2", ours, tmp_path)
+    assert (directory / "merges.txt").read_text(encoding="utf-8").startswith("#version: 0.2\n")
+    vocab, merges = BPE.read_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
+    assert len(vocab) == ours.vocab_size
+    assert len(merges) == len(ours.merges)
+    theirs = GPT2TokenizerFast(vocab=vocab, merges=merges, unk_token=EOT, bos_token=EOT, eos_token=EOT)
+    theirs.add_special_tokens({"additional_special_tokens": ["<|a b|>", "[x\n]", PAD]})
+    for text in TEXTS:
+        assert theirs.encode(text) == ours.encode(text)
+
+
+@pytest.mark.parametrize("pattern", [*samples.PATTERNS, r"\p{L}+|\S|\s++$|\s"])
+@pytest.mark.parametrize("options", [{}, {"special_ids": "first", "pad_token": PAD}], ids=["last", "first"])
+def test_load_gives_the_same_tokenizer(pattern: str, options: dict[str, Any], tmp_path: Path) -> None:
+    ours = tokenizer(pattern, **options)
+    ours.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.model.vocabulary == ours.model.vocabulary
+    assert loaded.model.pad_token == ours.model.pad_token
+    assert loaded.pattern.name == ours.pattern.name
+    assert [loaded.encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
+    again = tmp_path / "again"
+    loaded.save(again)
+    for path in sorted(again.iterdir()):
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+
+
+def test_tokenizer_json_alone_tells_simple_patterns(tmp_path: Path) -> None:
+    for pattern in samples.PATTERNS:
+        path = exported("hf", tokenizer(pattern), tmp_path) / "tokenizer.json"
+        (tmp_path / "tokenizer_config.json").unlink()
+        loaded = Tokenizer.load(path)
+        assert loaded.pattern.name == tokenizer(pattern).pattern.name
+        assert [loaded.encode(text) for text in TEXTS] == [tokenizer(pattern).encode(text) for text in TEXTS]
+
+
+def test_a_pattern_of_the_regex_package_is_saved_for_us_alone(tmp_path: Path) -> None:
+    ours = Tokenizer.from_merges([(b"x", b"y")], SPECIALS, pattern=r"(?<=x)y|[^y]+|y")
+    ours.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.pattern == ours.pattern
+    assert loaded.encode(f"axyy{EOT}y") == ours.encode(f"axyy{EOT}y")
+    with pytest.raises(Exception, match=r"PreTokenizer"):
+        HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+
+
+def test_a_note_of_another_pattern_is_refused(tmp_path: Path) -> None:
+    ours = Tokenizer.from_merges([], pattern=r"[a-z]+|[^a-z]")
+    path = exported("hf", ours, tmp_path) / "tokenizer_config.json"
+    path.write_text(path.read_text().replace("[^a-z]", "[^a-z]+"))
+    with pytest.raises(InputError, match="Regex is not reproduced exactly"):
+        Tokenizer.load(tmp_path)
+
+
+def test_files_are_the_same_every_time(tmp_path: Path) -> None:
+    for name in EXPORTS:
+        first = exported(name, tokenizer(), tmp_path / name / "1")
+        fresh = Tokenizer.from_merges(samples.trained("gpt2"), SPECIALS)
+        for path in exported(name, fresh, tmp_path / name / "2").iterdir():
+            assert path.read_bytes() == (first / path.name).read_bytes()
+
+
+def unreachable() -> Tokenizer:
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {256: b"ab", 257: b"bc", 258: b"abc"}
+    return Tokenizer(Vocabulary.from_tokens(tokens, [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")], {}))
+
+
+def with_holes() -> Tokenizer:
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {300: b"ab"}
+    return Tokenizer(Vocabulary.from_tokens(tokens, [(b"a", b"b")], {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "reason"),
+    [
+        ("gpt2", lambda: tokenizer("llama3"), "pattern 'llama3'"),
+        ("gpt2", lambda: Tokenizer(Vocabulary.from_merges([]), whole_pieces=True), "whole pieces"),
+        ("gpt2", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
+        ("hf", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
+        ("hf", lambda: Tokenizer.from_merges([], [EOT], pattern=r"(?<=x)y|[^y]+|y"), "."),
+        ("tiktoken", lambda: Tokenizer.from_merges([], [EOT], pattern=r"(?<=x)y|[^y]+|y"), "."),
+        ("tiktoken", lambda: tokenizer(special_ids="first"), "special_ids=first"),
+        ("tiktoken", lambda: Tokenizer.from_merges([], ["<a", "<b>", "<a>"]), "'<a' begins '<a>'"),
+        ("tiktoken", with_holes, "these ids"),
+        ("tiktoken", unreachable, r"never make 1 of the tokens .*b'abc', id 258"),
+    ],
+)
+def test_what_a_runtime_would_read_differently_is_refused(name: str, make: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportRefusedError, match=reason):
+        EXPORTS[name](make().model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_hugging_face_layouts_of_others_are_read(tmp_path: Path) -> None:
+    """ByteLevel with its own regex, merges as strings, a normalized added token, an older file without new fields."""
+    ours = tokenizer()
+    document = json.loads((exported("hf", ours, tmp_path) / "tokenizer.json").read_text(encoding="utf-8"))
+    document["pre_tokenizer"] = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    document["post_processor"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}
+    document["added_tokens"][0]["normalized"] = True
+    document["model"]["merges"] = [" ".join(pair) for pair in document["model"]["merges"]]
+    del document["model"]["ignore_merges"], document["model"]["byte_fallback"]
+    for text in SPECIALS:
+        del document["model"]["vocab"][text]
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(document))
+    loaded = Tokenizer.load(path)
+    assert loaded.model.vocabulary == ours.model.vocabulary
+    assert loaded.pattern.name == "gpt2"
+    theirs = HuggingFaceTokenizer.from_file(str(path))
+    assert [loaded.encode(text) for text in TEXTS] == [theirs.encode(text).ids for text in TEXTS]
+
+
+def changed(place: str, value: Any) -> Any:
+    """Set one value in a document: "model.vocab" or "added_tokens.0.id"."""
+
+    def change(document: Any) -> None:
+        *way, last = [int(step) if step.isdigit() else step for step in place.split(".")]
+        for step in way:
+            document = document[step]
+        document[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed("version", "2.0"), 'version is "2.0"'),
+        (changed("normalizer", {"type": "NFC"}), "normalizer is .*only null"),
+        (changed("truncation", {"max_length": 3}), "truncation is"),
+        (changed("post_processor", {"type": "BertProcessing"}), "post_processor.type is"),
+        (
+            changed("post_processor", {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": EOT}}]}),
+            r"post_processor.single\[0\] adds tokens",
+        ),
+        (changed("decoder", None), "decoder must be an object, not null"),
+        (changed("pre_tokenizer", None), "pre_tokenizer must be an object"),
+        (changed("pre_tokenizer", {"type": "Whitespace"}), "pre_tokenizer.type is"),
+        (changed("pre_tokenizer.pretokenizers", []), "pre_tokenizer.* is"),
+        (changed("pre_tokenizer.pretokenizers.0.behavior", "Removed"), r"pretokenizers\[0\].behavior is"),
+        (changed("pre_tokenizer.pretokenizers.0.invert", True), "invert is true"),
+        (changed("pre_tokenizer.pretokenizers.0.pattern", {"String": " "}), "pattern.Regex must be a text"),
+        (changed("pre_tokenizer.pretokenizers.0.pattern.Regex", "(a"), "pattern.Regex is not reproduced exactly"),
+        (changed("pre_tokenizer.pretokenizers.1.add_prefix_space", True), "add_prefix_space is true"),
+        (changed("pre_tokenizer.pretokenizers.1.use_regex", True), "use_regex is true"),
+        (changed("model", []), "model must be an object"),
+        (changed("model.type", "WordPiece"), "model.type is"),
+        (changed("model.dropout", 0.1), "model.dropout is 0.1"),
+        (changed("model.byte_fallback", True), "model.byte_fallback is true"),
+        (changed("model.ignore_merges", 1), "model.ignore_merges is 1"),
+        (changed("model.vocab", ["a"]), "model.vocab must be an object"),
+        (changed("model.vocab.a", "64"), "model.vocab.a must be a whole number"),
+        (changed("model.vocab.a", True), "model.vocab.a must be a whole number"),
+        (changed("model.vocab.a", 66), "id 66"),
+        (changed("model.vocab.a", 1 << 70), "is outside"),
+        (changed("model.vocab", {"a": 0}), "no token stands for the byte"),
+        (changed("model.vocab", {"a b": 0}), "not written in the byte alphabet"),
+        (changed("model.vocab", {EOT: 0}), "the id 0, but added_tokens 416"),
+        (changed("model.merges", None), "model.merges must be a list, not null"),
+        (changed("model.merges.3", ["a"]), r"model.merges\[3\] is not a pair"),
+        (changed("model.merges.3", "a b c"), r"model.merges\[3\]"),
+        (changed("model.merges.3", ["a", 7]), r"model.merges\[3\]"),
+        (changed("model.merges.3", 7), r"model.merges\[3\]"),
+        (changed("model.merges.3", ["é", "zz"]), "merge 3 .*needs the token b'zz'"),
+        (changed("added_tokens", {}), "added_tokens must be a list"),
+        (changed("added_tokens.0", "x"), r"added_tokens\[0\] must be an object"),
+        (changed("added_tokens.0.lstrip", True), r"added_tokens\[0\].lstrip is true"),
+        (changed("added_tokens.0.special", False), r"added_tokens\[0\].special is false"),
+        (changed("added_tokens.0.content", ""), "special token is empty"),
+        (changed("added_tokens.0.content", "[x\n]"), "for the second time"),
+        (changed("added_tokens.0.id", -1), "added_tokens -1|outside"),
+        (changed("added_tokens.0.id", 1.5), r"added_tokens\[0\].id must be a whole number"),
+    ],
+)
+def test_files_that_are_damaged_or_say_more_are_refused(change: Any, message: str, tmp_path: Path) -> None:
+    path = exported("hf", tokenizer(), tmp_path) / "tokenizer.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=message) as caught:
+        Tokenizer.load(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "not valid JSON"), (b"[]", "must be an object"), (b"\xff", "not UTF-8"), (b"[" * 100_000, "not valid JSON")],
+)
+def test_files_that_are_no_tokenizers_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        Tokenizer.load(tmp_path)
+
+
+def test_missing_files_and_a_wrong_pad_token(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"tokenizer\.json does not exist"):
+        Tokenizer.load(tmp_path)
+    tokenizer().save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<none>"}')
+    with pytest.raises(InputError, match=r"tokenizer_config\.json: pad_token names '<none>'"):
+        Tokenizer.load(tmp_path)
