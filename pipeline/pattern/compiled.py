@@ -135,7 +135,8 @@ def _require_valid(expression: str) -> Any:
     try:
         compiled = regex.compile(with_document_end(expression))
     except regex.error as error:
-        raise PatternError(_placed(f"the pattern does not compile: {error.msg}", expression, error.pos or 0)) from None
+        reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", None) or 0
+        raise PatternError(_placed(f"the pattern does not compile: {reason}", expression, position)) from None
     if compiled.match("") is not None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return compiled
