@@ -84,6 +84,8 @@ def compile_pattern(pattern: str) -> CompiledPattern:
         tables = build(tree)
     except Refusal as refusal:
         return CompiledPattern(name, expression, None, _placed(refusal.reason, expression, refusal.position))
+    except RecursionError:
+        return CompiledPattern(name, expression, None, "groups nested too deeply")
     if tables is None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return CompiledPattern(name, expression, tables, None, tree=tree)
@@ -161,5 +163,5 @@ def with_document_end(expression: str) -> str:
 
 def _placed(reason: str, expression: str, position: int) -> str:
     """One line that points at a place in the pattern."""
-    before, after = expression[:position], expression[position:]
-    return f"{reason}, at character {position} of the pattern: {before} >>> {after}"
+    marked = f"{expression[:position]} >>> {expression[position:]}".replace("\n", "\\n").replace("\r", "\\r")
+    return f"{reason}, at character {position} of the pattern: {marked}"
