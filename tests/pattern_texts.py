@@ -40,10 +40,8 @@ def _part(rng: random.Random, depth: int) -> str:
     kind = rng.random()
     if kind < 0.08:
         return rng.choice(_LOOKS)
-    if kind < 0.7 or not depth:
-        part = rng.choice(_ATOMS)
-    else:
-        part = rng.choice(_GROUPS).replace("{}", pattern(rng, depth - 1))
+    plain = kind < 0.7 or not depth
+    part = rng.choice(_ATOMS) if plain else rng.choice(_GROUPS).replace("{}", pattern(rng, depth - 1))
     if rng.random() < 0.4:
         part += rng.choice(_COUNTS) + rng.choice(["", "", "", "?", "+"])
     return part

@@ -64,12 +64,12 @@ def test_named_patterns_leave_nothing_to_the_slow_path(name):
     assert not any(entry & 32 for entry in memoryview(compile_pattern(name).tables.folded).cast("I"))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(8))
 def test_patterns_of_the_subset_cut_as_regex_does(seed):
     """Very rarely `regex` itself is wrong on such patterns: then a matcher seen to be right decides."""
     rng = random.Random(seed)
     accepted, doubted = 0, 0
-    while accepted < 200:
+    while accepted < 150:
         expression = pattern_texts.pattern(rng)
         try:
             compiled = compile_pattern(expression)
@@ -87,7 +87,9 @@ def test_patterns_of_the_subset_cut_as_regex_does(seed):
     assert doubted < 10
 
 
-@pytest.mark.parametrize("pattern", [r"\w+|[^\w\s]+", "foo|[a-z]+[0-9]?| ?[А-я]+", r" ?\p{L}+| ?\p{N}+", "abcd|b", "(?:ab)+c|a"])
+@pytest.mark.parametrize(
+    "pattern", [r"\w+|[^\w\s]+", "foo|[a-z]+[0-9]?| ?[А-я]+", r" ?\p{L}+| ?\p{N}+", "abcd|b", "(?:ab)+c|a"]
+)
 def test_text_that_nothing_matches_is_kept_each_stretch_a_piece(pattern):
     compiled = compile_pattern(pattern)
     assert compiled.refusal is None
@@ -128,8 +130,8 @@ def test_refusals_point_at_the_place(pattern, position, word):
     assert f"at character {position} of the pattern: {pattern[:position]} >>> {pattern[position:]}" in compiled.refusal
 
 
-@pytest.mark.parametrize(("pattern", "position", "word"), REFUSED)
-def test_refused_patterns_run_on_regex(pattern, position, word):
+@pytest.mark.parametrize("pattern", [pattern for pattern, _, _ in REFUSED])
+def test_refused_patterns_run_on_regex(pattern):
     compiled = compile_pattern(pattern)
     for text in texts(200):
         assert "".join(compiled.cut(text)) == text
@@ -164,4 +166,5 @@ def test_a_state_limit_refuses_what_explodes():
     compiled = compile_pattern("(?:a|b)*a(?:a|b){14}|.")
     assert compiled.automaton is None
     assert "states" in compiled.refusal
-    assert compile_pattern("(?:" * 2000 + "a" + ")" * 2000).automaton is None
+    with pytest.raises(PatternError, match="nested too deeply"):
+        compile_pattern("(?:" * 2000 + "a" + ")" * 2000)

@@ -85,7 +85,7 @@ def compile_pattern(pattern: str) -> CompiledPattern:
     except Refusal as refusal:
         return CompiledPattern(name, expression, None, _placed(refusal.reason, expression, refusal.position))
     except RecursionError:
-        return CompiledPattern(name, expression, None, "groups nested too deeply")
+        return CompiledPattern(name, expression, None, "its long chain of parts")
     if tables is None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return CompiledPattern(name, expression, tables, None, tree=tree)
@@ -138,6 +138,8 @@ def _require_valid(expression: str) -> Any:
         compiled = regex.compile(with_document_end(expression))
     except regex.error as error:
         raise PatternError(_placed(f"the pattern does not compile: {error.msg}", expression, error.pos or 0)) from None
+    except RecursionError:
+        raise PatternError("the pattern does not compile: its groups are nested too deeply") from None
     if compiled.match("") is not None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return compiled
