@@ -137,14 +137,10 @@ def _require_valid(expression: str) -> Any:
     try:
         compiled = regex.compile(with_document_end(expression))
     except regex.error as error:
-<<<<<<< HEAD
         reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", None) or 0
         raise PatternError(_placed(f"the pattern does not compile: {reason}", expression, position)) from None
-=======
-        raise PatternError(_placed(f"the pattern does not compile: {error.msg}", expression, error.pos or 0)) from None
     except RecursionError:
         raise PatternError("the pattern does not compile: its groups are nested too deeply") from None
->>>>>>> room-a
     if compiled.match("") is not None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return compiled
