@@ -86,8 +86,9 @@ def extend(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: C
 
 def _list_corpus(options: Options, listener: Listener) -> Listing:
     listing = find_files(options.inputs)
-    for path in listing.empty:
-        listener(Notice("warning", f"{path} is empty"))
+    if listing.empty and options.inputs:
+        named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
+        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
     return listing
 
 

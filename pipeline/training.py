@@ -26,7 +26,7 @@ from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 
 _log = logging.getLogger(__name__)
-_LONGEST_SHOWN = 8
+_LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 
 
 def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] = (), **options: Any) -> Tokenizer:
@@ -204,4 +204,5 @@ def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
 
 def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:
     longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
-    return tuple(repr(token.decode(errors="replace")) for token in longest)
+    texts = [token.decode(errors="replace") for token in longest]
+    return tuple(repr(text if len(text) <= _LONGEST_WIDTH else text[: _LONGEST_WIDTH - 1] + "…") for text in texts)
