@@ -5,6 +5,8 @@
 #include "bindings.hpp"
 
 NB_MODULE(_core, module) {
+  // A traceback that lives until the interpreter ends may hold our objects; that is no leak worth a user's screen.
+  nanobind::set_leak_warnings(false);
   module.doc() = "Native core of bpe-pipeline. Private: use the functions of the package.";
   bind_automaton(module);
   bind_counting(module);
