@@ -44,6 +44,11 @@ def format_bytes(size: float) -> str:
     raise AssertionError("unreachable")
 
 
+def format_count(number: int, things: str) -> str:
+    """A number of things for people: (1, "files") -> `1 file`, (2000, "files") -> `2,000 files`."""
+    return f"{number:,} {things.removesuffix('s') if number == 1 else things}"
+
+
 def _whole_number(at_least: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9_]+", value) else value

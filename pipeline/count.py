@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import counters, environment, manifest
-from pipeline.config import Options, format_bytes
+from pipeline.config import Options, format_bytes, format_count
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
 from pipeline.count_chunk import CountTask, count_chunk
@@ -100,9 +100,9 @@ def forecast(run: Run, options: Options) -> dict[str, str]:
     memory = workers * largest * environment.WORKER_BYTES_PER_CHUNK_BYTE
     return {
         "run": str(run.directory),
-        "corpus": f"{len(plan.files):,} files, {format_bytes(manifest.corpus_bytes(plan.files))}",
+        "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(manifest.corpus_bytes(plan.files))}",
         "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
-        "workers": f"{workers} processes",
+        "workers": f"{workers}",
         "disk at most": f"about {format_bytes(2 * sum(sizes))} for counters",
         "memory while counting": f"at most about {format_bytes(memory)}, limit {format_bytes(memory_limit(options))}",
         "vocabulary": f"{options.vocab_size:,} tokens, pattern {options.pattern}",

@@ -199,7 +199,8 @@ def refuse_other_options(run: Run, kind: str, stored: dict[str, Any], asked: dic
         if stored.get(name) != value:
             raise RunDirectoryError(
                 f"{run.directory} holds another run: its {kind} was done with {flag_of(name)} "
-                f"{_show(stored.get(name))}, not {_show(value)}; choose another --output, or start anew with --overwrite"
+                f"{_show(stored.get(name))}, not {_show(value)}; choose another --output, or start anew "
+                "with --overwrite"
             )
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from pipeline.config import format_bytes
+from pipeline.config import format_bytes, format_count
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 
 _LINE_EVERY_S = 5.0
@@ -55,7 +55,7 @@ def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
 
 
 def _amount(count: int, unit: str) -> str:
-    return format_bytes(count) if unit == "bytes" else f"{count:,} {unit}"
+    return format_bytes(count) if unit == "bytes" else format_count(count, unit)
 
 
 def _json(event: Event) -> None:

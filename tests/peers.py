@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-WORDS = (
+_SAMPLE = (
     "the of and to in that it was he for with his on be at by not this had are but from or have an they which one you "
     "were her all she there would their we him been has when who will more no if out so said what up its about into "
     "don't can't I'll we've they're DON'T isn’t naïve café Straße übergröße Ελλάδα Москва привет мир 東京 日本語 です "
-    "文字 नमस्ते हिन्दी שלום سلام 안녕하세요 ไทย 𝔘𝔫𝔦 😀 👩‍👩‍👧 e\u0301 12 345 6789 123456789 ４５６ ½ Ⅷ 3.14159 x_1 {} => != // /* */ "
+    "文字 नमस्ते हिन्दी שלום سلام 안녕하세요 ไทย 𝔘𝔫𝔦 😀 👩‍👩‍👧 e\u0301 "
+    "12 345 6789 123456789 ４５６ ½ Ⅷ 3.14159 x_1 {} => != // /* */ "
     'return int char void struct static #include <stdio.h> printf("%d\\n", i); \u200b \ufeff \u0085 \u00a0'
-).split(" ")
+)
+WORDS = tuple(_SAMPLE.split(" "))
 SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0", " \n ", "\u3000")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Options, flag_of, format_bytes, make_options, parse_bytes, read_config
+from pipeline.config import Options, flag_of, format_bytes, format_count, make_options, parse_bytes, read_config
 from pipeline.errors import UsageError
 
 SIZES = [
@@ -40,6 +40,10 @@ def test_sizes_for_people() -> None:
         "64.0 MiB",
         "3.0 TiB",
     ]
+
+
+def test_numbers_for_people() -> None:
+    assert [format_count(number, "files") for number in (0, 1, 2000)] == ["0 files", "1 file", "2,000 files"]
 
 
 def test_defaults_are_the_documented_ones() -> None:

@@ -195,7 +195,7 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
                       size_t* n_ends) const {
   Cursor cursor{0, begin, begin, 0};
   size_t rest = begin;
-  if (max_ends > kMargin) {
+  if (max_ends >= 2 * kMargin) {  // so that at least one end is final when there is no more room
     const bool arrived = run(cursor, text, begin, size, at_end, ends, max_ends - kMargin);
     if (arrived && at_end && finish(cursor, begin, size, ends)) {
       *n_ends = cursor.count;

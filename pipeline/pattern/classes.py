@@ -143,10 +143,17 @@ def folded(item: Item) -> Item:
         codes = [code for first, last in item.ranges for code in _related(first, last)]
         extra = {other for code in codes for other in orbits[code] if not item.contains(other, category_of(other))}
         return Item(item.ranges + tuple((code, code) for code in sorted(extra)))
-    for code, orbit in orbits.items():
-        if item.contains(orbit[0], category_of(orbit[0])) != item.contains(code, category_of(code)):
-            raise ValueError(f"the property {item.name} without regard to case")
+    if not _closed_under_folding(item.name):
+        raise ValueError(f"the property {item.name} without regard to case")
     return item
+
+
+@cache
+def _closed_under_folding(name: str) -> bool:
+    members = property_item(name, negated=False)
+    return all(
+        len({members.contains(code, category_of(code)) for code in orbit}) == 1 for orbit in set(fold_orbits().values())
+    )
 
 
 def _related(first: int, last: int) -> Iterable[int]:

@@ -84,6 +84,8 @@ def compile_pattern(pattern: str) -> CompiledPattern:
         tables = build(tree)
     except Refusal as refusal:
         return CompiledPattern(name, expression, None, _placed(refusal.reason, expression, refusal.position))
+    except RecursionError:
+        return CompiledPattern(name, expression, None, "its long chain of parts")
     if tables is None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return CompiledPattern(name, expression, tables, None, tree=tree)
@@ -135,7 +137,10 @@ def _require_valid(expression: str) -> Any:
     try:
         compiled = regex.compile(with_document_end(expression))
     except regex.error as error:
-        raise PatternError(_placed(f"the pattern does not compile: {error.msg}", expression, error.pos or 0)) from None
+        reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", None) or 0
+        raise PatternError(_placed(f"the pattern does not compile: {reason}", expression, position)) from None
+    except RecursionError:
+        raise PatternError("the pattern does not compile: its groups are nested too deeply") from None
     if compiled.match("") is not None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return compiled
@@ -161,5 +166,5 @@ def with_document_end(expression: str) -> str:
 
 def _placed(reason: str, expression: str, position: int) -> str:
     """One line that points at a place in the pattern."""
-    before, after = expression[:position], expression[position:]
-    return f"{reason}, at character {position} of the pattern: {before} >>> {after}"
+    marked = f"{expression[:position]} >>> {expression[position:]}".replace("\n", "\\n").replace("\r", "\\r")
+    return f"{reason}, at character {position} of the pattern: {marked}"

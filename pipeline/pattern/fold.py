@@ -29,7 +29,7 @@ BACK, HERE, RETRACT_SHIFT, SLOW = (
 )  # flags of an entry: write, write, how many to take back (0..7), give up
 MAX_SCANS = 5
 MAX_TENTATIVE = 7
-MAX_STATES = 4096
+MAX_STATES = 2048
 
 
 class Tail(IntEnum):
@@ -39,6 +39,7 @@ class Tail(IntEnum):
     YOUNG = 1  # it read one character only: an open stretch begins with that
     OPEN = 2  # not a scan: an open stretch
     ATTEMPT = 3  # it read one character inside an open stretch: that goes on
+    BEGIN = 4  # it has read nothing: a text begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class _Folder:
         self.mortal_of: dict[Threads, bool] = {}
 
     def run(self) -> Folded:
-        begin = State(((self.machine.start, 0),), pending=False, tail=Tail.SCAN)
+        begin = State(((self.machine.start, 0),), pending=False, tail=Tail.BEGIN)
         numbers = {begin: 0}
         order = [begin]
         table: list[list[int]] = []
@@ -135,7 +136,7 @@ class _Folder:
     def step(self, state: State, cls: int) -> tuple[State, int] | None:
         """The state after a character of class `cls` and the entry's flags; None for SLOW."""
         chain = Chain([])
-        if state.scans[0][0] is self.machine.start:
+        if state.tail is Tail.BEGIN:
             self.begin(chain, cls, 0)
             chain.pending = False  # a text begins there anyway
             return self.settled(state, chain)

@@ -48,17 +48,14 @@ def leaves_text(compiled: CompiledPattern) -> bool:
     if tables is None:
         return True
     plain = array("H", tables.plain)
-    seen, waiting = {1}, [1]  # states before the first match of an attempt
+    rows = [plain[start : start + tables.classes] for start in range(0, len(plain), tables.classes)]
+    unmatched = {entry for entry in rows[1][:-1] if not entry & 1}  # an attempt begins with a character
+    waiting = list(unmatched)  # what entries before an attempt's first match lead to
     while waiting:
-        state = waiting.pop()
-        row = plain[state * tables.classes : (state + 1) * tables.classes]
-        for entry in row[:-1] if state == 1 else row:  # an attempt begins with a character, never with the end
-            if entry == 0:
-                return True
-            if not entry & 1 and entry >> 1 not in seen:
-                seen.add(entry >> 1)
-                waiting.append(entry >> 1)
-    return False
+        after = {entry for entry in rows[waiting.pop() >> 1] if not entry & 1} - unmatched
+        unmatched |= after
+        waiting += after
+    return 0 in unmatched
 
 
 def _tree(compiled: CompiledPattern, runtime: str) -> Node:

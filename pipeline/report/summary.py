@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import format_bytes
+from pipeline.config import format_bytes, format_count
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,10 @@ class Summary:
 def render(summary: Summary) -> str:
     """The summary as text: a line a fact, the next command at the end."""
     corpus, vocabulary = summary.corpus, summary.vocabulary
+    files, documents = format_count(corpus.files, "files"), format_count(corpus.documents, "documents")
     rows = [
         ("run", str(summary.directory)),
-        ("corpus", f"{corpus.files:,} files, {format_bytes(corpus.bytes)}, {corpus.documents:,} documents"),
+        ("corpus", ", ".join([files, format_bytes(corpus.bytes), documents])),
         (
             "pieces",
             f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})",
@@ -79,7 +80,7 @@ def render(summary: Summary) -> str:
         )
     if vocabulary is not None:
         special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
-        parts = f"256 bytes, {vocabulary.merges:,} merges, {special}"
+        parts = f"256 bytes, {format_count(vocabulary.merges, 'merges')}, {special}"
         rows += [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({parts})"), ("stopped", vocabulary.stopped)]
         if summary.bytes_per_token is not None:
             rows.append(("bytes per token", f"{summary.bytes_per_token:.3f} on this corpus"))

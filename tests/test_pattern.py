@@ -1,0 +1,170 @@
+"""The compiler against the `regex` package: named patterns, patterns of the subset, refusals and their places."""
+
+import itertools
+import random
+
+import oracle_pattern
+import pattern_texts
+import pytest
+import regex
+from pattern_texts import texts
+
+from pipeline.errors import PatternError
+from pipeline.pattern import PRESETS, compile_pattern, cut_with_regex, differing_characters
+from pipeline.pattern.compiled import with_document_end
+
+TABLE = [  # text, then the pieces of gpt2, llama3 and qwen2 (None: as llama3)
+    ("DON'T", ["DON", "'", "T"], ["DON", "'T"], None),
+    ("'LLama", ["'", "LLama"], ["'LL", "ama"], None),
+    ("I'ſ", ["I", "'", "ſ"], ["I", "'ſ"], None),
+    ("123４５６", ["123４５６"], ["123", "４５６"], list("123４５６")),
+    (" 1 2", [" 1", " 2"], [" ", "1", " ", "2"], None),
+    ("a\r\n\r\nb", ["a", "\r\n\r", "\n", "b"], ["a", "\r\n\r\n", "b"], None),
+    ("a\u0085b", ["a", "\u0085", "b"], ["a", "\u0085b"], None),
+    ("a\u200bb", ["a", "\u200b", "b"], ["a", "\u200bb"], None),
+    ("a\u180eb", ["a", "\u180e", "b"], ["a", "\u180eb"], None),
+    ("a\ufeffb", ["a", "\ufeff", "b"], ["a", "\ufeffb"], None),
+    ("\x1c\x1d\x1e\x1f ", ["\x1c\x1d\x1e\x1f", " "], ["\x1c\x1d\x1e\x1f", " "], None),
+    ("e\u0301", ["e", "\u0301"], ["e", "\u0301"], None),
+    ("नमस्ते", ["नमस", "\u094d", "त", "\u0947"], ["नमस", "\u094dत", "\u0947"], None),
+    ("x\n  ", ["x", "\n  "], ["x", "\n", "  "], None),
+    ("", [], [], None),
+]
+
+
+@pytest.mark.parametrize(("text", "gpt2", "llama3", "qwen2"), TABLE)
+def test_table_of_the_specification(text, gpt2, llama3, qwen2):
+    assert compile_pattern("gpt2").cut(text) == gpt2
+    assert compile_pattern("llama3").cut(text) == llama3
+    assert compile_pattern("qwen2").cut(text) == (llama3 if qwen2 is None else qwen2)
+
+
+def test_cl100k_is_not_llama3():
+    assert compile_pattern("cl100k").cut("x\n  ") == ["x", "\n  "]
+
+
+def test_none_keeps_a_document_whole():
+    assert compile_pattern("none").cut("a b\n\nc ") == ["a b\n\nc "]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_named_patterns_cut_as_regex_does(name):
+    cut = compile_pattern(name).automaton.cut
+    findall = regex.compile(with_document_end(PRESETS[name])).findall
+    sample = texts(100_000)
+    assert not differing_characters() & set("".join(sample))
+    for text in sample:
+        pieces = findall(text)  # these patterns match everywhere
+        assert cut(text.encode()) == list(itertools.accumulate(len(piece.encode()) for piece in pieces)), text
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_named_patterns_leave_nothing_to_the_slow_path(name):
+    """No SLOW entry: the time is linear in the text, whatever the text."""
+    assert not any(entry & 32 for entry in memoryview(compile_pattern(name).tables.folded).cast("I"))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_patterns_of_the_subset_cut_as_regex_does(seed):
+    """Very rarely `regex` itself is wrong on such patterns: then a matcher seen to be right decides."""
+    rng = random.Random(seed)
+    accepted, doubted = 0, 0
+    while accepted < 150:
+        expression = pattern_texts.pattern(rng)
+        try:
+            compiled = compile_pattern(expression)
+        except PatternError:
+            continue
+        if compiled.automaton is None:
+            continue
+        accepted += 1
+        for _ in range(12):
+            text = "".join(rng.choices(pattern_texts.PATTERN_ALPHABET, k=rng.randint(1, 24)))
+            ours = compiled.cut(text)
+            if ours != list(cut_with_regex(expression, text)):
+                assert ours == oracle_pattern.pieces(compiled.tree, text), (expression, text)
+                doubted += 1
+    assert doubted < 10
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\w+|[^\w\s]+", "foo|[a-z]+[0-9]?| ?[А-я]+", r" ?\p{L}+| ?\p{N}+", "abcd|b", "(?:ab)+c|a"]
+)
+def test_text_that_nothing_matches_is_kept_each_stretch_a_piece(pattern):
+    compiled = compile_pattern(pattern)
+    assert compiled.refusal is None
+    for text in [*texts(3000), "ababab", "abcabc", "xxabcdyy", " !? a", "!!"]:
+        assert compiled.cut(text) == list(cut_with_regex(pattern, text))
+    assert compiled.cut("") == []
+
+
+REFUSED = [  # pattern, position, a word of the reason
+    (r"a\bfoo", 1, "escape"),
+    (r"(a)\1", 3, "escape"),
+    (r"x|a{1,2000}", 3, "counted"),
+    (r"ab\p{Han}+", 2, "Han"),
+    (r"a(?<=a)b", 1, "group"),
+    (r"x[[:alpha:]]+", 2, "set inside"),
+    (r"x[a&&b]", 3, "set inside"),
+    (r"b|a++a", 2, "possessive"),
+    (r"b(?>a|ab)c", 1, "possessive"),
+    (r"\S|\s++(?!\S)", 3, "possessive"),
+    (r"a(?i:\p{Lu})", 5, "case"),
+    (r"b(?:a?)*", 1, "empty"),
+    (r"a(?=bc)", 1, "look-ahead"),
+    (r"b^a", 1, "'^'"),
+    (r"a(?m:a$)", 1, "group"),
+    (r"(?:foo){e<=1}", 7, "brace"),
+    (r"a\Rb", 1, "escape"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "position", "word"), REFUSED)
+def test_refusals_point_at_the_place(pattern, position, word):
+    try:
+        compiled = compile_pattern(pattern)
+    except PatternError as error:  # `regex` itself may not know it
+        pytest.fail(str(error))
+    assert compiled.automaton is None
+    assert word in compiled.refusal
+    assert f"at character {position} of the pattern: {pattern[:position]} >>> {pattern[position:]}" in compiled.refusal
+
+
+@pytest.mark.parametrize("pattern", [pattern for pattern, _, _ in REFUSED])
+def test_refused_patterns_run_on_regex(pattern):
+    compiled = compile_pattern(pattern)
+    for text in texts(200):
+        assert "".join(compiled.cut(text)) == text
+
+
+@pytest.mark.parametrize(("pattern", "place"), [("(", 1), ("a)", 1), ("x[z-a]", 5), (r"\p{Nope}", 8), ("*a", 0)])
+def test_patterns_that_do_not_compile_are_errors_with_a_place(pattern, place):
+    with pytest.raises(PatternError, match=rf"does not compile: .*, at character {place} of the pattern") as caught:
+        compile_pattern(pattern)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", ["", "a*", "a|", "(?=a)", r"(?!\S)|a", "$", r"a|(?=b)", r"\b|a", "(?:a?){2}"])
+def test_patterns_that_can_match_the_empty_string_are_errors(pattern):
+    with pytest.raises(PatternError, match="empty string"):
+        compile_pattern(pattern).cut("ab")
+
+
+def test_possessive_quantifiers_are_accepted_where_they_are_greedy_ones():
+    for pattern in (r"\p{L}++|\S", r"a?+b|\S", r"(?:ab)++|.", r"\s++$|\s", r"(?>\d{1,3})|."):
+        assert compile_pattern(pattern).refusal is None
+    assert compile_pattern(r"(?:ab|a)++b|.").refusal is not None
+
+
+def test_the_end_of_the_document_is_its_very_end():
+    assert compile_pattern("a$|b").cut("a\n") == ["a\n"]
+    assert list(cut_with_regex("a$|b", "a\n")) == ["a\n"]
+    assert with_document_end(r"[$]\$[^]$]$|$") == r"[$]\$[^]$]\Z|\Z"
+
+
+def test_a_state_limit_refuses_what_explodes():
+    compiled = compile_pattern("(?:a|b)*a(?:a|b){14}|.")
+    assert compiled.automaton is None
+    assert "states" in compiled.refusal
+    with pytest.raises(PatternError, match="nested too deeply"):
+        compile_pattern("(?:" * 2000 + "a" + ")" * 2000)

@@ -1,0 +1,95 @@
+"""Patterns written for the other engines, run there on generated texts."""
+
+import random
+
+import pattern_texts
+import pytest
+import tiktoken
+from pattern_texts import texts
+from tokenizers import Regex, pre_tokenizers
+
+from pipeline.errors import ExportRefusedError, PatternError
+from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
+
+OTHERS = [
+    r"\w+|[^\w\s]+",
+    r"(?i:st)+| ?\p{L}{2}?|x{1,2}+$|\S",
+    r"a??b|[a-f]{2,3}?(?=\s|$)|[^\W\d]+?\d",
+    r" ?\p{L}+| ?\p{N}+",
+    r"\s+(?=\S)|\S+\s*+$|\S(?!\S)",
+    r"(?>\p{N}{1,3})|[^\p{N}]{2,}|(?s:.)",
+    r"[\]\[^a\-z&~|]+|\x{2d}|#\t\\+|(a|b)(?P<x>c)?".replace(r"|\x{2d}", ""),
+    r"(?i:[a-k]+|ß)|.",
+]
+
+
+def by_tokenizers(expression, text):
+    return [piece for piece, _ in pre_tokenizers.Split(Regex(expression), "isolated").pre_tokenize_str(text)]
+
+
+def by_tiktoken(expression, batch):
+    """The pieces of each text: every part of every text is a token, so a piece is one token whatever it is."""
+    ranks = {bytes([value]): value for value in range(256)}
+    for text in batch:
+        for start in range(len(text)):
+            for stop in range(start + 1, len(text) + 1):
+                ranks.setdefault(text[start:stop].encode(), len(ranks))
+    encoding = tiktoken.Encoding("t", pat_str=expression, mergeable_ranks=ranks, special_tokens={})
+    return [[t.decode() for t in encoding.decode_tokens_bytes(encoding.encode_ordinary(text))] for text in batch]
+
+
+@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
+def test_tokenizers_cuts_as_we_do(pattern):
+    compiled = compile_pattern(pattern)
+    split = pre_tokenizers.Split(Regex(for_tokenizers(compiled)), "isolated")
+    for text in texts(8000, seed=6):
+        assert [piece for piece, _ in split.pre_tokenize_str(text)] == compiled.cut(text)
+
+
+@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
+def test_tiktoken_cuts_as_we_do(pattern):
+    compiled = compile_pattern(pattern)
+    for seed in range(7, 11):
+        batch = texts(400, longest=10, seed=seed)
+        assert by_tiktoken(for_tiktoken(compiled), batch) == [compiled.cut(text) for text in batch]
+
+
+def test_generated_patterns_are_translated():
+    rng = random.Random(11)
+    for _ in range(250):
+        try:
+            compiled = compile_pattern(pattern_texts.pattern(rng))
+        except PatternError:
+            continue
+        if compiled.automaton is None:
+            continue
+        batch = ["".join(rng.choices(pattern_texts.PATTERN_ALPHABET, k=rng.randint(1, 9))) for _ in range(25)]
+        expected = [compiled.cut(text) for text in batch]
+        assert [by_tokenizers(for_tokenizers(compiled), text) for text in batch] == expected
+        assert by_tiktoken(for_tiktoken(compiled), batch) == expected
+
+
+def test_the_trap_of_possessive_counts():
+    assert by_tokenizers(PRESETS["cl100k"], "12345678") == ["12345678"]
+    assert by_tokenizers(for_tokenizers(compile_pattern("cl100k")), "12345678") == ["123", "456", "78"]
+
+
+def test_well_known_patterns_keep_their_text():
+    for name in ("gpt2", "llama3", "o200k", "qwen2"):
+        assert for_tokenizers(compile_pattern(name)) == for_tiktoken(compile_pattern(name)) == PRESETS[name]
+    assert for_tiktoken(compile_pattern("cl100k")) == PRESETS["cl100k"]
+
+
+def test_text_that_tiktoken_would_drop_is_taken_by_a_last_branch():
+    assert not leaves_text(compile_pattern("llama3"))
+    assert leaves_text(compile_pattern("a+"))
+    assert leaves_text(compile_pattern("(?s:(?:..)*(?:...))"))
+    assert by_tiktoken(for_tiktoken(compile_pattern("a+")), ["!?aab"]) == [["!?", "aa", "b"]]
+
+
+def test_a_pattern_outside_the_subset_is_not_exported():
+    compiled = compile_pattern(r"\bfoo|.")
+    for translate in (for_tokenizers, for_tiktoken):
+        with pytest.raises(ExportRefusedError, match=r"because of the escape .b, at character 0"):
+            translate(compiled)
