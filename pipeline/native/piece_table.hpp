@@ -1,4 +1,4 @@
-// PieceTable: piece -> number of occurrences, made for hundreds of millions of lookups a second and little memory.
+// PieceTable: piece -> number of occurrences, made for many lookups and little memory.
 //
 // Idea: open addressing in slots of 24 bytes. A piece of at most 15 bytes lies in its slot (see hash.hpp's Key); a
 // longer one is its 64-bit hash and a place in the arena, compared byte by byte when the hashes agree. A slot's home
