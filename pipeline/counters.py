@@ -5,8 +5,8 @@ A counter has the columns `piece` (large_binary) and `count` (uint64), each piec
 combined range by range and never need to be in memory whole. The file's metadata holds the format version, the
 fingerprint of what made it, and statistics as JSON; pages carry checksums. Files appear whole or not at all.
 
-Nothing is compressed: lengths and counts are bit-packed (DELTA encodings), which takes half the time of LZ4 on plain
-columns and gives files a quarter larger.
+Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). Taking a counter of 813,000 pieces out
+of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain columns, whose file was a sixth smaller.
 """
 
 import json

@@ -193,6 +193,12 @@ def test_one_long_piece():
     assert counter.memory_bytes() < 40 << 20
 
 
+def test_long_runs_of_invalid_bytes_cost_no_more_a_byte():
+    counter = counted(b"\xff" * (3 << 20), blocks=[1 << 16])
+    assert oracle_counting.as_counter(counter.columns()) == {"\ufffd".encode() * (3 << 20): 1}
+    assert counter.statistics()["replacements"] == 3 << 20
+
+
 def test_counts_beyond_32_and_63_bits():
     counter = _core.ChunkCounter(AUTOMATON, [])
     counter.add_pieces([b"a", b"b" * 20], [1 << 40, (1 << 63) - 2])

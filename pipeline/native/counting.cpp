@@ -41,7 +41,7 @@ void ChunkCounter::grow(size_t capacity) {
 }
 
 void ChunkCounter::append(const uint8_t* bytes, size_t size) {
-  if (size_ + size > capacity_ || !text_) grow(std::max(size_ + size, limit_));
+  if (size_ + size > capacity_ || !text_) grow(std::max({size_ + size, limit_, size_ + size_ / 2}));
   if (size) std::memcpy(text_.get() + size_, bytes, size);
   size_ += size;
 }

@@ -1,4 +1,4 @@
-// PieceTable: piece -> number of occurrences, made for hundreds of millions of lookups a second and little memory.
+// PieceTable: piece -> number of occurrences, made for many lookups and little memory.
 //
 // Idea: open addressing in slots of 24 bytes. A piece of at most 15 bytes lies in its slot (see hash.hpp's Key); a
 // longer one is its 64-bit hash and a place in the arena, compared byte by byte when the hashes agree. A slot's home
@@ -8,7 +8,8 @@
 // piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena place in 56 bits. Counts have
 // all their 64 bits; adding past 2^63 - 1 throws.
 // Invariants: a slot lies at its home or after it with no empty slot between (going round at the end); never full.
-// Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces and 4 each. While growing, old pages are given
+// Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces and 4 each. While growing, old pages are
+// given
 // back as they are read, so the peak is about the new table alone.
 #pragma once
 #include <cstddef>

@@ -5,7 +5,7 @@
 // that compilers turn into vector instructions; a block that fails is walked character by character to find the place.
 // Repair replaces each maximal subpart of an ill-formed sequence by U+FFFD (Unicode standard, section 3.9, "U+FFFD
 // substitution of maximal subparts"), which is what bytes.decode("utf-8", errors="replace") does.
-// Cost: about 0.1 ns a byte for ASCII and 0.3 ns otherwise.
+// Cost: about 0.1 ns a byte for English, 0.4 ns for Japanese, Chinese and mixed scripts (one 2.5 GHz x86-64 core).
 #pragma once
 #include <cstddef>
 #include <cstdint>
