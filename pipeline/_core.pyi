@@ -3,6 +3,7 @@ Native core of bpe-pipeline. Private: use the functions of the package.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ class Automaton:
         The end of each piece of a whole document, UTF-8 in bytes. `room` pieces are cut in one native call.
         """
 
-    def cut_part(self, text: object, *, room: int = 4096) -> tuple:
+    def cut_part(self, text: Buffer, *, room: int = 4096) -> tuple[list[int], int]:
         """
         The end of each piece that text following this part could not change, and where the rest begins.
         """
@@ -149,14 +150,29 @@ class Encoder:
         """
 
 class MergeResult:
-    @property
-    def left(self) -> object: ...
+    """A merge list, in order of rank."""
 
     @property
-    def right(self) -> object: ...
+    def left(self, /) -> Annotated[memoryview, dict(int)]:
+        """Ids on the left, 32 bit."""
 
     @property
-    def counts(self) -> object: ...
+    def right(self, /) -> Annotated[memoryview, dict(int)]:
+        """Ids on the right, 32 bit."""
+
+    @property
+    def counts(self, /) -> Annotated[memoryview, dict(int)]:
+        """The pair's count when it was merged, 64 bit."""
+
+    @property
+    def joined(self, /) -> Annotated[memoryview, dict(int)]:
+        """
+        Occurrences that became one token, 64 bit: the count, less overlaps as in `aaa`.
+        """
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all pieces, each as often as it was found."""
 
     @property
     def stop(self) -> str: ...

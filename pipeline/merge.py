@@ -20,16 +20,27 @@ from pipeline.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
 STAGE = "merging"
-_FINGERPRINT, _STOPPED = b"fingerprint", b"stopped"
+_FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 
 
 @dataclass(frozen=True)
 class MergeList:
-    """Pairs of token bytes in order of rank, each with its count; `exhausted` where no further pair is left."""
+    """Pairs of token bytes in order of rank, each with its count; `exhausted` where no further pair is left.
+
+    joined: for each merge, the occurrences that became one token: its count, less overlaps as in `aaa`.
+    bytes: of all pieces, each as often as it was found; the tokens before the first merge.
+    """
 
     pairs: list[tuple[bytes, bytes]]
     counts: list[int]
+    joined: list[int]
+    bytes: int
     exhausted: bool
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that all pieces of the corpus have after these merges."""
+        return self.bytes - sum(self.joined)
 
     def serves(self, merges: int) -> bool:
         """Whether a vocabulary with this many merges can be cut from the list."""
@@ -39,7 +50,7 @@ class MergeList:
         """The list as it was after so many merges."""
         if merges >= len(self.pairs):
             return self
-        return MergeList(self.pairs[:merges], self.counts[:merges], exhausted=False)
+        return MergeList(self.pairs[:merges], self.counts[:merges], self.joined[:merges], self.bytes, exhausted=False)
 
 
 def learn(batches: list[Columns], merges: int, options: Options, listener: Listener) -> MergeList:
@@ -73,7 +84,13 @@ def learn(batches: list[Columns], merges: int, options: Options, listener: Liste
     except (OverflowError, ValueError) as error:
         raise TrainingError(f"merging cannot go on: {error}; train on a part of the corpus") from None
     vocabulary = Vocabulary.from_id_pairs(result.left, result.right)
-    learned = MergeList(vocabulary.merges(), result.counts.tolist(), exhausted=result.stop == "min-frequency")
+    learned = MergeList(
+        vocabulary.merges(),
+        result.counts.tolist(),
+        result.joined.tolist(),
+        result.bytes,
+        exhausted=result.stop == "min-frequency",
+    )
     elapsed_s = time.monotonic() - started
     _log.info("%d merges in %.2f s, %d phases", len(learned.pairs), elapsed_s, result.phases)
     listener(StageEnded(STAGE, elapsed_s))
@@ -81,7 +98,7 @@ def learn(batches: list[Columns], merges: int, options: Options, listener: Liste
 
 
 def save(merges: MergeList, path: Path, fingerprint: str) -> None:
-    """Write `merges.parquet`: left, right (large_binary) and count (uint64), a row a merge."""
+    """Write `merges.parquet`: left, right (large_binary), count and joined (uint64), a row a merge."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,9 +106,11 @@ def save(merges: MergeList, path: Path, fingerprint: str) -> None:
         "left": pa.array([left for left, _ in merges.pairs], pa.large_binary()),
         "right": pa.array([right for _, right in merges.pairs], pa.large_binary()),
         "count": pa.array(merges.counts, pa.uint64()),
+        "joined": pa.array(merges.joined, pa.uint64()),
     }
     stopped = b"exhausted" if merges.exhausted else b"limit"
-    table = pa.table(columns).replace_schema_metadata({_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped})
+    metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
+    table = pa.table(columns).replace_schema_metadata(metadata)
     with whole_file(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
 
@@ -112,7 +131,8 @@ def load(path: Path, fingerprint: str) -> MergeList | None:
             return None
         table = pq.read_table(path, page_checksum_verification=True)
         pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
-        return MergeList(pairs, table["count"].to_pylist(), exhausted=metadata.get(_STOPPED) == b"exhausted")
-    except (pa.ArrowException, OSError, KeyError) as error:
+        counts, joined = table["count"].to_pylist(), table["joined"].to_pylist()
+        return MergeList(pairs, counts, joined, int(metadata[_BYTES]), exhausted=metadata[_STOPPED] == b"exhausted")
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

@@ -173,7 +173,8 @@ def _merge_and_export(
         merges=len(learned.pairs),
         special_tokens=tuple(special_tokens),
         stopped=stopped,
-        tokens=None,
+        tokens=learned.tokens,
+        bytes=learned.bytes,
         longest=_longest(vocabulary),
     )
     summary = stages.summary(

@@ -85,6 +85,19 @@ def test_many_files_and_one_file_are_one_corpus(corpus: Path, tmp_path: Path) ->
     assert len(list((tmp_path / "many" / "counts").glob("*.parquet"))) < len(parts)
 
 
+def test_bytes_per_token_are_those_of_encoding_the_corpus(tmp_path: Path) -> None:
+    """Also where pairs overlap: `aaaa` holds the pair (a, a) three times and gives two tokens."""
+    text = peers.generated_text(7, 2000) + " aaaa aaaaa aaaaaaa" * 50
+    (tmp_path / "a.txt").write_text(text, newline="")
+    tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=500)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["vocabulary"]["tokens"] == len(tokenizer.encode(text))
+    assert report["bytes_per_token"] == len(text.encode()) / len(tokenizer.encode(text))
+    tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=300)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["vocabulary"]["tokens"] == len(tokenizer.encode(text))
+
+
 def test_a_smaller_vocabulary_is_a_prefix(corpus: Path, tmp_path: Path) -> None:
     large = pipeline.train(corpus, output=tmp_path / "run", vocab_size=2000)
     small = pipeline.train(corpus, output=tmp_path / "run", vocab_size=600)

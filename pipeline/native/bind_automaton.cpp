@@ -86,6 +86,7 @@ void bind_automaton(nb::module_& module) {
             return nb::make_tuple(std::move(ends), rest);
           },
           nb::arg("text"), nb::kw_only(), nb::arg("room") = 4096,
+          nb::sig("def cut_part(self, text: Buffer, *, room: int = 4096) -> tuple[list[int], int]"),
           "The end of each piece that text following this part could not change, and where the rest begins.")
       .def(
           "count_pieces",

@@ -83,10 +83,17 @@ bpe::MergeResult run(bpe::MergeEngine& engine, std::uint64_t max_merges, std::ui
 }  // namespace
 
 void bind_merge(nb::module_& module) {
-  nb::class_<bpe::MergeResult>(module, "MergeResult")
-      .def_prop_ro("left", [](const bpe::MergeResult& result) { return view_of(result.left, "I"); })
-      .def_prop_ro("right", [](const bpe::MergeResult& result) { return view_of(result.right, "I"); })
-      .def_prop_ro("counts", [](const bpe::MergeResult& result) { return view_of(result.counts, "Q"); })
+  nb::class_<bpe::MergeResult>(module, "MergeResult", "A merge list, in order of rank.")
+      .def_prop_ro("left", [](const bpe::MergeResult& result) { return view_of(result.left, "I"); },
+                   nb::sig("def left(self, /) -> memoryview[int]"), "Ids on the left, 32 bit.")
+      .def_prop_ro("right", [](const bpe::MergeResult& result) { return view_of(result.right, "I"); },
+                   nb::sig("def right(self, /) -> memoryview[int]"), "Ids on the right, 32 bit.")
+      .def_prop_ro("counts", [](const bpe::MergeResult& result) { return view_of(result.counts, "Q"); },
+                   nb::sig("def counts(self, /) -> memoryview[int]"), "The pair's count when it was merged, 64 bit.")
+      .def_prop_ro("joined", [](const bpe::MergeResult& result) { return view_of(result.joined, "Q"); },
+                   nb::sig("def joined(self, /) -> memoryview[int]"),
+                   "Occurrences that became one token, 64 bit: the count, less overlaps as in `aaa`.")
+      .def_ro("bytes", &bpe::MergeResult::bytes, "Bytes of all pieces, each as often as it was found.")
       .def_prop_ro("stop",
                    [](const bpe::MergeResult& result) {
                      return result.stop == bpe::StopReason::limit ? "limit" : "min-frequency";

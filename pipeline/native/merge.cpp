@@ -11,6 +11,8 @@
 #include "merge.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -21,7 +23,8 @@ namespace bpe {
 namespace merge {
 namespace {
 
-constexpr std::uint64_t kShareFrom = 4096;  // occurrences from which a merge is shared by the team
+constexpr std::uint64_t kShareFrom = 1500;  // occurrences from which a merge is shared by the team
+constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
 constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
 
 class Training {
@@ -33,24 +36,33 @@ class Training {
   }
 
   MergeResult run(std::vector<PieceBatch> batches) {
-    if (options_.narrow_symbols > kFirstMerge) {
+    const auto end_narrow = std::min(options_.narrow_symbols, kEndSymbol<std::uint16_t>);
+    if (end_narrow > kFirstMerge) {
       auto shards = take_words<std::uint16_t>(batches, kShardSlots, team_, pulse_, corpus_);
       batches.clear();
       prepare(shards.size());
-      if (train(shards, options_.narrow_symbols)) return std::move(result_);
+      if (train(shards, end_narrow)) return std::move(result_);
       auto wide = widen(std::move(shards), team_);
-      train(wide, ~Symbol{0});
+      std::fill(spans_.begin(), spans_.end(), 1);
+      train(wide, kEndSymbol<std::uint32_t>);
     } else {
       auto shards = take_words<std::uint32_t>(batches, kShardSlots, team_, pulse_, corpus_);
       batches.clear();
       prepare(shards.size());
-      train(shards, ~Symbol{0});
+      train(shards, kEndSymbol<std::uint32_t>);
     }
     return std::move(result_);
   }
 
  private:
   void prepare(std::size_t n_shards) {
+    result_.bytes = corpus_.bytes;
+    sketch_.emplace(corpus_.slots, corpus_.mass);
+    for (Symbol left = 0; left < 256; ++left)
+      for (Symbol right = 0; right < 256; ++right)
+        if (const auto count = corpus_.byte_pairs[256 * left + right];
+            count != 0 && !limits_.forbids(tokens_, left, right))
+          sketch_->add(sketch_->counter_of(key_of(left, right)), count);
     arenas_ = std::vector<PositionArena>(n_shards);
     positions_.resize(n_shards);
     writers_.resize(n_shards);
@@ -60,16 +72,20 @@ class Training {
   template <class S>
   bool train(std::vector<Shard<S>>& shards, Symbol end_symbol) {
     while (result_.counts.size() < options_.max_merges) {
-      if (tokens_.next() >= end_symbol) return false;
-      const auto sketch = compact_and_sketch(shards, spans_, tokens_, limits_, corpus_.mass, team_, pulse_);
-      std::fill(spans_.begin(), spans_.end(), 1);
-      auto threshold = choose_threshold(shards, sketch, budget(shards), options_.min_frequency);
+      // A phase for the last few symbols of a width would cost more than it gains.
+      const Symbol left = end_symbol - tokens_.next();
+      if (left == 0 || (left < remaining() && left < end_symbol / 8)) return false;
+      auto threshold =
+          choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards), options_.min_frequency);
       bool progress = false;
       while (threshold != 0 && !progress) {
-        auto index = index_pairs(shards, arenas_, sketch, threshold, tokens_, options_.tie_break, limits_, team_,
-                                 pulse_);
+        auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps_, tokens_, options_.tie_break,
+                                       limits_, team_, pulse_);
+        gaps_ = false;
+        std::fill(spans_.begin(), spans_.end(), 1);
         ++result_.phases;
         progress = merge_indexed(shards, index, end_symbol);
+        gaps_ = progress;
         // Counters shared by several pairs may promise a count that no pair has.
         if (!progress) threshold = threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
       }
@@ -82,12 +98,20 @@ class Training {
     return true;
   }
 
+  std::uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
+
+  // Pairs beyond twice the merges still to make would be indexed in vain.
+  std::uint64_t max_pairs(Symbol end_symbol) const {
+    const auto merges = std::min<std::uint64_t>(remaining(), end_symbol - tokens_.next());
+    return std::min<std::uint64_t>(2 * merges + 256, kMaxPairs);
+  }
+
   template <class S>
-  Budget budget(const std::vector<Shard<S>>& shards) const {
+  std::uint64_t max_positions(const std::vector<Shard<S>>& shards) const {
+    if (options_.index_positions != 0) return options_.index_positions;
     std::uint64_t slots = 0;
     for (const auto& shard : shards) slots += shard.size;
-    if (options_.index_positions != 0) return {options_.index_positions, ~std::uint64_t{0}};
-    return {std::max<std::uint64_t>(std::uint64_t{1} << 20, slots / 4), 1 << 19};
+    return std::max<std::uint64_t>(std::uint64_t{1} << 20, slots / 4);
   }
 
   // Merges until no indexed pair reaches the threshold; false when there was none at all.
@@ -134,7 +158,11 @@ class Training {
         around_[0].left.add(around_[member].left);
         around_[0].right.add(around_[member].right);
       }
-    update_index(index, join, pair.key);
+    auto& before = around_[0].left;  // every occurrence has something on its left, if only a piece's boundary
+    result_.joined.push_back(std::accumulate(before.begin(), before.end(), std::uint64_t{0}, [&](auto sum, Symbol symbol) {
+      return sum + before[symbol].weight;
+    }));
+    update_index(index, join, pair);
     if (!fresh_.empty()) {
       if (shared) give_writers();
       on_shards([&](std::size_t s, unsigned member) {
@@ -152,44 +180,54 @@ class Training {
       around_[0].clear();
   }
 
-  // Takes what the merge changed into the index; pairs that are new there are left in fresh_.
-  void update_index(PairIndex& index, const Join& join, PairKey merged) {
+  // Takes what the merge changed into sketch and index; pairs that are new in the index are left in fresh_.
+  void update_index(PairIndex& index, const Join& join, const IndexedPair& merged) {
     fresh_.clear();
+    changes_.clear();
     auto &before = around_[0].left, &after = around_[0].right;
     const auto doubled = before[join.made];
+    note(merged.key, merged.count, nullptr);
     for (const Symbol symbol : before) {
       if (symbol == kBoundary) continue;
-      if (symbol != join.made) lower(index, key_of(symbol, join.left), merged, before[symbol].weight);
-      admit(index, symbol, join.made, before[symbol], 0, 0);
+      auto& entry = before[symbol];
+      if (symbol != join.made && key_of(symbol, join.left) != merged.key)
+        note(key_of(symbol, join.left), entry.weight, nullptr);
+      note(key_of(symbol, join.made), entry.weight, &entry);
     }
     for (const Symbol symbol : after) {
       if (symbol == kBoundary) continue;
-      lower(index, key_of(join.right, symbol), merged, after[symbol].weight);
-      if (symbol == join.left)
-        admit(index, join.made, symbol, after[symbol], doubled.weight, doubled.positions);
-      else
-        admit(index, join.made, symbol, after[symbol], 0, 0);
+      auto& entry = after[symbol];
+      if (key_of(join.right, symbol) != merged.key) note(key_of(join.right, symbol), entry.weight, nullptr);
+      if (symbol == join.left) {
+        entry.weight -= doubled.weight;
+        entry.positions -= doubled.positions;
+      }
+      note(key_of(join.made, symbol), entry.weight, &entry);
     }
-    for (const auto& [key, hash, weight] : lowered_) {
-      const auto number = index.find(key, hash);
-      if (number != kNoPair) index.pair(number).count -= weight;
+    for (const auto& change : changes_) {
+      if (limits_.forbids(tokens_, left_of(change.key), right_of(change.key))) continue;
+      if (change.made != nullptr) {
+        sketch_->add(change.counter, change.weight);
+        if (change.weight < index.threshold()) continue;
+        fresh_.push_back({index.add(change.key, change.weight, change.made->positions), left_of(change.key),
+                          right_of(change.key)});
+        change.made->writer = static_cast<std::uint32_t>(fresh_.size());
+      } else {
+        // The bound tells, mostly, whether the pair can be in the index with a count that still matters.
+        const bool may_be_indexed = sketch_->bound(change.counter) >= index.threshold();
+        sketch_->subtract(change.counter, change.weight);
+        if (!may_be_indexed || change.key == merged.key) continue;
+        const auto number = index.find(change.key, hash_of(change.key));
+        if (number != kNoPair) index.pair(number).count -= change.weight;
+      }
     }
-    lowered_.clear();
   }
 
-  void lower(PairIndex& index, PairKey key, PairKey merged, std::uint64_t weight) {
-    const auto hash = hash_of(key);
-    if (key == merged || !index.may_hold(hash)) return;
-    index.prefetch(hash);
-    lowered_.push_back({key, hash, weight});
-  }
-
-  void admit(PairIndex& index, Symbol left, Symbol right, Neighbours::Entry& entry, std::uint64_t weight_off,
-             std::uint32_t positions_off) {
-    const auto weight = entry.weight - weight_off;
-    if (weight < index.threshold() || limits_.forbids(tokens_, left, right)) return;
-    fresh_.push_back({index.add(key_of(left, right), weight, entry.positions - positions_off), left, right});
-    entry.writer = static_cast<std::uint32_t>(fresh_.size());
+  // made: where the neighbour of a pair that came is counted; null for a pair that went.
+  void note(PairKey key, std::uint64_t weight, Neighbours::Entry* made) {
+    const auto counter = sketch_->counter_of(key);
+    sketch_->prefetch(counter);
+    changes_.push_back({key, counter, weight, made});
   }
 
   // Every member's surroundings learn which lists member 0 decided on.
@@ -209,10 +247,11 @@ class Training {
   };
   bool right_is_made(const Fresh& fresh) const { return fresh.right == tokens_.next() - 1; }
 
-  struct Lowered {
+  struct Change {
     PairKey key;
-    std::uint64_t hash;
+    std::size_t counter;
     std::uint64_t weight;
+    Neighbours::Entry* made;
   };
 
   const MergeOptions& options_;
@@ -221,13 +260,15 @@ class Training {
   Team team_;
   Tokens tokens_;
   Corpus corpus_;
+  std::optional<Sketch> sketch_;
+  bool gaps_ = false;  // merges were made since the last compaction
   std::vector<std::uint32_t> spans_;  // by symbol: slots since the last compaction
   std::vector<PositionArena> arenas_;                // by shard
   std::vector<std::vector<Position>> positions_;     // by shard
   std::vector<std::vector<ListWriter>> writers_;     // by shard
   std::vector<Surroundings> around_;                 // by member
   std::vector<Fresh> fresh_;
-  std::vector<Lowered> lowered_;
+  std::vector<Change> changes_;
   MergeResult result_;
 };
 

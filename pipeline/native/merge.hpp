@@ -52,6 +52,8 @@ struct MergeProgress {
 struct MergeResult {
   std::vector<std::uint32_t> left, right;  // ids, in rank order
   std::vector<std::uint64_t> counts;       // of the pair at the moment of merging
+  std::vector<std::uint64_t> joined;       // occurrences that became one token: counts, less overlaps as in `aaa`
+  std::uint64_t bytes = 0;                 // of all pieces, each as often as it was found: the tokens before merging
   StopReason stop = StopReason::limit;
   std::uint64_t phases = 0;  // times the pieces were scanned and indexed
 };

@@ -10,9 +10,6 @@ PairIndex::PairIndex(const Tokens& tokens, TieBreak tie_break, std::size_t n_sha
     : tokens_(tokens), tie_break_(tie_break), n_shards_(n_shards), threshold_(threshold) {
   const std::size_t n_slots = std::bit_ceil(std::max<std::size_t>(1024, 3 * expected_pairs));
   resize_table(n_slots);
-  const std::size_t filter_bits = std::min<std::size_t>(std::size_t{1} << 22, 4 * n_slots);
-  filter_.assign(filter_bits / 64, 0);
-  filter_shift_ = 64 - static_cast<unsigned>(std::countr_zero(filter_bits));
 }
 
 void PairIndex::place(PairKey key, std::uint64_t hash, PairNumber number) {
@@ -36,7 +33,6 @@ PairNumber PairIndex::add(PairKey key, std::uint64_t count, std::uint64_t positi
     resize_table(2 * slots_.size());
   else
     place(key, hash, number);
-  filter_[hash >> filter_shift_ >> 6] |= std::uint64_t{1} << (hash >> filter_shift_ & 63);
   queue_.push_back({count, key, number});
   if (started_)
     std::push_heap(queue_.begin(), queue_.end(), [this](const auto& a, const auto& b) { return worse(a, b); });

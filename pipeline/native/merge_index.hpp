@@ -1,7 +1,6 @@
 // The pairs of a phase: which are indexed, how often they stand, where, and which comes next.
 //
-// Only pairs whose count reached the phase's threshold are in the index. A lookup first asks a bitmap that
-// fits the cache, because most pairs it is asked for are not there. The queue is a heap whose entries may be
+// Only pairs whose count reached the phase's threshold are in the index. The queue is a heap whose entries may be
 // stale: counts of indexed pairs only fall, so an entry whose count is not the pair's any more is put back
 // with the lower count when it comes up, and the first entry that is up to date is the best pair.
 #pragma once
@@ -11,16 +10,11 @@
 
 #include "merge.hpp"
 #include "merge_positions.hpp"
+#include "merge_sketch.hpp"
 #include "merge_tokens.hpp"
 
 namespace bpe::merge {
 
-using PairKey = std::uint64_t;
-inline PairKey key_of(Symbol left, Symbol right) { return static_cast<PairKey>(left) << 32 | right; }
-inline Symbol left_of(PairKey pair) { return static_cast<Symbol>(pair >> 32); }
-inline Symbol right_of(PairKey pair) { return static_cast<Symbol>(pair); }
-
-// The top bits choose buckets of sketches, those below slots of tables.
 inline std::uint64_t hash_of(PairKey pair) {
   pair *= 0x9E3779B97F4A7C15u;
   pair ^= pair >> 32;
@@ -49,7 +43,6 @@ class PairIndex {
   // A pair that is not indexed yet and reaches the threshold. Before start() it is not queued yet.
   PairNumber add(PairKey key, std::uint64_t count, std::uint64_t positions);
   void start();
-  bool may_hold(std::uint64_t hash) const { return filter_[hash >> filter_shift_ >> 6] >> (hash >> filter_shift_ & 63) & 1; }
   void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[slot_of(hash)]); }
   PairNumber find(PairKey key, std::uint64_t hash) const;
 
@@ -79,8 +72,6 @@ class PairIndex {
   std::vector<IndexedPair> pairs_;
   std::vector<ListHandle> lists_;
   std::vector<Slot> slots_;  // open addressing; a free slot has number kNoPair
-  std::vector<std::uint64_t> filter_;
-  unsigned filter_shift_;
   std::vector<Candidate> queue_;
 };
 

@@ -41,26 +41,28 @@ void join_listed(Shard<S>& shard, const Join& join, const std::vector<std::uint3
   S* const symbols = shard.symbols.data();
   const std::uint32_t left_span = spans[join.left], right_span = spans[join.right];
   WeightCursor weights(shard.runs);
+  Neighbours::Adder left(around.left), right(around.right);
+  Position* const listed = positions.data();
   const std::size_t n = positions.size();
   std::size_t joined = 0;
   for (std::size_t i = 0; i < n;) {
     pulse.beat(member);
     for (const std::size_t stop = std::min(n, i + kPerBeat); i < stop; ++i) {
-      if (i + kAhead < n) __builtin_prefetch(symbols + positions[i + kAhead], 1);
-      const Position first = positions[i];
+      if (i + kAhead < n) __builtin_prefetch(symbols + listed[i + kAhead], 1);
+      const Position first = listed[i];
       if (symbols[first] != join.left) continue;
       const Position second = first + left_span;
       if (symbols[second] != join.right) continue;
       const Position after = second + right_span;
-      const Symbol before_symbol = symbols[first - 1], after_symbol = symbols[after];
-      symbols[second - 1] = static_cast<S>(kHole);
-      symbols[second] = static_cast<S>(kHole);
+      const Symbol before_symbol = symbols[first - 1] & ~kTail<S>, after_symbol = symbols[after];
+      symbols[second - 1] = kHole<S>;
+      symbols[second] = kHole<S>;
+      symbols[after - 1] = static_cast<S>(join.made | kTail<S>);
       symbols[first] = static_cast<S>(join.made);
-      symbols[after - 1] = static_cast<S>(join.made);
       const auto weight = weights.at(first);
-      around.left.add(before_symbol, weight);
-      around.right.add(after_symbol, weight);
-      positions[joined++] = first;
+      left.add(before_symbol, weight);
+      right.add(after_symbol, weight);
+      listed[joined++] = first;
     }
   }
   positions.resize(joined);
@@ -78,7 +80,7 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
     for (const std::size_t stop = std::min(n, i + kPerBeat); i < stop; ++i) {
       if (i + kAhead < n) __builtin_prefetch(symbols + positions[i + kAhead]);
       const Position position = positions[i];
-      const Symbol before = symbols[position - 1], after = symbols[position + made_span];
+      const Symbol before = symbols[position - 1] & ~kTail<S>, after = symbols[position + made_span];
       const auto &left = around.left[before], &right = around.right[after];
       if (left.writer != 0) writers[left.writer - 1].append(arena, position - spans[before], 6);
       if (right.writer != 0) writers[right.writer - 1].append(arena, position, 6);

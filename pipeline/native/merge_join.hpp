@@ -36,12 +36,27 @@ class Neighbours {
       seen_.resize(entries_.size());
     }
   }
-  void add(Symbol symbol, std::uint64_t weight) {
-    Entry& entry = entries_[symbol];
-    seen_[n_seen_] = symbol;
-    n_seen_ += entry.positions++ == 0;
-    entry.weight += weight;
-  }
+  // Adds one at a time, with everything in registers.
+  class Adder {
+   public:
+    explicit Adder(Neighbours& side)
+        : side_(side), entries_(side.entries_.data()), seen_(side.seen_.data()), n_seen_(side.n_seen_) {}
+    Adder(const Adder&) = delete;
+    Adder& operator=(const Adder&) = delete;
+    ~Adder() { side_.n_seen_ = n_seen_; }
+    void add(Symbol symbol, std::uint64_t weight) {
+      Entry& entry = entries_[symbol];
+      seen_[n_seen_] = symbol;
+      n_seen_ += entry.positions++ == 0;
+      entry.weight += weight;
+    }
+
+   private:
+    Neighbours& side_;
+    Entry* const entries_;
+    Symbol* const seen_;
+    std::uint32_t n_seen_;
+  };
   void add(const Neighbours& other) {
     for (std::uint32_t i = 0; i < other.n_seen_; ++i) {
       const Symbol symbol = other.seen_[i];

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
+#include "merge_memory.hpp"
 #include "merge_words.hpp"
 
 namespace bpe::merge {
@@ -19,32 +19,35 @@ using ListHandle = std::uint32_t;
 
 class PositionArena {
  public:
-  std::uint32_t* at(ListHandle handle) { return blocks_[handle >> kBlockBits].get() + (handle & (kBlockWords - 1)); }
+  std::uint32_t* at(ListHandle handle) { return blocks_[handle >> kBlockBits].data() + (handle & (kBlockWords - 1)); }
 
   // Contiguous words, at most kBlockWords.
   ListHandle allocate(std::uint32_t words) {
-    if (blocks_.empty() || used_ + words > kBlockWords) add_block();
-    const auto handle = static_cast<ListHandle>(((blocks_.size() - 1) << kBlockBits) + used_);
+    if (used_ + words > kBlockWords) next_block();
+    const auto handle = static_cast<ListHandle>(((in_use_ - 1) << kBlockBits) + used_);
     used_ += words;
     return handle;
   }
-  std::uint64_t words() const { return static_cast<std::uint64_t>(blocks_.size()) << kBlockBits; }
+  std::uint64_t words() const { return static_cast<std::uint64_t>(in_use_) << kBlockBits; }
+  // Forgets all lists and keeps the memory for the next ones: touching it anew would cost more.
   void clear() {
-    blocks_.clear();
-    used_ = 0;
+    in_use_ = 0;
+    used_ = kBlockWords;
   }
 
-  static constexpr unsigned kBlockBits = 16;
+  static constexpr unsigned kBlockBits = 19;
   static constexpr std::uint32_t kBlockWords = std::uint32_t{1} << kBlockBits;
 
  private:
-  void add_block() {
-    if (blocks_.size() >> (32 - kBlockBits) != 0) throw std::length_error("too many positions in one phase");
-    used_ = blocks_.empty() ? 1 : 0;  // no chunk lies at handle 0
-    blocks_.push_back(std::make_unique_for_overwrite<std::uint32_t[]>(kBlockWords));
+  void next_block() {
+    if (in_use_ >> (32 - kBlockBits) != 0) throw std::length_error("too many positions in one phase");
+    if (in_use_ == blocks_.size()) blocks_.emplace_back(kBlockWords);
+    used_ = in_use_ == 0 ? 1 : 0;  // no chunk lies at handle 0
+    ++in_use_;
   }
-  std::vector<std::unique_ptr<std::uint32_t[]>> blocks_;
-  std::uint32_t used_ = 0;
+  std::vector<Buffer<std::uint32_t>> blocks_;
+  std::size_t in_use_ = 0;
+  std::uint32_t used_ = kBlockWords;  // of the last block in use
 };
 
 // A list that is being written. Chunk: handle of the next, number of positions, the positions.
@@ -58,7 +61,9 @@ class ListWriter {
     if (tail_ != 0) seal(arena, 0);
     return head_;
   }
-  ListHandle tail() const { return tail_; }
+  void prefetch(PositionArena& arena) const {
+    if (tail_ != 0) __builtin_prefetch(arena.at(tail_) + 2 + used_, 1);
+  }
 
  private:
   static constexpr std::uint32_t kMaxCapacity = 4094;

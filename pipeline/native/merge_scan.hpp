@@ -1,13 +1,9 @@
-// Between phases: compact the words, choose the next threshold, and index the pairs that reach it.
+// Between phases: compact the words, and index the pairs that reach the next threshold.
 //
-// 1. compact_and_sketch walks each shard once: it closes the gaps that merges left, drops words that have
-//    become a single token, and adds every pair's weight to a small array of counters chosen by the pair's
-//    hash. A counter is never below the count of any pair that falls to it.
-// 2. choose_threshold reads off, with the help of a sample of positions, the lowest threshold whose index
-//    stays within a number of positions.
-// 3. index_pairs walks the words again and counts exactly, with their positions, only the pairs whose counter
-//    reaches the threshold; of these the ones whose count reaches it make up the index. So no pair that
-//    reaches the threshold is missed, and those that do not cost little.
+// One walk over each shard closes the gaps that merges left and, of the pairs whose counter in the sketch
+// reaches the threshold, counts each exactly and lists its positions; those whose count does reach it make up
+// the index. So no pair that reaches the threshold is missed, and those that do not cost little. A walk works
+// in blocks, each in steps (choose, prefetch, count), so that hash lookups wait for memory together.
 //
 // A pair longer than max_token_bytes is treated as if a boundary stood between its tokens.
 #pragma once
@@ -16,6 +12,7 @@
 
 #include "merge_index.hpp"
 #include "merge_positions.hpp"
+#include "merge_sketch.hpp"
 #include "merge_team.hpp"
 #include "merge_tokens.hpp"
 #include "merge_words.hpp"
@@ -29,35 +26,17 @@ struct Limits {
   }
 };
 
-// Counters by pair hash, 32 bit: weights are scaled down, rounding up, so that no sum overflows.
-struct Sketch {
-  std::vector<std::uint32_t> counters;
-  unsigned hash_shift = 0;    // hash >> hash_shift is the counter
-  unsigned weight_shift = 0;  // counter << weight_shift bounds the count
-  std::uint32_t scaled(std::uint64_t weight) const {
-    return static_cast<std::uint32_t>((weight >> weight_shift) + (weight_shift != 0));
-  }
-};
-
+// The lowest threshold whose index is estimated to stay within so many pairs and positions (0: no pair can
+// reach min_frequency). Words need not be compact.
 template <class S>
-Sketch compact_and_sketch(std::vector<Shard<S>>& shards, const std::vector<std::uint32_t>& spans,
-                          const Tokens& tokens, const Limits& limits, std::uint64_t mass, Team& team,
-                          Pulse& pulse);
-
-struct Budget {
-  std::uint64_t positions;  // of an index, as estimated
-  std::uint64_t pairs;
-};
-
-// The lowest threshold within the budget, at least min_frequency; 0 when no pair can reach that.
-template <class S>
-std::uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const Sketch& sketch, const Budget& budget,
+std::uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector<std::uint32_t>& spans,
+                               const Sketch& sketch, std::uint64_t max_pairs, std::uint64_t max_positions,
                                std::uint64_t min_frequency);
 
-// All pairs of count >= threshold with the lists of their positions, ready to start.
+// Compacts the words, if they may have gaps, and indexes all pairs of count >= threshold, ready to start.
 template <class S>
-PairIndex index_pairs(const std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
-                      const Sketch& sketch, std::uint64_t threshold, const Tokens& tokens, TieBreak tie_break,
-                      const Limits& limits, Team& team, Pulse& pulse);
+PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
+                            const Sketch& sketch, std::uint64_t threshold, bool gaps, const Tokens& tokens,
+                            TieBreak tie_break, const Limits& limits, Team& team, Pulse& pulse);
 
 }  // namespace bpe::merge

@@ -1,8 +1,8 @@
 // Symbols and the tokens they stand for.
 //
-// Inside the merge engine a symbol is a byte's id (0..255), a boundary between words, a hole (a slot inside a
-// token), or 258 + rank for the token a merge made. Boundary and hole lie below the merges so that symbols of
-// every width know them; the order of symbols is the order of token ids.
+// Inside the merge engine a symbol is a byte's id (0..255), the boundary between words, or 257 + rank for the
+// token a merge made. The boundary lies below the merges so that symbols of every width know it; the order of
+// symbols is the order of token ids.
 //
 // Tokens keeps how each token was made, not its bytes: a chain of merges over one long piece would need bytes
 // quadratic in its length. The first 16 bytes, kept beside, decide nearly every comparison; the rest walks
@@ -15,9 +15,9 @@
 namespace bpe::merge {
 
 using Symbol = std::uint32_t;
-inline constexpr Symbol kBoundary = 256, kHole = 257, kFirstMerge = 258;
+inline constexpr Symbol kBoundary = 256, kFirstMerge = 257;
 
-inline std::uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symbol - 2; }
+inline std::uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symbol - 1; }
 
 class Tokens {
  public:

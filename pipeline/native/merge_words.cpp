@@ -3,29 +3,41 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace bpe::merge {
 namespace {
 
 constexpr std::uint64_t kDirectCounts = std::uint64_t{1} << 16;
 constexpr std::int64_t kMaxPieceBytes = std::int64_t{1} << 30;
+constexpr std::uint64_t kMaxMass = (std::uint64_t{1} << 63) - 1;
+constexpr std::uint64_t kMaxShardSlots = 0xFFFFFF00;
 constexpr std::size_t kPiecesPerBeat = std::size_t{1} << 14;
 constexpr std::size_t kBytesPerBeat = std::size_t{1} << 22;
 
-// Numbers the different counts of the corpus, highest first: the runs.
-class CountClasses {
+// One look at all pieces: how much there is, and the different counts, numbered from the highest: the runs.
+class Census {
  public:
-  explicit CountClasses(std::span<const PieceBatch> batches, Pulse& pulse) : direct_(kDirectCounts, 0) {
+  Census(std::span<const PieceBatch> batches, Pulse& pulse) : direct_(kDirectCounts, 0) {
     for (const auto& batch : batches)
       for (std::size_t i = 0; i < batch.counts.size(); ++i) {
         if (i % kPiecesPerBeat == 0) pulse.beat(0);
-        if (batch.counts[i] < kDirectCounts)
-          direct_[batch.counts[i]] = 1;
+        const auto count = batch.counts[i];
+        const auto bytes = static_cast<std::uint64_t>(batch.offsets[i + 1] - batch.offsets[i]);
+        if (count > (kMaxMass - mass) / (bytes + 1))
+          throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
+        mass += count * (bytes + 1);
+        total_bytes += count * bytes;
+        if (count == 0 || bytes < 2) continue;
+        slots += bytes + 1;
+        if (count < kDirectCounts)
+          direct_[count] = 1;
         else
-          high_[batch.counts[i]] = 0;
+          high_[count] = 0;
       }
     for (const auto& [count, unused] : high_) counts_.push_back(count);
     std::sort(counts_.begin(), counts_.end(), std::greater<>());
@@ -36,11 +48,12 @@ class CountClasses {
         counts_.push_back(count);
       }
   }
-  std::size_t size() const { return counts_.size(); }
-  std::uint64_t count(std::size_t number) const { return counts_[number]; }
-  std::uint32_t number(std::uint64_t count) const {
+  std::size_t runs() const { return counts_.size(); }
+  std::uint64_t count(std::size_t run) const { return counts_[run]; }
+  std::uint32_t run_of(std::uint64_t count) const {
     return count < kDirectCounts ? direct_[count] : high_.find(count)->second;
   }
+  std::uint64_t slots = 0, mass = 0, total_bytes = 0;
 
  private:
   std::vector<std::uint32_t> direct_;
@@ -72,16 +85,21 @@ void deal(std::span<const PieceBatch> batches, std::size_t n_shards, unsigned me
     }
 }
 
-Corpus measure(std::span<const PieceBatch> batches, Pulse& pulse) {
-  Corpus corpus;
-  deal(batches, 1, 0, pulse, [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t) {
-    const std::uint64_t slots = piece.size() + 1;
-    if (count > ((std::uint64_t{1} << 63) - 1 - corpus.mass) / slots)
-      throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
-    corpus.mass += count * slots;
-    corpus.slots += slots;
-  });
-  return corpus;
+// Makes room for one shard's words; next[r] becomes where the first word of run r goes.
+template <class S>
+void lay_out(Shard<S>& shard, const Census& census, std::vector<std::uint64_t>& next) {
+  std::uint64_t end = 1;
+  for (std::size_t r = 0; r < next.size(); ++r) {
+    const auto slots = next[r];
+    next[r] = end;
+    if (slots != 0) shard.runs.push_back({static_cast<Position>(end), census.count(r)});
+    end += slots;
+  }
+  if (end > kMaxShardSlots) throw std::length_error("a shard of the pieces passes 2^32 slots");
+  shard.size = static_cast<Position>(end);
+  shard.runs.push_back({shard.size, 0});
+  shard.symbols = Buffer<S>(shard.size);
+  shard.symbols.data()[0] = static_cast<S>(kBoundary);
 }
 
 }  // namespace
@@ -105,48 +123,48 @@ void check_batch(const PieceBatch& batch) {
 template <class S>
 std::vector<Shard<S>> take_words(std::span<const PieceBatch> batches, std::uint64_t shard_slots, Team& team,
                                  Pulse& pulse, Corpus& corpus) {
-  const CountClasses classes(batches, pulse);
-  corpus = measure(batches, pulse);
+  const Census census(batches, pulse);
+  corpus.slots = census.slots;
+  corpus.mass = census.mass;
+  corpus.bytes = census.total_bytes;
+  corpus.byte_pairs.assign(256 * 256, 0);
   const auto n_shards =
-      std::max<std::size_t>(team.members(), static_cast<std::size_t>(corpus.slots / shard_slots) + 1);
-
-  // Where the next word of each run goes, by shard.
-  std::vector<std::vector<std::uint64_t>> next(n_shards, std::vector<std::uint64_t>(classes.size(), 0));
-  deal(batches, n_shards, 0, pulse,
-       [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t shard) {
-         next[shard][classes.number(count)] += piece.size() + 1;
-       });
-  std::vector<Shard<S>> shards(n_shards);
-  for (std::size_t s = 0; s < n_shards; ++s) {
-    std::uint64_t end = 1;
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      const auto slots = next[s][c];
-      next[s][c] = end;
-      if (slots != 0) shards[s].runs.push_back({static_cast<Position>(end), classes.count(c)});
-      end += slots;
-    }
-    if (end > std::uint64_t{0xFFFFFF00})
-      throw std::invalid_argument("a shard of pieces passes 2^32 bytes: use more threads");
-    shards[s].size = static_cast<Position>(end);
-    shards[s].runs.push_back({shards[s].size, 0});
-  }
-
+      std::max<std::size_t>(team.members(), static_cast<std::size_t>(census.slots / shard_slots) + 1);
   std::array<S, 256> symbol_of{};
   for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
+
+  std::vector<Shard<S>> shards(n_shards);
+  std::mutex adding;
   team.run([&](unsigned member) {
-    for (std::size_t s = member; s < n_shards; s += team.members()) {
-      shards[s].symbols.resize(shards[s].size);
-      shards[s].symbols.data()[0] = static_cast<S>(kBoundary);
-    }
+    const auto mine = [&](std::size_t s) { return s % team.members() == member; };
+    // By shard and run: first how many slots, then where the next word goes.
+    std::vector<std::vector<std::uint64_t>> next(n_shards);
+    for (std::size_t s = 0; s < n_shards; ++s)
+      if (mine(s)) next[s].assign(census.runs(), 0);
     deal(batches, n_shards, member, pulse,
          [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
-           if (s % team.members() != member) return;
-           auto& at = next[s][classes.number(count)];
-           S* out = shards[s].symbols.data() + at;
-           for (std::size_t i = 0; i < piece.size(); ++i) out[i] = symbol_of[piece[i]];
+           if (mine(s)) next[s][census.run_of(count)] += piece.size() + 1;
+         });
+    for (std::size_t s = 0; s < n_shards; ++s)
+      if (mine(s)) lay_out(shards[s], census, next[s]);
+
+    std::vector<std::uint64_t> byte_pairs(256 * 256, 0);
+    deal(batches, n_shards, member, pulse,
+         [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
+           if (!mine(s)) return;
+           auto& at = next[s][census.run_of(count)];
+           S* const out = shards[s].symbols.data() + at;
+           S left = out[0] = symbol_of[piece[0]];
+           for (std::size_t i = 1; i < piece.size(); ++i) {
+             const S right = out[i] = symbol_of[piece[i]];
+             byte_pairs[256 * std::size_t{left} + right] += count;
+             left = right;
+           }
            out[piece.size()] = static_cast<S>(kBoundary);
            at += piece.size() + 1;
          });
+    const std::lock_guard lock(adding);
+    for (std::size_t i = 0; i < byte_pairs.size(); ++i) corpus.byte_pairs[i] += byte_pairs[i];
   });
   return shards;
 }
@@ -156,12 +174,31 @@ template std::vector<Shard<std::uint16_t>> take_words(std::span<const PieceBatch
 template std::vector<Shard<std::uint32_t>> take_words(std::span<const PieceBatch>, std::uint64_t, Team&,
                                                       Pulse&, Corpus&);
 
+template <class S>
+void compact(Shard<S>& shard) {
+  S* const symbols = shard.symbols.data();
+  Position in = 1, out = 1;
+  for (auto& run : shard.runs) {
+    for (; in < run.begin; ++in) {
+      symbols[out] = symbols[in];
+      out += symbols[in] < kTail<S>;
+    }
+    run.begin = out;
+  }
+  shard.size = out;
+  shard.symbols.shrink(out);
+}
+
+template void compact(Shard<std::uint16_t>&);
+template void compact(Shard<std::uint32_t>&);
+
 std::vector<Shard<std::uint32_t>> widen(std::vector<Shard<std::uint16_t>> narrow, Team& team) {
   std::vector<Shard<std::uint32_t>> wide(narrow.size());
   team.each(narrow.size(), [&](std::size_t s, unsigned) {
+    compact(narrow[s]);
     wide[s].size = narrow[s].size;
     wide[s].runs = std::move(narrow[s].runs);
-    wide[s].symbols.resize(wide[s].size);
+    wide[s].symbols = Buffer<std::uint32_t>(wide[s].size);
     std::copy_n(narrow[s].symbols.data(), narrow[s].size, wide[s].symbols.data());
     narrow[s].symbols = {};
   });

@@ -5,52 +5,37 @@
 // one. Words go to the shard that is shortest so far; shards share nothing, so each may be worked on by a
 // thread of its own. Pieces of one byte are left out: no merge can touch them.
 //
-// Tokens lie in the array as spans: a token of n slots has its symbol in the first and the last, and holes
-// between. Its length in slots is a property of the symbol (`span`), the same everywhere, since a token is
-// always made of the same two. So both neighbours of a token are found without links: the right one starts
-// where the span ends, the left one ends in the slot before. Compaction makes every span one slot again.
+// Tokens lie in the array as spans: a token of several slots has its symbol in the first, the symbol with the
+// tail bit in the last, and holes between, which have the tail bit too. Its length in slots is a property of
+// the symbol (`span`), the same everywhere, since a token is always made of the same two. So both neighbours
+// of a token are found without links: the right one starts where the span ends, the left one ends in the slot
+// before. Compaction keeps the slots without tail bit: every span is one slot again.
 //
-// Cost: 2 bytes a slot while symbols fit 16 bits, 4 after. Positions are 32 bits: a shard holds fewer than
+// Cost: 2 bytes a slot while symbols fit 15 bits, 4 after. Positions are 32 bits: a shard holds fewer than
 // 2^32 slots, and a corpus that needs more has more shards than threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "merge.hpp"
+#include "merge_memory.hpp"
 #include "merge_team.hpp"
 #include "merge_tokens.hpp"
 
 namespace bpe::merge {
 
-// Uninitialised memory that can give its end back to the system.
-template <class T>
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(std::size_t size) { resize(size); }
-  void resize(std::size_t size) {
-    void* memory = std::realloc(data_.get(), (size != 0 ? size : 1) * sizeof(T));
-    if (memory == nullptr) throw std::bad_alloc();
-    data_.release();
-    data_.reset(static_cast<T*>(memory));
-  }
-  T* data() { return data_.get(); }
-  const T* data() const { return data_.get(); }
-
- private:
-  struct Free {
-    void operator()(T* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<T, Free> data_;
-};
-
 using Position = std::uint32_t;
+
+template <class S>
+inline constexpr S kTail = S{1} << (8 * sizeof(S) - 1);
+template <class S>
+inline constexpr S kHole = std::numeric_limits<S>::max();
+// The first symbol that S cannot hold.
+template <class S>
+inline constexpr Symbol kEndSymbol = kTail<S> - (sizeof(S) > 2);
 
 struct Run {
   Position begin;  // of its first word
@@ -66,7 +51,9 @@ struct Shard {
 
 struct Corpus {
   std::uint64_t slots = 0;
-  std::uint64_t mass = 0;  // slots weighted with counts: no sum of pair counts exceeds it
+  std::uint64_t bytes = 0;                 // of all pieces, weighted with counts
+  std::uint64_t mass = 0;                  // slots weighted with counts: no sum of pair counts exceeds it
+  std::vector<std::uint64_t> byte_pairs;  // count of the pair (left, right) at 256 * left + right
 };
 
 // Checks one batch; throws std::invalid_argument.
@@ -77,7 +64,11 @@ template <class S>
 std::vector<Shard<S>> take_words(std::span<const PieceBatch> batches, std::uint64_t shard_slots, Team& team,
                                  Pulse& pulse, Corpus& corpus);
 
-// The same words in wide symbols; the narrow ones are freed as it goes.
+// Closes the gaps: spans become single slots.
+template <class S>
+void compact(Shard<S>& shard);
+
+// The same words, compacted, in wide symbols.
 std::vector<Shard<std::uint32_t>> widen(std::vector<Shard<std::uint16_t>> narrow, Team& team);
 
 }  // namespace bpe::merge

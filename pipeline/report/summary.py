@@ -23,13 +23,14 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class VocabularyFacts:
-    """What merging gave. `tokens` is the length in tokens of all pieces of the corpus."""
+    """What merging gave. `tokens` and `bytes` are the lengths of all pieces of the corpus."""
 
     vocab_size: int
     merges: int
     special_tokens: tuple[str, ...]
     stopped: str
-    tokens: int | None
+    tokens: int
+    bytes: int
     longest: tuple[str, ...]
 
 
@@ -50,9 +51,7 @@ class Summary:
     @property
     def bytes_per_token(self) -> float | None:
         """Bytes of pieces that one token stands for, on the training corpus."""
-        if self.vocabulary is None or not self.vocabulary.tokens:
-            return None
-        return self.corpus.bytes / self.vocabulary.tokens
+        return None if self.vocabulary is None else self.vocabulary.bytes / self.vocabulary.tokens
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--log-json`."""
@@ -82,8 +81,7 @@ def render(summary: Summary) -> str:
         special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
         parts = f"256 bytes, {format_count(vocabulary.merges, 'merges')}, {special}"
         rows += [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({parts})"), ("stopped", vocabulary.stopped)]
-        if summary.bytes_per_token is not None:
-            rows.append(("bytes per token", f"{summary.bytes_per_token:.3f} on this corpus"))
+        rows.append(("bytes per token", f"{summary.bytes_per_token:.3f} on this corpus"))
         if vocabulary.longest:
             rows.append(("longest tokens", " ".join(vocabulary.longest)))
     times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in summary.stages.items())
