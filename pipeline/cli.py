@@ -6,9 +6,9 @@ built upon it. The flags of a run are made from the one table in `pipeline.confi
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import Field, replace
+from dataclasses import Field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 PROGRAM = "bpe-pipeline"
 _RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
 _MERGE_OPTIONS = (
-    *("vocab_size", "tie_break", "min_frequency", "max_token_bytes", "special_ids", "pad_token", "export"),
+    *("vocab_size", "tie_break", "min_frequency", "max_token_bytes", "special_ids", "export"),
     *("overwrite", *_RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
-    *("output", "special_tokens", "pattern", "errors", "max_piece_bytes", "chunk_size", "executor"),
+    *("output", "special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes", "chunk_size", "executor"),
     *("fail_on_loss", "dry_run", "overwrite", *_RUN_OPTIONS),
 )
 _TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")
@@ -46,8 +46,8 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     try:
         result = commands.main([word for word in arguments if word != "--debug"], PROGRAM, standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        _complain("interrupted; what is finished is kept: the same command goes on from there")
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:  # click turns the second into the first
+        _complain(str(error.__cause__ or error) or "interrupted before any work was begun")
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
@@ -109,7 +109,12 @@ def _run_options(*names: str) -> Callable[[Any], Any]:
     return decorate
 
 
-def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] = ()) -> Options | None:
+class _Settled(NamedTuple):
+    options: Options
+    given: dict[str, Any]  # what was asked for, by name; all else is a default
+
+
+def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] = ()) -> _Settled | None:
     """The options from file and flags; None after `--print-config` printed them."""
     config, print_config = values.pop("config"), values.pop("print_config")
     flags = {name: value for name, value in values.items() if value is not None and value != ()}
@@ -124,7 +129,8 @@ def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] 
     def spell(name: str) -> str:
         return flag_of(name) if name in flags else f"configuration file {config}: {name!r}"
 
-    options = make_options({**stored, **flags}, spell)
+    given = {**stored, **flags}
+    options = make_options(given, spell)
     if print_config:
         import yaml
 
@@ -135,7 +141,7 @@ def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] 
         }
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
         return None
-    return options
+    return _Settled(options, given)
 
 
 def _carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
@@ -159,7 +165,8 @@ def _print_plan(options: Options) -> None:
     from pipeline.pattern import compile_pattern
 
     with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-        run = count.open_run(options, compile_pattern(options.pattern), listener)
+        directory = options.output or Path("runs/NEW")
+        run = count.open_run(directory, options, compile_pattern(options.pattern), listener)
     plan = count.forecast(run, options)
     if options.log_json:
         terminal.write_json("plan", plan)
@@ -196,12 +203,13 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
     bpe-pipeline train corpus/*.txt --output runs/a --vocab-size 32000
     bpe-pipeline train corpus --pattern llama3 --special-token '<|endoftext|>' --workers 8
     """
-    options = _settle(_TRAIN_OPTIONS, values, inputs)
-    if options is not None and options.dry_run:
-        _print_plan(options)
-    elif options is not None:
+    settled = _settle(_TRAIN_OPTIONS, values, inputs)
+    if settled is not None and settled.options.dry_run:
+        _print_plan(settled.options)
+    elif settled is not None:
         from pipeline.training import run_train
 
+        options = settled.options
         _carry_out(options, lambda listener: run_train(options, listener)[0])
 
 
@@ -211,12 +219,13 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
 @_debug
 def count(inputs: tuple[str, ...], **values: Any) -> None:
     """Count the pieces of INPUT into a run directory; `merge` makes tokenizers from it."""
-    options = _settle(_COUNT_OPTIONS, values, inputs)
-    if options is not None and options.dry_run:
-        _print_plan(options)
-    elif options is not None:
+    settled = _settle(_COUNT_OPTIONS, values, inputs)
+    if settled is not None and settled.options.dry_run:
+        _print_plan(settled.options)
+    elif settled is not None:
         from pipeline.training import run_count
 
+        options = settled.options
         _carry_out(options, lambda listener: run_count(options, listener))
 
 
@@ -226,12 +235,12 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
 @_debug
 def merge(run_directory: Path, **values: Any) -> None:
     """Learn a vocabulary from the counts in RUN and export it; nothing is counted again."""
-    options = _settle(_MERGE_OPTIONS, values)
-    if options is not None:
+    settled = _settle(_MERGE_OPTIONS, values)
+    if settled is not None:
         from pipeline.training import run_merge
 
-        options = replace(options, output=run_directory)
-        _carry_out(options, lambda listener: run_merge(options, listener)[0])
+        options, given = settled
+        _carry_out(options, lambda listener: run_merge(run_directory, given, listener)[0])
 
 
 @commands.command()

@@ -186,7 +186,7 @@ class Options:
         "merge",
         "where the special tokens' ids are: after the merges or before",
     )
-    pad_token: str | None = _option(_text, None, "merge", "one more special token, for padding", "TEXT")
+    pad_token: str | None = _option(_text, None, "count", "one more special token, for padding", "TEXT")
     export: tuple[str, ...] | None = _option(
         _formats,
         None,

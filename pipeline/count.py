@@ -7,7 +7,7 @@ whose counters are missing, and a run whose corpus got new files counts only tho
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pipeline.executors.local import LocalExecutor
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
+from pipeline.vocabulary import with_pad_token
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
@@ -39,49 +40,60 @@ _LOSSES = {
 }
 
 
-def open_run(options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
-    """The run that the options ask for: the one in the directory, or a new one with its plan made.
+def open_run(directory: Path, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
+    """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
+
+    With `options.dry_run` nothing is written, and nothing removed.
 
     Raises `RunDirectoryError` where the directory holds another run, `InputError` for a corpus that cannot be read.
     """
-    directory = options.output or manifest.new_directory()
     stored = None if options.overwrite else manifest.load(directory)
     if stored is not None:
-        manifest.refuse_other_options(stored, "counting", stored.manifest.counting, options.of_stage("count"))
+        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
             listener(Notice("info", f"going on with the corpus of {directory}"))
             options = replace(options, inputs=tuple(file.path for file in stored.manifest.files))
     listing = _list_corpus(options, listener)
+    cutting = _cut_by(pattern)
     if stored is None:
-        if options.overwrite:
+        if not options.overwrite:
+            manifest.refuse_foreign_files(directory)
+        run = _planned(
+            Run(directory, Manifest(options.of_stage("count"), cutting, (), ())), listing.files, options, pattern
+        )
+        if not options.dry_run:
             manifest.clear(directory)
-        manifest.refuse_foreign_files(directory)
-        counting = options.of_stage("count")
-        run = Run(directory, Manifest(counting, pattern.unicode_version, (), ()))
-        added: Iterable[CorpusFile] = listing.files
-    else:
-        if stored.manifest.unicode_version != pattern.unicode_version:
-            raise RunDirectoryError(
-                f"{directory} was counted with the tables of Unicode {stored.manifest.unicode_version}, this release "
-                f"has {pattern.unicode_version}; use the release that began it, or start anew with --overwrite"
-            )
-        run, added = stored, manifest.added_files(stored, listing.files)
-    return extend(run, tuple(added), options, pattern)
-
-
-def extend(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
-    """The run with chunks planned for more files, saved; the chunks that it had stay as they are."""
-    if not files:
+            manifest.save(run)
         return run
+    if stored.manifest.cutting != cutting:
+        raise RunDirectoryError(
+            f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
+            f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
+        )
+    added = manifest.added_files(stored, listing.files)
+    if not added:
+        return stored
+    run = _planned(stored, tuple(added), options, pattern)
+    if not options.dry_run:
+        manifest.remove_results(run)  # they are of the smaller corpus
+        manifest.save(run)
+    return run
+
+
+def _cut_by(pattern: CompiledPattern) -> dict[str, str]:
+    """What a pattern's name stands for here and now, as part of a run's fingerprints."""
+    by = "the automaton" if pattern.refusal is None else f"regex {environment.versions()['regex']}"
+    return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
+
+
+def _planned(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
+    """The run with chunks for more files; the chunks that it had stay as they are."""
     before = run.manifest
     cutting = Cutting(_special_bytes(before), pattern.automaton, whole_documents=options.errors == "skip")
     planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
     shift = len(before.files)
     moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
-    run = replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
-    if not options.dry_run:
-        manifest.save(run)
-    return run
+    return replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
 
 
 def _list_corpus(options: Options, listener: Listener) -> Listing:
@@ -115,13 +127,19 @@ def memory_limit(options: Options) -> int:
     return options.memory_limit or int(environment.available_memory() * _MEMORY_SHARE)
 
 
+def threads(options: Options) -> int:
+    """Threads for a stage that runs in this process: more than there are cores would only wait for each other."""
+    return min(options.workers or environment.default_workers(), environment.usable_cores())
+
+
 def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
     workers = options.workers or environment.default_workers()
     return options.chunk_size or environment.default_chunk_bytes(corpus_bytes, workers, memory_limit(options))
 
 
 def _special_bytes(plan: Manifest) -> tuple[bytes, ...]:
-    return tuple(token.encode() for token in plan.counting["special_tokens"])
+    counting = plan.counting
+    return tuple(token.encode() for token in with_pad_token(counting["special_tokens"], counting["pad_token"]))
 
 
 @dataclass(frozen=True)
@@ -184,7 +202,8 @@ def count(run: Run, pattern: CompiledPattern, options: Options, listener: Listen
             fingerprint=run.manifest.counter_fingerprint(),
             fingerprints=[run.manifest.chunk_fingerprint(chunk) for chunk in run.manifest.chunks],
             statistics=statistics,
-            threads=options.workers or environment.default_workers(),
+            threads=threads(options),
+            memory_bytes=min(counters.COMBINE_BYTES, memory_limit(options) // 4),
         )
         combining_s = time.monotonic() - started
         listener(StageEnded(COMBINING, combining_s))
@@ -202,7 +221,8 @@ def _check(facts: CorpusFacts, options: Options) -> None:
         )
     if options.fail_on_loss and facts.losses:
         lost = ", ".join(f"{count:,} {what}" for what, count in facts.losses.items())
-        raise InputError(f"not everything was taken as it stood: {lost} (first: {'; '.join(facts.examples)})")
+        first = f" (first: {'; '.join(facts.examples)})" if facts.examples else ""
+        raise InputError(f"not everything was taken as it stood: {lost}{first}; mend it, or leave out --fail-on-loss")
 
 
 def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener: Listener) -> dict[str, Any]:
@@ -233,10 +253,9 @@ def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener
 def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
     plan = run.manifest
     chunk = plan.chunks[index]
-    files = [plan.files[span.file] for span in chunk.spans]
     return CountTask(
         name=f"chunk {index}",
-        spans=tuple((f.path, f.size, s.start, s.stop) for f, s in zip(files, chunk.spans, strict=True)),
+        spans=tuple((plan.files[span.file], span.start, span.stop) for span in chunk.spans),
         pattern=pattern,
         special_tokens=_special_bytes(plan),
         errors=plan.counting["errors"],

@@ -5,13 +5,16 @@ pyarrow comes in when the counter is written.
 """
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from pipeline import _core, counters
+from pipeline.corpus.files import CorpusFile
 from pipeline.errors import InputError, InvalidTextError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
@@ -25,7 +28,7 @@ class CountTask:
     """One chunk for a worker: byte ranges of files, how to count them, and where the counter goes."""
 
     name: str
-    spans: tuple[tuple[str, int, int, int], ...]  # path, size when it was listed, start, stop
+    spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
     pattern: CompiledPattern
     special_tokens: tuple[bytes, ...]
     errors: str
@@ -34,9 +37,9 @@ class CountTask:
     fingerprint: str
 
     def __str__(self) -> str:
-        path, _, start, stop = self.spans[0]
-        more = f" and {len(self.spans) - 1} more files" if len(self.spans) > 1 else ""
-        return f"{self.name} ({path}, bytes {start} to {stop}{more})"
+        file, start, stop = self.spans[0]
+        more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
+        return f"{self.name} ({file.path}, bytes {start} to {stop}{more})"
 
 
 def count_chunk(task: CountTask) -> dict[str, Any]:
@@ -52,9 +55,10 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
     specials = _core.SpecialTokens(list(task.special_tokens))
     begins: list[tuple[int, str, int]] = []  # offset in what was fed, path, offset in the file
     fed = 0
-    for path, size, start, stop in task.spans:
-        begins.append((fed, path, start))
-        _feed(counter, specials, task, (path, size, start, stop), begins)
+    for span in task.spans:
+        file, start, stop = span
+        begins.append((fed, file.path, start))
+        _feed(counter, specials, task, span, begins)
         fed += stop - start
     statistics = dict(counter.statistics())
     places = [_place(begins, offset) for offset in statistics.pop("invalid_offsets")]
@@ -72,16 +76,16 @@ def _feed(
     counter: _core.ChunkCounter,
     specials: _core.SpecialTokens,
     task: CountTask,
-    span: tuple[str, int, int, int],
+    span: tuple[CorpusFile, int, int],
     begins: list[tuple[int, str, int]],
 ) -> None:
     """Feed one byte range of a file: its end is the end of a document or, proven by the pattern, of a piece."""
-    path, size, start, stop = span
+    listed, start, stop = span
+    path = listed.path
     block = memoryview(bytearray(min(_BLOCK_BYTES, stop - start)))
     try:
         with Path(path).open("rb", buffering=0) as file:
-            if file.seek(0, 2) != size:
-                raise InputError(f"{path} changed since the run was planned: it has {file.tell()} bytes, not {size}")
+            _require_unchanged(file, listed)
             file.seek(start)
             at = start
             while at < stop:
@@ -96,6 +100,7 @@ def _feed(
                 at += got
                 report_progress(got)
             counter.feed(b"", end=True)
+            _require_unchanged(file, listed)  # also while it was read
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; the run goes on where it was") from None
     except ValueError as error:
@@ -104,8 +109,15 @@ def _feed(
             raise TrainingError(f"{task} cannot be counted: {error}") from None
         where, offset = _place(begins, offsets[-1])
         raise InvalidTextError(
-            f"{where} has invalid UTF-8 at byte {offset}; mend it, or choose --errors replace or --errors skip"
+            f"{where} has invalid UTF-8 at byte {offset}; mend it and start anew with --overwrite, or choose "
+            "--errors replace or --errors skip"
         ) from None
+
+
+def _require_unchanged(file: FileIO, listed: CorpusFile) -> None:
+    now = os.fstat(file.fileno())
+    if (now.st_size, now.st_mtime_ns) != (listed.size, listed.mtime_ns):
+        raise InputError(f"{listed.path} changed since the run was planned; restore it, or start anew with --overwrite")
 
 
 def _place(begins: list[tuple[int, str, int]], offset: int) -> tuple[str, int]:

@@ -52,8 +52,7 @@ def cpu_quota() -> float | None:
 def default_workers() -> int:
     """Physical cores this process may use: fewer under a CPU affinity mask or a container's CPU quota."""
     cores = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = min(cores, len(os.sched_getaffinity(0)))
+    cores = min(cores, usable_cores())
     quota = cpu_quota()
     if quota is not None:
         cores = min(cores, int(quota + 0.5))
@@ -83,7 +82,6 @@ def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> i
 def describe() -> dict[str, str]:
     """What a bug report needs: versions of everything that can change a run, and the machine."""
     facts = {
-        "bpe-pipeline": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -94,11 +92,22 @@ def describe() -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total:,} bytes",
         "memory available": f"{available_memory():,} bytes",
     }
-    for name in ("regex", "pyarrow", "psutil", "multiprocessing-logging", "click", "rich", "pyyaml"):
-        facts[name] = _version(name)
+    facts |= versions() | {
+        name: _version(name) for name in ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
+    }
     for name in ("tokenizers", "transformers", "tiktoken"):
         facts[f"{name} (optional)"] = _version(name)
     return facts
+
+
+def versions() -> dict[str, str]:
+    """Versions of what can change the result of a run."""
+    return {"bpe-pipeline": __version__, "regex": _version("regex"), "pyarrow": _version("pyarrow")}
+
+
+def usable_cores() -> int:
+    """Cores that threads of this process can really run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(distribution: str) -> str:

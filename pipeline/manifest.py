@@ -5,10 +5,15 @@ corpus listing and the plan of chunks. It holds no state: what is finished is to
 which carries the fingerprint of everything it depends on.
 """
 
+import contextlib
+import fcntl
 import hashlib
+import itertools
 import json
+import os
+import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +23,13 @@ from pipeline.atomic import make_directory, write_whole
 from pipeline.config import Options, flag_of
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
+from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
+from pipeline.environment import versions
 from pipeline.errors import RunDirectoryError
 
 FORMAT_VERSION = 1
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
+_LOCK = ".lock"
 _OWNED = (
     "run.json",
     "counts",
@@ -41,10 +49,15 @@ def fingerprint(*parts: object) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `run.json` says. `merging` and `vocab_size` are None until merging was first asked for."""
+    """What `run.json` says.
+
+    counting: the options that decide what is counted. cutting: what the pattern's name stands for in this release:
+    its expression, what cuts by it, and the Unicode version of that. merging, vocab_size: None until merging was first
+    asked for.
+    """
 
     counting: dict[str, Any]
-    unicode_version: str
+    cutting: dict[str, str]
     files: tuple[CorpusFile, ...]
     chunks: tuple[Chunk, ...]
     merging: dict[str, Any] | None = None
@@ -56,7 +69,7 @@ class Manifest:
             [(file := self.files[span.file]).path, file.size, file.digest, span.start, span.stop]
             for span in chunk.spans
         ]
-        return fingerprint(self.counting, self.unicode_version, ranges)
+        return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, ranges)
 
     def counter_fingerprint(self) -> str:
         """What the combined counter depends on: every chunk, in whatever order."""
@@ -95,11 +108,47 @@ class Run:
 
 
 def new_directory(parent: Path = Path("runs")) -> Path:
-    """The first free `runs/001`, `runs/002`, ..."""
-    number = 1
-    while (parent / f"{number:03d}").exists():
-        number += 1
-    return parent / f"{number:03d}"
+    """Make the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
+    make_directory(parent)
+    for number in itertools.count(1):
+        directory = parent / f"{number:03d}"
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunDirectoryError(f"directory {directory} cannot be made: {error.strerror}; give --output") from None
+        return directory
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it.
+
+    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process.
+    """
+    make_directory(directory)
+    try:
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunDirectoryError(
+                f"another process is working on {directory}; wait for it, or choose another --output"
+            ) from None
+        try:
+            yield
+        finally:
+            if not (directory / "run.json").exists():
+                with contextlib.suppress(OSError):
+                    (directory / _LOCK).unlink()
+                    directory.rmdir()
+    finally:
+        os.close(descriptor)
 
 
 def save(run: Run) -> None:
@@ -111,7 +160,8 @@ def save(run: Run) -> None:
         "counting": manifest.counting,
         "merging": manifest.merging,
         "vocab_size": manifest.vocab_size,
-        "unicode_version": manifest.unicode_version,
+        "cutting": manifest.cutting,
+        "versions": versions(),
         "files": [asdict(file) for file in manifest.files],
         "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
     }
@@ -144,15 +194,29 @@ def load(directory: Path) -> Run | None:
             counting=dict(document["counting"]),
             merging=None if document["merging"] is None else dict(document["merging"]),
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
-            unicode_version=str(document["unicode_version"]),
-            files=tuple(CorpusFile(**file) for file in document["files"]),
+            cutting=dict(document["cutting"]),
+            files=tuple(map(_stored_file, document["files"])),
             chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
         )
-        if any(not 0 <= span.file < len(manifest.files) for chunk in manifest.chunks for span in chunk.spans):
-            raise ValueError("a chunk of a file that is not listed")
+        _check_plan(manifest)
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); --overwrite starts anew") from None
     return Run(directory, manifest)
+
+
+def _stored_file(file: dict[str, Any]) -> CorpusFile:
+    return CorpusFile(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]))
+
+
+def _check_plan(manifest: Manifest) -> None:
+    for number, chunk in enumerate(manifest.chunks):
+        if not chunk.spans:
+            raise ValueError(f"chunk {number} is empty")
+        for span in chunk.spans:
+            if not 0 <= span.file < len(manifest.files):
+                raise ValueError(f"chunk {number} is of a file that is not listed")
+            if not 0 <= span.start < span.stop <= manifest.files[span.file].size:
+                raise ValueError(f"chunk {number} is not within its file")
 
 
 def require(directory: Path) -> Run:
@@ -165,8 +229,12 @@ def require(directory: Path) -> Run:
 
 def clear(directory: Path) -> None:
     """Remove what a run owns in a directory, and nothing else."""
-    for path in [directory / name for name in _OWNED] + sorted(directory.glob("tokenizer-*[0-9]")):
+    for path in [directory / name for name in _OWNED] + _other_tokenizers(directory):
         _remove(path)
+
+
+def _other_tokenizers(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("tokenizer-*") if re.fullmatch(r"tokenizer-[0-9]+", path.name))
 
 
 def sweep(run: Run) -> None:
@@ -193,12 +261,12 @@ def refuse_foreign_files(directory: Path) -> None:
         )
 
 
-def refuse_other_options(run: Run, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+def refuse_other_options(directory: Path, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
     """Raise `RunDirectoryError` naming the first option in which the stored run and the one asked for differ."""
     for name, value in asked.items():
         if stored.get(name) != value:
             raise RunDirectoryError(
-                f"{run.directory} holds another run: its {kind} was done with {flag_of(name)} "
+                f"{directory} holds another run: its {kind} was done with {flag_of(name)} "
                 f"{_show(stored.get(name))}, not {_show(value)}; choose another --output, or start anew "
                 "with --overwrite"
             )
@@ -232,12 +300,17 @@ def added_files(run: Run, files: Sequence[CorpusFile]) -> list[CorpusFile]:
 
 def forget_merging(run: Run) -> Run:
     """The run as it was before anything was merged; its counts stay."""
-    for name in ("merges.parquet", "tokenizer", "tokenizer-*[0-9]", "report.*"):
-        for path in run.directory.glob(name):
-            _remove(path)
+    remove_results(run)
     run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
     save(run)
     return run
+
+
+def remove_results(run: Run) -> None:
+    """Remove what was learned from the counters: merges, tokenizers, reports."""
+    owned = ("merges.parquet", "tokenizer", "report.txt", "report.json")
+    for path in [run.directory / name for name in owned] + _other_tokenizers(run.directory):
+        _remove(path)
 
 
 def with_merging(run: Run, options: Options) -> Run:
@@ -248,7 +321,7 @@ def with_merging(run: Run, options: Options) -> Run:
     asked = options.of_stage("merge")
     manifest = run.manifest
     if manifest.merging is not None:
-        refuse_other_options(run, "merging", manifest.merging, asked)
+        refuse_other_options(run.directory, "merging", manifest.merging, asked)
     settled = replace(manifest, merging=asked, vocab_size=manifest.vocab_size or options.vocab_size)
     if settled == manifest:
         return run

@@ -13,7 +13,6 @@ from pipeline import _core
 from pipeline.atomic import whole_file
 from pipeline.config import Options
 from pipeline.counters import Columns
-from pipeline.environment import default_workers
 from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.vocabulary import Vocabulary
@@ -53,7 +52,7 @@ class MergeList:
         return MergeList(self.pairs[:merges], self.counts[:merges], self.joined[:merges], self.bytes, exhausted=False)
 
 
-def learn(batches: list[Columns], merges: int, options: Options, listener: Listener) -> MergeList:
+def learn(batches: list[Columns], merges: int, options: Options, threads: int, listener: Listener) -> MergeList:
     """Train on counted pieces until there are `merges` merges or no pair is frequent enough.
 
     Empties `batches` once the engine has taken them in, to give their memory back. Raises `TrainingError` where the
@@ -78,7 +77,7 @@ def learn(batches: list[Columns], merges: int, options: Options, listener: Liste
             min_frequency=options.min_frequency,
             max_token_bytes=options.max_token_bytes,
             tie_break=options.tie_break,
-            threads=options.workers or default_workers(),
+            threads=threads,
             progress=progress,
         )
     except (OverflowError, ValueError) as error:

@@ -3,8 +3,9 @@
 import contextlib
 import json
 import logging
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from pipeline import count, environment, manifest, merge
 from pipeline.atomic import write_whole
-from pipeline.config import Options, make_options
+from pipeline.config import Options, format_bytes, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice, silent
 from pipeline.export import EXPORTS, write_model
@@ -21,7 +22,7 @@ from pipeline.manifest import Run
 from pipeline.merge import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.report.summary import CorpusFacts, Summary, VocabularyFacts, render
+from pipeline.report.summary import Summary, VocabularyFacts, render
 from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 
@@ -29,10 +30,10 @@ _log = logging.getLogger(__name__)
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 
 
-def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] = (), **options: Any) -> Tokenizer:
+def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None, **options: Any) -> Tokenizer:
     """Train a tokenizer and return it.
 
-    inputs: files, directories and globs; none: the sample corpus (the running Python's own standard library).
+    inputs: files, directories and globs; None: the sample corpus (the running Python's own standard library).
     options: the command's options with underscores, such as `output="runs/a"`, `vocab_size=32_000`,
         `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.config.Options`.
 
@@ -49,44 +50,66 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] = (), **op
 
 def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
-    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
     pattern = compile_pattern(options.pattern)
-    run = count.open_run(options, pattern, listener)
-    with _at_work(run, options) as stages:
-        counted = count.count(run, pattern, options, listener)
-        stages.times.update(counted.times)
-        run = manifest.with_merging(run, options)
-        return _merge_and_export(run, counted, pattern, options, listener, stages)
+    _check_before_work(options, pattern)
+    directory = options.output or manifest.new_directory()
+    with _at_work(directory, options) as stages:
+        run = count.open_run(directory, options, pattern, listener)
+        with stages.logged(run):
+            counted = count.count(run, pattern, options, listener)
+            run = manifest.with_merging(run, options)
+            return _merge_and_export(run, counted, pattern, options, listener, stages)
 
 
 def run_count(options: Options, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
     pattern = compile_pattern(options.pattern)
-    run = count.open_run(options, pattern, listener)
-    with _at_work(run, options) as stages:
-        counted = count.count(run, pattern, options, listener)
-        stages.times.update(counted.times)
-        return stages.summary(run, counted.facts)
+    directory = options.output or manifest.new_directory()
+    with _at_work(directory, options) as stages:
+        run = count.open_run(directory, options, pattern, listener)
+        with stages.logged(run):
+            counted = count.count(run, pattern, options, listener)
+            return stages.summary(run, counted)
 
 
-def run_merge(options: Options, listener: Listener) -> tuple[Summary, Model]:
-    """Merge and export from the counts of a run directory (`options.output`); the corpus is not needed."""
-    assert options.output is not None
-    run = manifest.require(options.output)
-    if options.overwrite:
-        run = manifest.forget_merging(run)
-    counting = run.manifest.counting
-    options = make_options({**vars(options), **counting})
-    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
-    counted = count.counted(run)
-    if counted is None:
-        raise RunDirectoryError(
-            f"{run.directory} is not counted to its end; `bpe-pipeline count --output {run.directory}` goes on with it"
-        )
-    run = manifest.with_merging(run, options)
-    with _at_work(run, options) as stages:
-        stages.times.update(counted.times)
-        return _merge_and_export(run, counted, compile_pattern(options.pattern), options, listener, stages)
+def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> tuple[Summary, Model]:
+    """Merge and export from the counts of a run directory; the corpus is not needed.
+
+    given: the options that were asked for, by name; all others are as the run has them. Nothing is removed before
+    everything that can be known beforehand was checked.
+    """
+    stored = manifest.require(directory).manifest
+    asked = make_options(given)
+    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
+    manifest.refuse_other_options(directory, "counting", stored.counting, counting)
+    merging = {} if asked.overwrite else stored.merging or {}
+    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
+    pattern = compile_pattern(options.pattern)
+    _check_before_work(options, pattern)
+    with _at_work(directory, options) as stages:
+        run = manifest.require(directory)
+        counted = count.counted(run)
+        if counted is None:
+            raise RunDirectoryError(
+                f"{directory} is not counted to its end; run the `count` or `train` that began it again, then merge"
+            )
+        if options.overwrite:
+            run = manifest.forget_merging(run)
+        run = manifest.with_merging(run, options)
+        with stages.logged(run):
+            return _merge_and_export(run, counted, pattern, options, listener, stages)
+
+
+def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
+    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, export formats."""
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    merge_budget(options.vocab_size, special_tokens)
+    if options.export is None:
+        return
+    # A vocabulary without merges is refused for the same reasons as the one that will be trained.
+    vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
+    with tempfile.TemporaryDirectory() as nowhere:
+        export_model(Model(vocabulary, pattern, options.pad_token), Path(nowhere), options.export)
 
 
 def export_model(model: Model, directory: Path, formats: Sequence[str] | None) -> tuple[list[Path], dict[str, str]]:
@@ -110,16 +133,29 @@ def export_model(model: Model, directory: Path, formats: Sequence[str] | None) -
 class _Stages:
     """The times and the memory of a command, noted as it goes."""
 
+    options: Options
     watch: environment.MemoryWatch
     times: dict[str, float | None] = field(default_factory=dict)
 
-    def summary(self, run: Run, corpus: CorpusFacts, **found: Any) -> Summary:
+    @contextlib.contextmanager
+    def logged(self, run: Run) -> Iterator[None]:
+        """Write what happens into the run's log; half-done files of a killed command are removed first."""
+        manifest.sweep(run)
+        with log_to(run.directory / "log.txt"):
+            _log.info("%s", self.options)
+            try:
+                yield
+            except BaseException as error:
+                _log.error("stopped: %s: %s", type(error).__name__, error)
+                raise
+
+    def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
         self.watch.look()
         summary = Summary(
             run.directory,
             run.manifest.counting["pattern"],
-            corpus,
-            stages=self.times,
+            counted.facts,
+            stages=counted.times | self.times,
             peak_memory_bytes=self.watch.peak_bytes,
             **found,
         )
@@ -129,18 +165,15 @@ class _Stages:
 
 
 @contextlib.contextmanager
-def _at_work(run: Run, options: Options) -> Iterator[_Stages]:
-    """Log and watch memory while a run is worked on."""
-    manifest.sweep(run)
-    with log_to(run.directory / "log.txt"), environment.MemoryWatch(options.memory_limit) as watch:
-        _log.info("%s", options)
-        try:
-            yield _Stages(watch)
-        except BaseException as error:
-            _log.error("stopped: %s: %s", type(error).__name__, error)
-            raise
-        if watch.exceeded:
-            _log.warning("memory passed the limit: %d bytes of %d", watch.peak_bytes, watch.limit_bytes)
+def _at_work(directory: Path, options: Options) -> Iterator[_Stages]:
+    """Work on a run directory alone, watching memory; an interruption says how to go on."""
+    try:
+        with manifest.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
+            yield _Stages(options, watch)
+    except KeyboardInterrupt:
+        again = f"the same command with --output {directory}" if options.output is None else "the same command"
+        without = ", without --overwrite," if options.overwrite else ""
+        raise KeyboardInterrupt(f"interrupted; what is finished is kept: {again}{without} goes on from there") from None
 
 
 def _merge_and_export(
@@ -151,7 +184,7 @@ def _merge_and_export(
     started = time.monotonic()
     learned = _stored_merges(run, merges)
     if learned is None:
-        learned = merge.learn(counted.columns(), merges, options, listener)
+        learned = merge.learn(counted.columns(), merges, options, count.threads(options), listener)
         merge.save(learned, run.merges_path, run.manifest.merge_fingerprint())
         stages.times["merging"] = time.monotonic() - started
     else:
@@ -177,9 +210,11 @@ def _merge_and_export(
         bytes=learned.bytes,
         longest=_longest(vocabulary),
     )
+    if stages.watch.exceeded:
+        listener(Notice("warning", f"memory passed the limit of {format_bytes(stages.watch.limit_bytes or 0)}"))
     summary = stages.summary(
         run,
-        counted.facts,
+        counted,
         vocabulary=facts,
         tokenizer_directory=directory,
         written=tuple(path.name for path in written),

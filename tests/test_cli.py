@@ -12,7 +12,7 @@ from pathlib import Path
 import peers
 import pytest
 
-from pipeline import __version__
+from pipeline import __version__, manifest
 
 EOT = "<|endoftext|>"
 
@@ -248,6 +248,104 @@ def test_commands_on_no_run(tmp_path: Path) -> None:
     assert "run.json" in refused(run("merge", tmp_path), 1)
     assert "tokenizer.json" in refused(run("encode", "--tokenizer", tmp_path, "--text", "a"), 1)
     assert "--text" in refused(run("encode", "--tokenizer", tmp_path), 2)
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != "log.txt"
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["train", "TEXT", "--overwrite", "--dry-run", "--vocab-size", 300], 0),
+        (["train", "absent.txt", "--overwrite"], 1),
+        (["train", "TEXT", "--overwrite", "--pattern", "a("], 2),
+        (["train", "TEXT", "--overwrite", "--pattern", "llama3", "--export", "gpt2"], 1),
+        (["train", "TEXT", "--overwrite", "--special-ids", "first", "--export", "tiktoken"], 1),
+    ],
+)
+def test_nothing_is_removed_before_everything_was_checked(
+    text: Path, trained: Path, command: list[object], code: int
+) -> None:
+    before = _files(trained)
+    arguments = [text if word == "TEXT" else word for word in command]
+    assert run(*arguments, "--output", trained).returncode == code
+    assert _files(trained) == before
+
+
+def test_merge_removes_nothing_before_everything_was_checked(trained: Path) -> None:
+    before = _files(trained)
+    assert "257" in refused(run("merge", trained, "--overwrite", "--vocab-size", 100), 2)
+    assert "first" in refused(run("merge", trained, "--overwrite", "--special-ids", "first", "--export", "tiktoken"), 1)
+    assert _files(trained) == before
+
+
+def test_merge_goes_on_as_the_run_was(text: Path, tmp_path: Path) -> None:
+    options = ["--tie-break", "greatest-bytes", "--min-frequency", 2, "--pad-token", "<pad>", "--pattern", "llama3"]
+    assert run("train", text, "--output", tmp_path / "run", "--vocab-size", 500, *options).returncode == 0
+    result = run("merge", tmp_path / "run", "--vocab-size", 400)
+    assert result.returncode == 0, result.stderr
+    assert "2 special" in result.stdout
+    (tmp_path / "other.yaml").write_text("pattern: gpt2\n")
+    assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
+
+
+def test_own_directories_beside_the_tokenizers_stay(text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    assert run("train", text, "--output", output, "--vocab-size", 400).returncode == 0
+    mine = output / "tokenizer-backup1" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    assert run("merge", output, "--vocab-size", 300, "--overwrite").returncode == 0
+    assert run("train", text, "--output", output, "--vocab-size", 300, "--overwrite").returncode == 0
+    assert mine.read_text() == "mine"
+
+
+def test_added_files_leave_no_file_of_the_smaller_corpus(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text(peers.generated_text(4, 500))
+    output = tmp_path / "run"
+    assert run("train", text, "--output", output, "--vocab-size", 500).returncode == 0
+    assert run("merge", output, "--vocab-size", 400).returncode == 0
+    more = ["train", text, tmp_path / "more.txt", "--output", output, "--vocab-size", 500, "--export", "hf"]
+    assert run(*more).returncode == 0
+    assert not (output / "tokenizer-400").exists()
+    assert not (output / "tokenizer" / "merges.txt").exists()
+
+
+def test_a_run_that_is_worked_on_is_refused_to_a_second(text: Path, tmp_path: Path) -> None:
+    with manifest.locked(tmp_path / "run"):
+        line = refused(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300), 1)
+        assert "another process" in line
+    assert not (tmp_path / "run").exists()
+    assert run("train", text, "--output", tmp_path / "run", "--vocab-size", 300).returncode == 0
+
+
+def test_the_pad_token_is_never_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
+    result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, "--pad-token", "<pad>", cwd=tmp_path)
+    assert "pieces" in result.stdout
+    assert "40, of which 1 are different" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chunks", [[]]),
+        ("chunks", [[[0, 5, 1]]]),
+        ("chunks", [[[7, 0, 1]]]),
+        ("files", [{"path": 5}]),
+        ("counting", None),
+        ("format_version", 99),
+    ],
+)
+def test_a_damaged_manifest_is_one_clear_line(trained: Path, tmp_path: Path, name: str, value: object) -> None:
+    document = json.loads((trained / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(document | {name: value}))
+    assert "run.json" in refused(run("merge", tmp_path), 1)
 
 
 def test_control_c_while_it_works(tmp_path: Path) -> None:

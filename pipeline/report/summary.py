@@ -1,5 +1,6 @@
 """The summary at the end of a run: plain numbers in, text or JSON out."""
 
+import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,11 @@ def _table(rows: list[tuple[str, str]]) -> str:
 
 
 def _next_commands(summary: Summary) -> list[str]:
-    if summary.tokenizer_directory is None:
-        return [f"bpe-pipeline merge {summary.directory} --vocab-size 32000"]
+    run = shlex.quote(str(summary.directory))
+    if summary.vocabulary is None:
+        return [f"bpe-pipeline merge {run} --vocab-size 32000"]
+    other_size = 8000 if summary.vocabulary.vocab_size != 8000 else 16_000
     return [
-        f"bpe-pipeline encode --tokenizer {summary.tokenizer_directory} --text 'Hello world'",
-        f"bpe-pipeline merge {summary.directory} --vocab-size 8000",
+        f"bpe-pipeline encode --tokenizer {shlex.quote(str(summary.tokenizer_directory))} --text 'Hello world'",
+        f"bpe-pipeline merge {run} --vocab-size {other_size}",
     ]
