@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline import counters, environment, manifest
+from pipeline import counters, environment, manifest, run_directory
 from pipeline.config import Options, format_bytes, format_count
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
@@ -57,12 +57,12 @@ def open_run(directory: Path, options: Options, pattern: CompiledPattern, listen
     cutting = _cut_by(pattern)
     if stored is None:
         if not options.overwrite:
-            manifest.refuse_foreign_files(directory)
+            run_directory.refuse_foreign_files(directory)
         run = _planned(
             Run(directory, Manifest(options.of_stage("count"), cutting, (), ())), listing.files, options, pattern
         )
         if not options.dry_run:
-            manifest.clear(directory)
+            run_directory.clear(directory)
             manifest.save(run)
         return run
     if stored.manifest.cutting != cutting:
@@ -75,7 +75,7 @@ def open_run(directory: Path, options: Options, pattern: CompiledPattern, listen
         return stored
     run = _planned(stored, tuple(added), options, pattern)
     if not options.dry_run:
-        manifest.remove_results(run)  # they are of the smaller corpus
+        run_directory.remove_results(directory)  # they are of the smaller corpus
         manifest.save(run)
     return run
 

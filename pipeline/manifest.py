@@ -1,19 +1,13 @@
-"""The run directory: where everything of a run lies, and `run.json`, which says what run it is.
+"""What a run is: `run.json`, and where everything of the run lies.
 
 The manifest holds what was decided before the first chunk was counted: the options that determine the result, the
 corpus listing and the plan of chunks. It holds no state: what is finished is told by the files that exist, each of
 which carries the fingerprint of everything it depends on.
 """
 
-import contextlib
-import fcntl
 import hashlib
-import itertools
 import json
-import os
-import re
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,20 +20,10 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
 from pipeline.errors import RunDirectoryError
+from pipeline.run_directory import remove_results
 
 FORMAT_VERSION = 1
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
-_LOCK = ".lock"
-_OWNED = (
-    "run.json",
-    "counts",
-    "counter.parquet",
-    "merges.parquet",
-    "tokenizer",
-    "report.txt",
-    "report.json",
-    "log.txt",
-)
 
 
 def fingerprint(*parts: object) -> str:
@@ -105,50 +89,6 @@ class Run:
     def tokenizer_directory(self, vocab_size: int) -> Path:
         """Where the tokenizer of this size lies: `tokenizer` for the run's first size, `tokenizer-8000` for others."""
         return self.directory / ("tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}")
-
-
-def new_directory(parent: Path = Path("runs")) -> Path:
-    """Make the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
-    make_directory(parent)
-    for number in itertools.count(1):
-        directory = parent / f"{number:03d}"
-        try:
-            directory.mkdir()
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise RunDirectoryError(f"directory {directory} cannot be made: {error.strerror}; give --output") from None
-        return directory
-    raise AssertionError("unreachable")
-
-
-@contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it.
-
-    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process.
-    """
-    make_directory(directory)
-    try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunDirectoryError(
-                f"another process is working on {directory}; wait for it, or choose another --output"
-            ) from None
-        try:
-            yield
-        finally:
-            if not (directory / "run.json").exists():
-                with contextlib.suppress(OSError):
-                    (directory / _LOCK).unlink()
-                    directory.rmdir()
-    finally:
-        os.close(descriptor)
 
 
 def save(run: Run) -> None:
@@ -227,40 +167,6 @@ def require(directory: Path) -> Run:
     return run
 
 
-def clear(directory: Path) -> None:
-    """Remove what a run owns in a directory, and nothing else."""
-    for path in [directory / name for name in _OWNED] + _other_tokenizers(directory):
-        _remove(path)
-
-
-def _other_tokenizers(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("tokenizer-*") if re.fullmatch(r"tokenizer-[0-9]+", path.name))
-
-
-def sweep(run: Run) -> None:
-    """Remove what writers left half done when they were killed."""
-    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
-        for path in run.directory.glob(pattern):
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    try:
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
-
-
-def refuse_foreign_files(directory: Path) -> None:
-    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
-    foreign = next((name for name in _OWNED if (directory / name).exists()), None)
-    if foreign is not None:
-        raise RunDirectoryError(
-            f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "
-            "remove it with --overwrite"
-        )
-
-
 def refuse_other_options(directory: Path, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
     """Raise `RunDirectoryError` naming the first option in which the stored run and the one asked for differ."""
     for name, value in asked.items():
@@ -300,17 +206,10 @@ def added_files(run: Run, files: Sequence[CorpusFile]) -> list[CorpusFile]:
 
 def forget_merging(run: Run) -> Run:
     """The run as it was before anything was merged; its counts stay."""
-    remove_results(run)
+    remove_results(run.directory)
     run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
     save(run)
     return run
-
-
-def remove_results(run: Run) -> None:
-    """Remove what was learned from the counters: merges, tokenizers, reports."""
-    owned = ("merges.parquet", "tokenizer", "report.txt", "report.json")
-    for path in [run.directory / name for name in owned] + _other_tokenizers(run.directory):
-        _remove(path)
 
 
 def with_merging(run: Run, options: Options) -> Run:

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import count, environment, manifest, merge
+from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, format_bytes, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
@@ -52,7 +52,7 @@ def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern)
     _check_before_work(options, pattern)
-    directory = options.output or manifest.new_directory()
+    directory = options.output or run_directory.new_directory()
     with _at_work(directory, options) as stages:
         run = count.open_run(directory, options, pattern, listener)
         with stages.logged(run):
@@ -64,7 +64,7 @@ def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
 def run_count(options: Options, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
     pattern = compile_pattern(options.pattern)
-    directory = options.output or manifest.new_directory()
+    directory = options.output or run_directory.new_directory()
     with _at_work(directory, options) as stages:
         run = count.open_run(directory, options, pattern, listener)
         with stages.logged(run):
@@ -140,7 +140,7 @@ class _Stages:
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
         """Write what happens into the run's log; half-done files of a killed command are removed first."""
-        manifest.sweep(run)
+        run_directory.sweep(run.directory)
         with log_to(run.directory / "log.txt"):
             _log.info("%s", self.options)
             try:
@@ -168,7 +168,7 @@ class _Stages:
 def _at_work(directory: Path, options: Options) -> Iterator[_Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on."""
     try:
-        with manifest.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
+        with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
             yield _Stages(options, watch)
     except KeyboardInterrupt:
         again = f"the same command with --output {directory}" if options.output is None else "the same command"

@@ -17,7 +17,7 @@ LEVELS = (
     {"tokenizer"},
     {"export", "load"},
     {"model", "manifest"},
-    {"corpus", "pattern", "vocabulary", "counters", "config"},
+    {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory"},
     {"executors", "atomic", "environment", "events", "log"},
     {"errors", "_core", "__init__"},
 )

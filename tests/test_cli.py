@@ -12,7 +12,7 @@ from pathlib import Path
 import peers
 import pytest
 
-from pipeline import __version__, manifest
+from pipeline import __version__, run_directory
 
 EOT = "<|endoftext|>"
 
@@ -317,7 +317,7 @@ def test_added_files_leave_no_file_of_the_smaller_corpus(text: Path, tmp_path: P
 
 
 def test_a_run_that_is_worked_on_is_refused_to_a_second(text: Path, tmp_path: Path) -> None:
-    with manifest.locked(tmp_path / "run"):
+    with run_directory.locked(tmp_path / "run"):
         line = refused(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300), 1)
         assert "another process" in line
     assert not (tmp_path / "run").exists()
