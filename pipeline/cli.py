@@ -6,6 +6,7 @@ built upon it. The flags of a run are made from the one table in `pipeline.confi
 
 import contextlib
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import Field, replace
 from pathlib import Path
@@ -89,10 +90,8 @@ def _defect(error: Exception) -> str:
 
 
 def _about_stdout(error: OSError) -> str | None:
-    """The message for output that click could not write: then what it wrote still cannot be flushed."""
-    try:
-        sys.stdout.flush()
-    except OSError:
+    """The message for output that click could not write; None where the error came from elsewhere."""
+    if any(frame.f_globals.get("__name__") == "click.utils" for frame, _ in traceback.walk_tb(error.__traceback__)):
         return f"standard output cannot be written: {error.strerror or error}; write it somewhere else"
     return None
 

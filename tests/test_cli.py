@@ -323,7 +323,8 @@ def test_closed_streams_do_not_harm(trained: Path, text: Path, tmp_path: Path) -
 def test_control_c_while_it_starts(tmp_path: Path, delay_s: float) -> None:
     """The interpreter's own start cannot be guarded: the wait begins when the package is imported."""
     script = (
-        "import sys, os, threading, signal, time; import pipeline.__main__ as m; sys.argv = ['x', 'train', '--dry-run'];"
+        "import sys, os, threading, signal, time; import pipeline.__main__ as m;"
+        "sys.argv = ['x', 'train', '--dry-run'];"
         f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.kill(os.getpid(), signal.SIGINT))).start();"
         "sys.exit(m.main())"
     )

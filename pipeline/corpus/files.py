@@ -24,7 +24,10 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read. `path` is absolute, links kept. `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed."""
+    """One file to read. `path` is absolute, links kept.
+
+    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed.
+    """
 
     path: str
     size: int
@@ -164,7 +167,7 @@ def _expand_glob(name: str) -> list[str]:
 def _absolute(name: str) -> str:
     """The absolute path of a name, links kept except before a `..`, where they decide what it means."""
     try:
-        if ".." in name.split(os.sep):
+        if ".." in Path(name).parts:
             parent, last = os.path.split(name)
             return os.path.realpath(name) if last in ("", "..") else os.path.join(os.path.realpath(parent), last)  # noqa: PTH118
         return os.path.abspath(name)  # noqa: PTH100 - keeps links
