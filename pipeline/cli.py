@@ -4,7 +4,9 @@ click is the chosen library: typed, kept since 2014, two dependencies fewer and 
 built upon it. The flags of a run are made from the one table in `pipeline.config`.
 """
 
+import contextlib
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import Field
 from pathlib import Path
@@ -18,6 +20,7 @@ from pipeline.config import (
     EXPORT_FORMATS,
     OPTION_FIELDS,
     Options,
+    check_vocabulary,
     flag_of,
     make_options,
     read_config,
@@ -35,7 +38,7 @@ _MERGE_OPTIONS = (
     *("overwrite", *_RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
-    *("output", "special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes", "chunk_size", "executor"),
+    *("output", "special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes", "chunk_size"),
     *("fail_on_loss", "dry_run", "overwrite", *_RUN_OPTIONS),
 )
 _TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")
@@ -63,16 +66,34 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left: nothing to say, and nobody to say it to
         return 1
+    except OSError as error:
+        if debug:
+            raise
+        _complain(_about_stdout(error) or _defect(error))
+        return 1
     except Exception as error:
         if debug:
             raise
-        _complain(f"{type(error).__name__}: {error} (a defect: please report it with the output of --debug)")
+        _complain(_defect(error))
         return 1
     return result if isinstance(result, int) else 0
 
 
 def _complain(reason: str) -> None:
-    click.echo(f"{PROGRAM}: error: {reason}", err=True)
+    with contextlib.suppress(OSError, ValueError):  # standard error is full or closed: there is nobody to tell
+        click.echo(f"{PROGRAM}: error: {reason}", err=True)
+
+
+def _defect(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text} (a defect: please report it with the output of --debug)"
+
+
+def _about_stdout(error: OSError) -> str | None:
+    """The message for output that click could not write; None where the error came from elsewhere."""
+    if any(frame.f_globals.get("__name__") == "click.utils" for frame, _ in traceback.walk_tb(error.__traceback__)):
+        return f"standard output cannot be written: {error.strerror or error}; write it somewhere else"
+    return None
 
 
 def _click_option(name: str, option: Field[Any]) -> Callable[[Any], Any]:
@@ -131,6 +152,8 @@ def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] 
 
     given = {**stored, **flags}
     options = make_options(given, spell)
+    if {"vocab_size", "special_tokens"} <= set(names):  # `merge` takes the special tokens of its run
+        check_vocabulary(options)
     if print_config:
         import yaml
 
@@ -253,9 +276,9 @@ def export(tokenizer: Path, output: Path | None, formats: str | None) -> None:
     from pipeline.encode import load_tokenizer, tokenizer_home
     from pipeline.training import export_model
 
-    chosen = make_options({"export": formats}, flag_of).export
+    options = make_options({"export": formats, "output": output}, flag_of)
     model = load_tokenizer(tokenizer).model
-    written, refused = export_model(model, output or tokenizer_home(tokenizer), chosen)
+    written, refused = export_model(model, options.output or tokenizer_home(tokenizer), options.export)
     for path in written:
         click.echo(path)
     for name, reason in refused.items():

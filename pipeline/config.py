@@ -6,15 +6,20 @@ Each field of `Options` says how its value is read, what it means, and what depe
 
 import difflib
 import json
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import Field, dataclass, field, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UsageError
 
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
+_MOST_BYTES = 1 << 62
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{unit}": base ** (power + 1)
     for power, prefix in enumerate("kmgt")
@@ -27,11 +32,22 @@ def parse_bytes(value: object) -> int:
 
     Raises `ValueError` for anything else.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
-    if found is None or found[2].lower() not in _UNITS or (size := int(float(found[1]) * _UNITS[found[2].lower()])) < 1:
-        raise ValueError("a size such as 64MiB, 1GB or a number of bytes")
+    size: int | Decimal = 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    elif isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        if found is not None and found[2].lower() in _UNITS:
+            size = Decimal(found[1]) * _UNITS[found[2].lower()]
+    if not 1 <= size <= _MOST_BYTES:
+        raise ValueError("a size such as 64MiB, 1GB or a number of bytes" + (", at most 2**62" if size > 1 else ""))
+    return int(size)
+
+
+def _piece_bytes(value: object) -> int:
+    size = parse_bytes(value)
+    if size < 4:
+        raise ValueError("a size of at least 4 bytes (one character may take 4)")
     return size
 
 
@@ -49,20 +65,31 @@ def format_count(number: int, things: str) -> str:
     return f"{number:,} {things.removesuffix('s') if number == 1 else things}"
 
 
-def _whole_number(at_least: int) -> Callable[[object], int]:
+def _whole_number(at_least: int, at_most: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
-        number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9_]+", value) else value
+        number = value
+        if isinstance(value, str) and re.fullmatch(r"[0-9]+(_[0-9]+)*", value):
+            digits = value.replace("_", "").lstrip("0") or "0"
+            number = int(digits) if len(digits) < 30 else at_most + 1
         if not isinstance(number, int) or isinstance(number, bool) or number < at_least:
             raise ValueError(f"a whole number of at least {at_least}")
+        if number > at_most:
+            raise ValueError(f"a whole number of at most {at_most}")
         return number
 
     return parse
 
 
+def _vocab_size(value: object) -> int:
+    from pipeline.vocabulary import MAX_IDS
+
+    return _whole_number(1, MAX_IDS)(value)
+
+
 def _one_of(*names: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in names:
-            near = difflib.get_close_matches(str(value), names, 1)
+            near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
             raise ValueError("one of " + ", ".join(names) + (f" (did you mean {near[0]}?)" if near else ""))
         return str(value)
 
@@ -72,7 +99,18 @@ def _one_of(*names: str) -> Callable[[object], str]:
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("a non-empty text")
-    return value
+    return _without_surrogates(value)
+
+
+def _without_surrogates(text: str) -> str:
+    """The text itself; `ValueError` for one that no UTF-8 file could hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text that is valid Unicode (character {error.start} is a lone surrogate or a byte that is not UTF-8)"
+        ) from None
+    return text
 
 
 def _pattern(value: object) -> str:
@@ -88,21 +126,23 @@ def _pattern(value: object) -> str:
 def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value]
+    if isinstance(value, AbstractSet):
+        raise ValueError("a list of texts (their order decides the ids: give a list)")
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise ValueError("a list of texts")
     texts = tuple(value)
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a list of texts")
-    return texts
+    return tuple(map(_without_surrogates, texts))
 
 
 def _special_tokens(value: object) -> tuple[str, ...]:
     texts = _texts(value)
     if "" in texts:
         raise ValueError("a list of texts without an empty one (an empty special token is everywhere)")
-    doubled = sorted({text for text in texts if texts.count(text) > 1})
-    if doubled:
-        raise ValueError(f"a list of different texts ({doubled[0]!r} is given twice)")
+    doubled = next((text for text, times in Counter(texts).items() if times > 1), None)
+    if doubled is not None:
+        raise ValueError(f"a list of different texts ({doubled!r} is given twice)")
     return texts
 
 
@@ -111,18 +151,31 @@ def _formats(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_one_of(*EXPORT_FORMATS)(name) for name in names))
 
 
+def _path_name(value: object) -> str:
+    name = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError("a path: a text that is not empty and has no NUL character")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a path whose name is valid UTF-8: rename it") from None
+    return name
+
+
 def _path(value: object) -> Path:
-    if isinstance(value, Path):
-        return value
-    return Path(_text(value)).expanduser()
+    name = _path_name(value)
+    try:
+        return Path(name).expanduser() if isinstance(value, str) else Path(name)
+    except RuntimeError:
+        raise ValueError("a path below an existing home directory (write ./~name for a file of that name)") from None
 
 
 def _paths(value: object) -> tuple[str, ...]:
-    if isinstance(value, str | Path):
+    if isinstance(value, str | os.PathLike):
         value = [value]
-    if not isinstance(value, Iterable):
-        raise ValueError("a list of paths")
-    return tuple(str(path) for path in value)
+    if not isinstance(value, Iterable) or isinstance(value, Mapping | AbstractSet | bytes | bytearray):
+        raise ValueError("a path or a list of paths")
+    return tuple(map(_path_name, value))
 
 
 def _flag(value: object) -> bool:
@@ -142,12 +195,12 @@ def _option(parse: Callable[[object], Any], default: Any, stage: str, text: str,
 class Options:
     """Everything that can be asked of a run; sizes in bytes, times in seconds."""
 
-    inputs: tuple[str, ...] = _option(
-        _paths, (), "run", "files, directories and globs; none: the sample corpus (Python's own library)"
+    inputs: tuple[str, ...] | None = _option(
+        _paths, None, "run", "files, directories and globs; none: the sample corpus (Python's own library)"
     )
     output: Path | None = _option(_path, None, "run", "the run directory; default: a new one under runs/", "DIR")
     vocab_size: int = _option(
-        _whole_number(1), 32_000, "vocabulary", "tokens in all: 256 bytes, merges, special tokens", "N"
+        _vocab_size, 32_000, "vocabulary", "tokens in all: 256 bytes, merges, special tokens", "N"
     )
     special_tokens: tuple[str, ...] = _option(
         _special_tokens,
@@ -170,7 +223,7 @@ class Options:
         "invalid UTF-8: replace it, stop, or skip its document",
     )
     max_piece_bytes: int | None = _option(
-        parse_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
+        _piece_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
     )
     tie_break: str = _option(
         _one_of("lowest-ids", "greatest-bytes"),
@@ -178,8 +231,12 @@ class Options:
         "merge",
         "which of equally frequent pairs is merged first",
     )
-    min_frequency: int = _option(_whole_number(1), 1, "merge", "merge no pair that occurs less often", "N")
-    max_token_bytes: int | None = _option(_whole_number(2), None, "merge", "make no token longer than this", "N")
+    min_frequency: int = _option(
+        _whole_number(1, (1 << 63) - 1), 1, "merge", "merge no pair that occurs less often", "N"
+    )
+    max_token_bytes: int | None = _option(
+        _whole_number(2, 1 << 30), None, "merge", "make no token longer than this", "N"
+    )
     special_ids: str = _option(
         _one_of("last", "first"),
         "last",
@@ -194,14 +251,13 @@ class Options:
         "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
         "LIST",
     )
-    workers: int | None = _option(_whole_number(1), None, "run", "worker processes; default: physical cores", "N")
+    workers: int | None = _option(_whole_number(1, 4096), None, "run", "worker processes; default: physical cores", "N")
     chunk_size: int | None = _option(
         parse_bytes, None, "run", "bytes of corpus in a chunk; default: by memory and cores", "SIZE"
     )
     memory_limit: int | None = _option(
         parse_bytes, None, "run", "memory for all processes together; default: 80 % of what is free", "SIZE"
     )
-    executor: str = _option(_one_of("local"), "local", "run", "where the workers run")
     fail_on_loss: bool = _option(_flag, False, "run", "fail if any text was replaced, skipped or cut")
     dry_run: bool = _option(_flag, False, "run", "print the plan and stop")
     overwrite: bool = _option(_flag, False, "run", "start anew in a directory that holds another run")
@@ -222,7 +278,17 @@ OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields
 
 def flag_of(name: str) -> str:
     """The command's spelling of an option: `special_tokens` -> `--special-token`."""
-    return "--special-token" if name == "special_tokens" else "--" + name.replace("_", "-")
+    special = {"special_tokens": "--special-token", "inputs": "INPUT"}
+    return special.get(name) or "--" + name.replace("_", "-")
+
+
+def _shown(value: object) -> str:
+    """A value for a message, in one line of at most 80 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list nested in a list in a list ...
+        text = f"such {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
@@ -246,13 +312,37 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
         try:
             checked[name] = OPTION_FIELDS[name].metadata["parse"](value)
         except ValueError as error:
-            raise UsageError(f"{spell(name)}: expected {error}, not {value!r}") from None
+            raise UsageError(f"{spell(name)}: expected {error}, not {_shown(value)}") from None
+        if name == "inputs" and not checked[name]:
+            raise UsageError(
+                f"no inputs: {spell(name)} is an empty list; name files, directories or globs, or leave it out to "
+                "use the sample corpus"
+            )
     options = Options(**checked)
     if options.pad_token in options.special_tokens:
         raise UsageError(
             f"{spell('pad_token')}: {options.pad_token!r} is a special token already; name another or none"
         )
+    _check_special_tokens("special_tokens", options.special_tokens, spell)
+    if options.pad_token is not None:
+        _check_special_tokens("pad_token", [options.pad_token], spell)
     return options
+
+
+def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str], str]) -> None:
+    from pipeline.vocabulary import check_special_tokens
+
+    try:
+        check_special_tokens(texts)
+    except UsageError as error:
+        raise UsageError(f"{spell(name)}: {error}") from None
+
+
+def check_vocabulary(options: Options) -> None:
+    """Raise `UsageError` where the vocabulary asked for has no room for the bytes and all special tokens."""
+    from pipeline.vocabulary import merge_budget, with_pad_token
+
+    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -262,17 +352,30 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"configuration file {path} cannot be read: {error}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"configuration file {path} cannot be read: {reason}; give a readable UTF-8 file") from None
     try:
         values = _parse_config(path.suffix.lower(), text)
     except ValueError as error:
         raise UsageError(f"configuration file {path}: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise UsageError(
+            f"configuration file {path} is nested too deeply; it needs only names and values, such as "
+            "'vocab_size: 32000'"
+        ) from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UsageError(f"configuration file {path} must hold names and values, such as 'vocab_size: 32000'")
-    renamed = {name.replace("-", "_"): value for name, value in values.items()}
-    if "special_token" in renamed:
-        renamed["special_tokens"] = renamed.pop("special_token")
+    renamed: dict[str, Any] = {}
+    spelt: dict[str, str] = {}
+    for name, value in values.items():
+        known = name.replace("-", "_")
+        known = "special_tokens" if known == "special_token" else known
+        if known in renamed:
+            raise UsageError(
+                f"configuration file {path} has both {spelt[known]!r} and {name!r}, which are one option; remove one"
+            )
+        renamed[known], spelt[known] = value, name
     return renamed
 
 

@@ -21,7 +21,13 @@ def tokenizer_home(path: Path) -> Path:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer in a tokenizer.json, a tokenizer directory, or a run directory."""
-    return Tokenizer.load(path if path.is_file() else tokenizer_home(path))
+    try:
+        return Tokenizer.load(path if path.is_file() else tokenizer_home(path))
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}; give a tokenizer directory, tokenizer.json, or a run "
+            "that you may read"
+        ) from None
 
 
 def encode_command(tokenizer_path: Path, paths: Sequence[Path], text: str | None, *, ordinary: bool) -> None:
@@ -37,19 +43,30 @@ def decode_command(tokenizer_path: Path, words: Sequence[str]) -> None:
     """Print the text of the ids given as words, or on standard input, byte for byte and without a line end added."""
     tokenizer = load_tokenizer(tokenizer_path)
     if not words:
-        words = sys.stdin.read().split()
+        words = _read_standard_input().decode("utf-8", errors="backslashreplace").split()
     ids = []
     for word in words:
         try:
             ids.append(int(word))
         except ValueError:
-            raise InputError(f"{word!r} is not a token id; decode takes whole numbers, as encode prints them") from None
+            raise InputError(
+                f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
+            ) from None
     terminal.write_bytes(tokenizer.decode_bytes(ids))
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise InputError("standard input is closed: name files, or connect it (`< file`)")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"standard input cannot be read: {error.strerror or error}; name files instead") from None
 
 
 def _read(path: Path) -> str:
     try:
-        data = sys.stdin.buffer.read() if path == _STANDARD_INPUT else path.read_bytes()
+        data = _read_standard_input() if path == _STANDARD_INPUT else path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; give a file with text") from None
     return data.decode("utf-8", errors="replace")

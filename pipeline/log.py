@@ -10,33 +10,54 @@ is unsafe beside Arrow's threads; the handler itself does not need it.)
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pipeline.errors import RunDirectoryError
+
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
+_lock = threading.Lock()
+_users: list[logging.Handler] = []
+_before: list[tuple[int, bool]] = []  # level and propagate as they were before the first user
 
 
 @contextlib.contextmanager
 def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
-    """Append every record of the package's loggers, of this and all worker processes, to the file at `path`."""
+    """Append every record of the package's loggers, of this and all worker processes, to the file at `path`.
+
+    Several runs may log at once from threads of one process: each file then holds the records of all of them, and the
+    logger is as it was when the last run ends. Raises `RunDirectoryError` where the file cannot be opened.
+    """
     from multiprocessing_logging import MultiProcessingHandler
 
     logger = logging.getLogger(ROOT)
-    file_handler = logging.FileHandler(path, encoding="utf-8", delay=False)
+    try:
+        file_handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace", delay=False)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the log {path} cannot be written: {error.strerror or error}; make it writable, or choose another --output"
+        ) from None
     file_handler.setFormatter(logging.Formatter(_FORMAT))
     handler = MultiProcessingHandler("run-log", sub_handler=file_handler)
-    previous_level, previous_propagate = logger.level, logger.propagate
-    logger.setLevel(level)
-    logger.propagate = False
-    logger.addHandler(handler)
+    with _lock:
+        if not _users:
+            _before.append((logger.level, logger.propagate))
+        _users.append(handler)
+        logger.setLevel(level if len(_users) == 1 else min(level, logger.level))
+        logger.propagate = False
+        logger.addHandler(handler)
     try:
         yield logger
     finally:
-        logger.removeHandler(handler)
+        with _lock:
+            logger.removeHandler(handler)
+            _users.remove(handler)
+            if not _users:
+                previous_level, logger.propagate = _before.pop()
+                logger.setLevel(previous_level)
         handler.close()
-        logger.setLevel(previous_level)
-        logger.propagate = previous_propagate
 
 
 class PipeHandler(logging.Handler):

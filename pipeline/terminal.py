@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from pipeline.config import format_bytes, format_count
+from pipeline.errors import PipelineError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 
 _LINE_EVERY_S = 5.0
@@ -19,25 +20,41 @@ _LINE_EVERY_S = 5.0
 
 def write(text: str) -> None:
     """Print what the command was asked for."""
-    sys.stdout.write(text + "\n")
+    with _to_stdout():
+        sys.stdout.write(text + "\n")
 
 
 def write_bytes(data: bytes) -> None:
     """Print bytes as they are."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with _to_stdout():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def write_error(text: str) -> None:
-    """Print one line for the person, beside the output."""
-    sys.stderr.write(text + "\n")
+    """Print one line for the person, beside the output; where that cannot be, the work goes on."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
 
 
 def write_json(name: str, values: Mapping[str, object]) -> None:
     """Print one event of `--log-json`."""
-    sys.stdout.write(json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str) + "\n")
-    sys.stdout.flush()
+    with _to_stdout():
+        sys.stdout.write(json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str) + "\n")
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _to_stdout() -> Iterator[None]:
+    """Name standard output where it cannot be written; a reader that left is left to the caller."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise PipelineError(f"standard output cannot be written: {reason}; write it somewhere else") from None
 
 
 @contextlib.contextmanager

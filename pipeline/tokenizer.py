@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline import _core
-from pipeline.errors import InputError, SpecialTokenError
+from pipeline.errors import InputError, SpecialTokenError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.vocabulary import Vocabulary, with_pad_token
@@ -135,10 +135,14 @@ class Tokenizer:
         As soon as `allowed_special` or `disallowed_special` is given, the call means what it means in tiktoken: only
         allowed ones are recognised (none unless named; "all"), a disallowed one in the text (all that are not
         allowed, unless named; () for none) raises SpecialTokenError, a ValueError, and any other is ordinary text.
+        Either one given as a text other than "all" raises UsageError.
         Lone surrogates in a str and invalid UTF-8 in bytes are read as U+FFFD.
         """
         if allowed_special is None and disallowed_special is None:
             return self._encode(text, self._all_special)
+        for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
+            if isinstance(value, str | bytes) and value != "all":
+                raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
         known = self.special_tokens.keys()
         allowed = known if allowed_special == "all" else known & (allowed_special or set())
         refused: AbstractSet[str]

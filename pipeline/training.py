@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
-from pipeline.config import Options, format_bytes, make_options
+from pipeline.config import Options, check_vocabulary, format_bytes, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice, silent
 from pipeline.export import EXPORTS, write_model
@@ -102,10 +102,10 @@ def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> 
 
 def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
     """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, export formats."""
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merge_budget(options.vocab_size, special_tokens)
+    check_vocabulary(options)
     if options.export is None:
         return
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
     with tempfile.TemporaryDirectory() as nowhere:

@@ -369,3 +369,65 @@ def test_control_c_while_it_works(tmp_path: Path) -> None:
     assert "goes on from there" in stderr
     again = run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
+
+
+def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell, `bpe` standing for the command."""
+    script = script.replace("bpe", f"'{sys.executable}' -P -m pipeline")
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "named"),
+    [
+        ("bpe version >/dev/full", 1, "standard output cannot be written: No space left on device"),
+        ("bpe --help >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train --print-config >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train a.txt --vocab-size 260 --output run --quiet >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train a.txt --vocab-size 260 --output run --log-json >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train a.txt --vocab-size 5 --dry-run", 2, "at least 257"),
+        ("bpe count a.txt --special-token a", 2, "single byte"),
+        ("bpe train ''", 2, "INPUT"),
+        (r"bpe train $'caf\xe9.txt'", 2, "rename it"),
+        (r"bpe train a.txt --output $'caf\xe9'", 2, "--output"),
+        (r"bpe train a.txt --pattern $'caf\xe9'", 2, "--pattern"),
+        (r"bpe train a.txt --special-token $'caf\xe9'", 2, "--special-token"),
+        ("bpe train a.txt --executor local", 2, "--executor"),
+        ("bpe train a.txt --config deep.json", 2, "nested too deeply"),
+        ("bpe train --config none.json", 2, "no inputs"),
+        ("bpe encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
+    ],
+)
+def test_streams_and_texts_that_cannot_be_used(tmp_path: Path, script: str, code: int, named: str) -> None:
+    (tmp_path / "a.txt").write_text("some text to learn from")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "none.json").write_text('{"inputs": []}')
+    assert named in refused(shell(script, tmp_path), code)
+
+
+def test_closed_streams_do_not_harm(trained: Path, text: Path, tmp_path: Path) -> None:
+    assert shell(f"bpe train '{text}' --vocab-size 300 --output run <&- >&- 2>&-", tmp_path).returncode == 0
+    assert (tmp_path / "run/tokenizer/tokenizer.json").exists()
+    for command in ("encode", "decode"):
+        words = "-" if command == "encode" else ""
+        line = refused(shell(f"bpe {command} --tokenizer '{trained}' {words} <&-", tmp_path), 1)
+        assert "standard input is closed" in line
+    assert shell("bpe version 2>&- | cat", tmp_path).stdout.startswith("bpe-pipeline")
+    left = shell("bpe train --help | true; exit ${PIPESTATUS[0]}", tmp_path)
+    assert left.stderr == ""
+
+
+@pytest.mark.parametrize("delay_s", [0.03, 0.06, 0.1, 0.15, 0.25])
+def test_control_c_while_it_starts(tmp_path: Path, delay_s: float) -> None:
+    """The interpreter's own start cannot be guarded: the wait begins when the package is imported."""
+    script = (
+        "import sys, os, threading, signal, time; import pipeline.__main__ as m;"
+        "sys.argv = ['x', 'train', '--dry-run'];"
+        f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.kill(os.getpid(), signal.SIGINT))).start();"
+        "sys.exit(m.main())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert "Traceback" not in result.stderr
+    assert result.returncode in (130, 0, -signal.SIGINT)

@@ -1,11 +1,21 @@
 """Options: the one table, sizes, configuration files, and messages that name the nearest right thing."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from pipeline.config import Options, flag_of, format_bytes, format_count, make_options, parse_bytes, read_config
+from pipeline.config import (
+    Options,
+    check_vocabulary,
+    flag_of,
+    format_bytes,
+    format_count,
+    make_options,
+    parse_bytes,
+    read_config,
+)
 from pipeline.errors import UsageError
 
 SIZES = [
@@ -67,6 +77,27 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"chunk_size": "64 melons"}, "'chunk_size': expected a size such as 64MiB"),
         ({"export": "hf,onnx"}, "one of hf, gpt2, tiktoken"),
         ({"quiet": "yes"}, "true or false"),
+        ({"inputs": []}, "no inputs: option 'inputs'"),
+        ({"inputs": {"a": 1}}, "a path or a list of paths"),
+        ({"inputs": {"a"}}, "a path or a list of paths"),
+        ({"inputs": b"a"}, "a path or a list of paths"),
+        ({"inputs": [""]}, "not empty"),
+        ({"inputs": ["caf\udce9"]}, "valid UTF-8: rename it"),
+        ({"output": "caf\udce9"}, "valid UTF-8: rename it"),
+        ({"special_tokens": {"a"}}, "their order decides the ids: give a list"),
+        ({"special_tokens": ["a"]}, "token of a single byte"),
+        ({"special_tokens": ["<\ud800>"]}, "lone surrogate"),
+        ({"pad_token": "a"}, "'pad_token': the special token 'a'"),
+        ({"pattern": "\udce9+"}, "lone surrogate"),
+        ({"min_frequency": 2**63}, "at most 9223372036854775807"),
+        ({"max_token_bytes": 2**31}, "at most 1073741824"),
+        ({"workers": 5000}, "at most 4096"),
+        ({"vocab_size": "9" * 400}, "at most 268435456"),
+        ({"vocab_size": 10**5000}, "at most 268435456"),
+        ({"chunk_size": "9" * 400}, "at most 2**62"),
+        ({"chunk_size": 2**63}, "at most 2**62"),
+        ({"max_piece_bytes": 3}, "at least 4"),
+        ({"executor": "local"}, "'executor' is unknown"),
         ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
     ],
 )
@@ -75,6 +106,25 @@ def test_wrong_options_are_named(values: dict[str, object], message: str) -> Non
         make_options(values)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_many_special_tokens_are_checked_in_linear_time() -> None:
+    texts = [f"<{number}>" for number in range(50_000)]
+    started = time.monotonic()
+    assert make_options({"special_tokens": texts}).special_tokens == tuple(texts)
+    assert time.monotonic() - started < 2
+
+
+def test_a_vocabulary_must_hold_its_special_tokens() -> None:
+    check_vocabulary(make_options({"vocab_size": 258, "pad_token": "<pad>"}))
+    with pytest.raises(UsageError, match="at least 258"):
+        check_vocabulary(make_options({"vocab_size": 257, "pad_token": "<pad>"}))
+
+
+def test_large_sizes_are_exact() -> None:
+    assert parse_bytes("4503599627370495KiB") == 4503599627370495 << 10
+    assert parse_bytes(str((1 << 62) - 1)) == (1 << 62) - 1
 
 
 def test_values_are_completed() -> None:
@@ -123,6 +173,10 @@ def test_configuration_files(tmp_path: Path, name: str, text: str) -> None:
         ("run.toml", "a = "),
         ("run.ini", ""),
         ("run.json", "[1]"),
+        ("run.json", "[" * 100_000),
+        ("run.yaml", "[" * 5_000),
+        ("run.yaml", "vocab-size: 1\nvocab_size: 2\n"),
+        ("run.json", '{"special_token": "<a>", "special_tokens": ["<b>"]}'),
         ("run.yaml", "!!python/object/apply:os.system ['true']"),
     ],
 )

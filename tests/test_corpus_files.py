@@ -21,12 +21,15 @@ def tree(tmp_path, monkeypatch):
 
 
 def names(*inputs):
-    return [file.path for file in find_files(inputs).files]
+    """The files found, relative to the working directory; every path is stored absolute."""
+    found = [file.path for file in find_files(inputs).files]
+    assert all(Path(path).is_absolute() for path in found)
+    return [os.path.relpath(path) for path in found]
 
 
 def test_directories_are_read_in_order_without_hidden_files(tree):
     expected = ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
-    assert names(tree) == [str(tree / name) for name in expected]
+    assert [file.path for file in find_files([tree]).files] == [str(tree / name) for name in expected]
     assert names("sub", "a.txt") == ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", "a.txt"]
 
 
@@ -45,7 +48,7 @@ def test_a_file_is_read_once_however_it_is_named(tree):
     (tree / "again").symlink_to("sub")
     (tree / "sub" / "up").symlink_to("..")
     (tree / "broken").symlink_to("nowhere")
-    assert names("./b.txt", "b.txt", str(tree / "b.txt"), "link.txt", "a.txt") == ["./b.txt", "link.txt"]
+    assert names("./b.txt", "b.txt", str(tree / "b.txt"), "link.txt", "a.txt") == ["b.txt", "link.txt"]
     found = names(".")
     assert len(found) == len({os.path.realpath(name) for name in found}) == 5
     assert names(".") == found
@@ -66,8 +69,8 @@ def test_a_name_with_glob_characters_is_a_file_first(tree):
 def test_empty_files_are_told(tree):
     (tree / "nothing.txt").touch()
     listing = find_files(["nothing.txt", "a.txt"])
-    assert listing.empty == ("nothing.txt",)
-    assert [file.path for file in listing.files] == ["a.txt"]
+    assert listing.empty == (str(tree / "nothing.txt"),)
+    assert [file.path for file in listing.files] == [str(tree / "a.txt")]
     with pytest.raises(InputError, match=r"nothing\.txt has no bytes"):
         find_files(["nothing.txt"])
 
@@ -79,10 +82,17 @@ def test_empty_files_are_told(tree):
         ("*.nothing", "no file matches"),
         ("hollow", "without files"),
         ("/dev/null", "neither a regular file"),
+        ("", "an input is empty"),
+        ("a\0b", "NUL"),
+        ("x" * 300, "cannot be read: File name too long; check"),
+        ("loop", "cannot be read: Too many levels"),
+        ("caf\udce9", r"caf\\xe9 is not valid UTF-8: rename it"),
+        ("a.txt/b", "does not exist: check"),
     ],
 )
 def test_refused(tree, name, reason):
     (tree / "hollow" / ".hidden").mkdir(parents=True)
+    (tree / "loop").symlink_to("loop")
     with pytest.raises(InputError, match=reason):
         find_files([name])
 
@@ -101,4 +111,32 @@ def test_sample_corpus_is_the_standard_library():
     paths = sample_corpus()
     assert str(Path(sysconfig.get_path("stdlib")) / "argparse.py") in paths
     assert not [path for path in paths if "site-packages" in path or "/test/" in path]
-    assert len(find_files([]).files) > 300
+    assert len(find_files(None).files) > 300
+
+
+def test_no_inputs_are_not_the_sample_corpus():
+    with pytest.raises(InputError, match="no inputs"):
+        find_files([])
+
+
+def test_a_walk_leaves_out_runs_and_loops(tree):
+    before = names(".")
+    (tree / "runs" / "a" / "counts").mkdir(parents=True)
+    for name in ("run.json", "log.txt", "counts/0.txt"):
+        (tree / "runs" / "a" / name).write_text("x")
+    (tree / "sub" / "loop").symlink_to("loop")
+    assert names(".") == before
+    assert not [name for name in names("**/*.txt") if "runs" in name]
+    with pytest.raises(InputError, match="is a run directory"):
+        find_files(["runs/a"])
+
+
+def test_a_name_that_is_not_utf8_is_refused_in_a_walk(tree):
+    Path(os.fsdecode(os.fsencode(tree) + b"/sub/\xff.txt")).write_text("x")
+    with pytest.raises(InputError, match=r"\\xff\.txt is not valid UTF-8: rename it"):
+        find_files(["sub"])
+
+
+def test_dots_after_a_link_are_read_as_the_system_does(tree):
+    (tree / "link").symlink_to("sub/deep")
+    assert names("link/../c.txt") == ["sub/c.txt"]

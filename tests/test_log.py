@@ -3,8 +3,10 @@
 import logging
 from pathlib import Path
 
+import pytest
 import worker_tasks
 
+from pipeline.errors import RunDirectoryError
 from pipeline.executors.local import LocalExecutor
 from pipeline.log import log_to
 
@@ -46,3 +48,27 @@ def test_a_second_run_appends(tmp_path: Path) -> None:
         with log_to(path) as logger:
             logger.warning("the %s run", name)
     assert [line.split(": ")[-1] for line in path.read_text().splitlines()] == ["the first run", "the second run"]
+
+
+def test_runs_that_overlap_leave_the_logger_as_it_was(tmp_path: Path) -> None:
+    logger = logging.getLogger("pipeline")
+    before = (logger.level, logger.propagate, list(logger.handlers))
+    first, second = log_to(tmp_path / "a.txt"), log_to(tmp_path / "b.txt")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    logger.info("to the second")
+    second.__exit__(None, None, None)
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+    assert "to the second" in (tmp_path / "b.txt").read_text()
+
+
+def test_a_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="cannot be written: Is a directory; make"), log_to(tmp_path):
+        pass
+
+
+def test_undecodable_text_is_logged(tmp_path: Path) -> None:
+    with log_to(tmp_path / "log.txt") as logger:
+        logger.info("caf\udce9")
+    assert "caf\\udce9" in (tmp_path / "log.txt").read_text()

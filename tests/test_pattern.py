@@ -168,3 +168,22 @@ def test_a_state_limit_refuses_what_explodes():
     assert "states" in compiled.refusal
     with pytest.raises(PatternError, match="nested too deeply"):
         compile_pattern("(?:" * 2000 + "a" + ")" * 2000)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "written"),
+    [
+        ("[[:alpha:]$]$", r"[[:alpha:]$]\Z"),
+        ("[^a[:^digit:]$]$", r"[^a[:^digit:]$]\Z"),
+        ("(?V1)[[ab]$]$", r"(?V1)[[ab]$]\Z"),
+        ("(?V1)[[]$]]$", r"(?V1)[[]$]]\Z"),
+        ("(?V1)[$a&&]$]$", r"(?V1)[$a&&]$]\Z"),
+        ("[[ab]$", r"[[ab]\Z"),
+        ("[[:x$]$", r"[[:x$]\Z"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_dollar_in_any_class_stays(pattern, written):
+    assert with_document_end(pattern) == written
+    regex.compile(written)
+    assert compile_pattern(pattern).cut("ab$") is not None

@@ -218,3 +218,10 @@ def test_buffer_of_ids() -> None:
 
 def test_public_names() -> None:
     assert pipeline.Tokenizer is Tokenizer
+
+
+@pytest.mark.parametrize("argument", ["allowed_special", "disallowed_special"])
+def test_a_text_for_a_set_of_special_tokens_is_refused(argument):
+    tokenizer = Tokenizer.from_merges([], ["<s>"])
+    with pytest.raises(UsageError, match=f"{argument} is the text '<s>': give a set"):
+        tokenizer.encode("a", **{argument: "<s>"})

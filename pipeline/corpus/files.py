@@ -5,9 +5,11 @@ from the listing is the same every time. A file's size is found by seeking to it
 tells later whether it is still the same file. This module does not know what is in the files.
 """
 
+import errno
 import glob
 import hashlib
 import os
+import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,10 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read. `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed."""
+    """One file to read. `path` is absolute, links kept.
+
+    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed.
+    """
 
     path: str
     size: int
@@ -38,18 +43,25 @@ class Listing:
     empty: tuple[str, ...]
 
 
-def find_files(inputs: Iterable[str | os.PathLike[str]]) -> Listing:
-    """List the files that the inputs name; without inputs, those of the sample corpus.
+def find_files(inputs: Iterable[str | os.PathLike[str]] | None) -> Listing:
+    """List the files that the inputs name; for None, those of the sample corpus.
 
     Directories are read with everything below them except hidden files and directories; symbolic links to files are
-    followed, and those to directories too, each directory once. A file that is named twice, also by another
+    followed, and those to directories too, each directory once. A directory that holds a `run.json` is a run directory
+    of ours and is left out with everything below it. A file that is named twice, also by another
     spelling or link, is listed where it first appears.
-    Raises `InputError` for an input that does not exist or holds no files, and for a corpus without a byte.
+    Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
+    UTF-8, and for a corpus without a byte.
     """
+    if inputs is None:
+        return _listing(sample_corpus(), "the sample corpus")
     names = [os.fspath(name) for name in inputs]
     if not names:
-        return _listing(sample_corpus(), "the sample corpus")
-    return _listing([path for name in names for path in _expand(name)], "the corpus")
+        raise InputError("no inputs: name files, directories or globs")
+    try:
+        return _listing([path for name in names for path in _expand(name)], "the corpus")
+    except RecursionError:
+        raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
 
 
 def sample_corpus() -> list[str]:
@@ -82,7 +94,7 @@ def describe(path: str) -> CorpusFile:
                 digest.update(file.read(_SAMPLE_BYTES))
             return CorpusFile(path, size, os.fstat(file.fileno()).st_mtime_ns, digest.hexdigest()[:32])
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise _unreadable(path, error) from None
 
 
 def _listing(paths: Sequence[str], what: str) -> Listing:
@@ -107,45 +119,120 @@ def _listing(paths: Sequence[str], what: str) -> Listing:
 
 
 def _expand(name: str) -> list[str]:
-    """The files that one input names."""
-    path = Path(name)
-    if path.is_dir():
-        found = list(_walk(name, set()))
+    """The files that one input names, as absolute paths."""
+    if not name:
+        raise InputError("an input is empty (''): name a file, a directory or a glob")
+    if "\0" in name:
+        raise InputError(f"the input {name!r} holds a NUL character, which no path has: name a file, directory or glob")
+    _refuse_undecodable(name)
+    path = _absolute(name)
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
+    except OSError as error:
+        if glob.has_magic(name):
+            return _expand_glob(name)
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
+        raise _unreadable(name, error) from None
+    if stat.S_ISDIR(mode):
+        if _is_run_directory(path):
+            raise InputError(f"{name} is a run directory (it holds a run.json): name the corpus, not a run")
+        found = list(_walk(path, set()))
         if not found:
-            raise InputError(f"{name} is a directory without files to read (hidden ones are skipped)")
+            raise InputError(
+                f"{name} is a directory without files to read (hidden ones and run directories are skipped): "
+                "name another"
+            )
         return found
-    if path.exists():
-        if not path.is_file():
-            raise InputError(f"{name} is neither a regular file nor a directory")
-        return [name]
-    if not glob.has_magic(name):
-        raise InputError(f"{name} does not exist")
-    found = []
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{name} is neither a regular file nor a directory: save its content to a file and name that")
+    return [path]
+
+
+def _expand_glob(name: str) -> list[str]:
+    found: list[str] = []
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - an absolute glob is not for Path.glob
-        if Path(match).is_file():
-            found.append(match)
-        elif "**" not in name and Path(match).is_dir():
-            found += _walk(match, set())
+        path = _absolute(match)
+        if os.path.isfile(path):  # noqa: PTH113 - quiet about what cannot be looked at
+            if "**" not in name or not _in_run_directory(match, name):
+                _refuse_undecodable(path)
+                found.append(path)
+        elif "**" not in name and os.path.isdir(path):  # noqa: PTH112
+            found += _walk(path, set())
     if not found:
-        raise InputError(f"no file matches {name}")
+        raise InputError(f"no file matches {name}: check the glob and the directory you are in")
     return found
 
 
+def _absolute(name: str) -> str:
+    """The absolute path of a name, links kept except before a `..`, where they decide what it means."""
+    try:
+        if ".." in Path(name).parts:
+            parent, last = os.path.split(name)
+            return os.path.realpath(name) if last in ("", "..") else os.path.join(os.path.realpath(parent), last)  # noqa: PTH118
+        return os.path.abspath(name)  # noqa: PTH100 - keeps links
+    except OSError as error:
+        raise InputError(
+            f"{name} cannot be found: the working directory is gone ({error.strerror}); change to another"
+        ) from None
+
+
+def _unreadable(name: str, error: OSError) -> InputError:
+    return InputError(
+        f"{name} cannot be read: {error.strerror or error}; check the name and its permissions, or leave it out"
+    )
+
+
+def _refuse_undecodable(path: str) -> None:
+    """Raise `InputError` for a name that is not UTF-8: neither `run.json` nor a message could hold it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace") if _from_system(path) else ascii(path)
+        raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
+
+
+def _from_system(path: str) -> bool:
+    return not any("\ud800" <= character < "\udc80" or "\udcff" < character <= "\udfff" for character in path)
+
+
+def _is_run_directory(directory: str) -> bool:
+    return os.path.isfile(os.path.join(directory, "run.json"))  # noqa: PTH113, PTH118
+
+
+def _in_run_directory(match: str, pattern: str) -> bool:
+    """Whether a glob went through a run directory on its way to a file."""
+    wild = next(i for i, part in enumerate(Path(pattern).parts) if glob.has_magic(part))
+    parts = Path(match).parts
+    return any(_is_run_directory(str(Path(*parts[:end]))) for end in range(wild + 1, len(parts)))
+
+
 def _walk(directory: str, seen: set[str], left_out: Iterable[str] = ()) -> Iterator[str]:
-    """The files in a directory and below, sorted by path, hidden ones and broken links left out, no directory twice."""
+    """The files in a directory and below, sorted by path, no directory twice.
+
+    Left out are hidden files and directories, broken and looping links, and run directories.
+    """
     real = os.path.realpath(directory)
-    if real in seen:
+    if real in seen or _is_run_directory(directory):
         return
     seen.add(real)
     try:
         with os.scandir(directory) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise InputError(f"directory {directory} cannot be read: {error.strerror or error}") from None
+        raise _unreadable(f"directory {directory}", error) from None
     for entry in listed:
         if entry.name.startswith(".") or entry.name in left_out:
             continue
-        if entry.is_dir():
+        try:
+            is_directory, is_file = entry.is_dir(), entry.is_file()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                continue
+            raise _unreadable(entry.path, error) from None
+        if is_directory or is_file:
+            _refuse_undecodable(entry.path)
+        if is_directory:
             yield from _walk(entry.path, seen, left_out)
-        elif entry.is_file():
+        elif is_file:
             yield entry.path

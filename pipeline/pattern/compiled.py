@@ -4,6 +4,7 @@ Promise: an automaton cuts exactly as the `regex` package does (on characters th
 none.
 """
 
+import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from pipeline.pattern.fold import fold, provable_pairs
 from pipeline.pattern.nfa import assemble, check_claims
 from pipeline.pattern.parse import Node, Refusal, parse
 from pipeline.pattern.presets import PRESETS
+
+_POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 _&\-./=:]*?:\]")
+_SET_OPERATORS = ("||", "~~", "&&", "--")
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ def _require_valid(expression: str) -> Any:
     import regex
 
     try:
+        regex.compile(expression)  # as it is written: the places in its complaints are the writer's
         compiled = regex.compile(with_document_end(expression))
     except regex.error as error:
         reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", None) or 0
@@ -148,20 +153,35 @@ def _require_valid(expression: str) -> Any:
 
 def with_document_end(expression: str) -> str:
     """The expression with each `$` that is an anchor written `\\Z`, the very end of the document."""
+    nesting = "V1" in expression and _has_nested_classes(expression)
     written: list[str] = []
-    at, in_class = 0, False
+    at, depth = 0, 0
     while at < len(expression):
         character = expression[at]
         width = 2 if character == "\\" else 1
-        if character == "[" and not in_class:
-            in_class = True
+        if depth and (named := _POSIX_CLASS.match(expression, at)):
+            width = len(named[0])
+        elif character == "[" and (nesting or not depth):
+            depth += 1
             width += expression.startswith("^", at + 1)
             width += expression.startswith("]", at + width)
-        elif character == "]":
-            in_class = False
-        written.append(r"\Z" if character == "$" and not in_class else expression[at : at + width])
+        elif nesting and depth and expression[at : at + 2] in _SET_OPERATORS:
+            width = 2 + expression.startswith("]", at + 2)
+        elif character == "]" and depth:
+            depth -= 1
+        written.append(r"\Z" if character == "$" and not depth else expression[at : at + width])
         at += width
     return "".join(written)
+
+
+def _has_nested_classes(expression: str) -> bool:
+    """Whether classes are read as version 1 of `regex` does, with classes and operators in them."""
+    import regex
+
+    try:
+        return bool(regex.compile(expression).flags & regex.VERSION1)
+    except (regex.error, RecursionError):
+        return False  # it does not compile; whoever uses it says so
 
 
 def _placed(reason: str, expression: str, position: int) -> str:
