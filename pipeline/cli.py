@@ -17,7 +17,6 @@ import click
 from pipeline import __version__
 from pipeline.config import (
     DEFAULT_SPECIAL_TOKENS,
-    EXPORT_FORMATS,
     OPTION_FIELDS,
     Options,
     check_vocabulary,
@@ -26,6 +25,7 @@ from pipeline.config import (
     read_config,
 )
 from pipeline.errors import PipelineError, UsageError
+from pipeline.values import EXPORT_FORMATS
 
 if TYPE_CHECKING:
     from pipeline.events import Listener

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import counters, environment, manifest, run_directory
-from pipeline.config import Options, format_bytes, format_count
+from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
 from pipeline.count_chunk import CountTask, count_chunk
@@ -23,6 +23,7 @@ from pipeline.executors.local import LocalExecutor
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
+from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import with_pad_token
 
 _log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from pipeline.config import format_bytes, format_count
 from pipeline.errors import PipelineError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
+from pipeline.values import format_bytes, format_count
 
 _LINE_EVERY_S = 5.0
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
-from pipeline.config import Options, check_vocabulary, format_bytes, make_options
+from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice, silent
 from pipeline.export import EXPORTS, write_model
@@ -24,6 +24,7 @@ from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary, VocabularyFacts, render
 from pipeline.tokenizer import Tokenizer
+from pipeline.values import format_bytes
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ LEVELS = (
     {"export", "load"},
     {"model", "manifest"},
     {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory"},
-    {"executors", "atomic", "environment", "events", "log"},
+    {"executors", "atomic", "environment", "events", "log", "values"},
     {"errors", "_core", "__init__"},
 )
 LEVEL_OF = {name: depth for depth, names in enumerate(LEVELS) for name in names}

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import format_bytes, format_count
+from pipeline.values import format_bytes, format_count
 
 
 @dataclass(frozen=True)
