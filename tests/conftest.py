@@ -1,6 +1,28 @@
 """What every test can rely on, however the suite was started."""
 
 import signal
+from pathlib import Path
+
+import peers
+import pytest
+from command import run
 
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_text(peers.generated_text(1, 5000) + "\n<|endoftext|>\n" + peers.generated_text(2, 5000))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("trained") / "run"
+    result = run("train", text, "--output", output, "--vocab-size", 600)
+    assert result.returncode == 0, result.stderr
+    assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
+    assert "bytes per token" in result.stdout
+    return output

@@ -1,0 +1,262 @@
+"""What the command refuses, in one clear line and with its exit code, and that nothing is lost by it."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import peers
+import pytest
+from command import refused, run
+
+from pipeline import run_directory
+
+EOT = "<|endoftext|>"
+
+
+WRONG_INPUT = [
+    (["absent.txt"], 1, "absent.txt"),
+    (["empty-directory"], 1, "empty-directory"),
+    (["empty.txt"], 1, "empty"),
+    (["specials.txt"], 1, "special tokens"),
+    (["a.txt", "--vocab-size", "256"], 2, "257"),
+    (["a.txt", "--special-token", "<s>", "--special-token", "<s>"], 2, "given twice"),
+    (["a.txt", "--special-token", ""], 2, "empty"),
+    (["a.txt", "--pattern", "a("], 2, "character 2"),
+    (["a.txt", "--pattern", "a*"], 2, "empty"),
+    (["a.txt", "--pattern", "gtp2"], 2, "gpt2"),
+    (["a.txt", "--workers", "0"], 2, "--workers"),
+    (["a.txt", "--tie-break", "lowest"], 2, "lowest-ids"),
+    (["a.txt", "--vocab-sise", "300"], 2, "--vocab-size"),
+    (["a.txt", "--errors", "strict", "bad.txt"], 1, "bad.txt"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "named"), WRONG_INPUT, ids=[" ".join(case[0]) for case in WRONG_INPUT])
+def test_wrong_input_is_one_clear_line(tmp_path: Path, arguments: list[str], code: int, named: str) -> None:
+    (tmp_path / "a.txt").write_text("some text to learn from")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "empty-directory").mkdir()
+    (tmp_path / "specials.txt").write_text(EOT * 3)
+    (tmp_path / "bad.txt").write_bytes(b"valid \xff invalid")
+    line = refused(run("train", *arguments, "--output", "run", cwd=tmp_path), code)
+    assert named in line
+
+
+def test_invalid_text_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"x" * 1000 + b"\xff" + b"y" * 10)
+    line = refused(run("train", "bad.txt", "--errors", "strict", "--output", "run", cwd=tmp_path), 1)
+    assert "bad.txt" in line
+    assert "1000" in line
+
+
+def test_what_is_replaced_is_reported_and_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"some words \xff\xfe and more words")
+    result = run("train", "bad.txt", "--vocab-size", 260, "--output", "run", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "replaced" in result.stdout
+    line = refused(run("train", "bad.txt", "--vocab-size", 260, "--output", "b", "--fail-on-loss", cwd=tmp_path), 1)
+    assert "replaced" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_output_is_one_clear_line(text: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert "run" in refused(run("train", text, "--output", tmp_path / "run"), 1)
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+def test_an_output_that_is_a_file_is_one_clear_line(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    assert "run" in refused(run("train", text, "--output", tmp_path / "run"), 1)
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_an_output_under_a_device_is_one_clear_line(text: Path) -> None:
+    assert "/dev/null/run" in refused(run("train", text, "--output", "/dev/null/run"), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--pattern", "llama3"], "--pattern"),
+        (["--errors", "skip"], "--errors"),
+        (["--special-token", "<s>"], "--special-token"),
+        (["--tie-break", "greatest-bytes"], "--tie-break"),
+        (["--min-frequency", "2"], "--min-frequency"),
+    ],
+)
+def test_another_run_is_refused_naming_the_option(text: Path, trained: Path, arguments: list[str], named: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
+    line = refused(run("train", text, "--output", trained, "--vocab-size", 600, *arguments), 1)
+    assert named in line
+    assert "--overwrite" in line
+    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
+
+
+def test_another_corpus_and_a_changed_corpus_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text here")
+    (tmp_path / "b.txt").write_text("other text there")
+    assert run("train", "a.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path).returncode == 0
+    assert "a.txt" in refused(run("train", "b.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path), 1)
+    (tmp_path / "a.txt").write_text("some text changed")
+    line = refused(run("train", "a.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path), 1)
+    assert "a.txt changed" in line
+    overwritten = run("train", "a.txt", "--output", "run", "--vocab-size", 260, "--overwrite", cwd=tmp_path)
+    assert overwritten.returncode == 0
+
+
+def test_commands_on_no_run(tmp_path: Path) -> None:
+    assert "run.json" in refused(run("merge", tmp_path), 1)
+    assert "tokenizer.json" in refused(run("encode", "--tokenizer", tmp_path, "--text", "a"), 1)
+    assert "--text" in refused(run("encode", "--tokenizer", tmp_path), 2)
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != "log.txt"
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["train", "TEXT", "--overwrite", "--dry-run", "--vocab-size", 300], 0),
+        (["train", "absent.txt", "--overwrite"], 1),
+        (["train", "TEXT", "--overwrite", "--pattern", "a("], 2),
+        (["train", "TEXT", "--overwrite", "--pattern", "llama3", "--export", "gpt2"], 1),
+        (["train", "TEXT", "--overwrite", "--special-ids", "first", "--export", "tiktoken"], 1),
+    ],
+)
+def test_nothing_is_removed_before_everything_was_checked(
+    text: Path, trained: Path, command: list[object], code: int
+) -> None:
+    before = _files(trained)
+    arguments = [text if word == "TEXT" else word for word in command]
+    assert run(*arguments, "--output", trained).returncode == code
+    assert _files(trained) == before
+
+
+def test_merge_removes_nothing_before_everything_was_checked(trained: Path) -> None:
+    before = _files(trained)
+    assert "257" in refused(run("merge", trained, "--overwrite", "--vocab-size", 100), 2)
+    assert "first" in refused(run("merge", trained, "--overwrite", "--special-ids", "first", "--export", "tiktoken"), 1)
+    assert _files(trained) == before
+
+
+def test_a_run_that_is_worked_on_is_refused_to_a_second(text: Path, tmp_path: Path) -> None:
+    with run_directory.locked(tmp_path / "run"):
+        line = refused(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300), 1)
+        assert "another process" in line
+    assert not (tmp_path / "run").exists()
+    assert run("train", text, "--output", tmp_path / "run", "--vocab-size", 300).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chunks", [[]]),
+        ("chunks", [[[0, 5, 1]]]),
+        ("chunks", [[[7, 0, 1]]]),
+        ("files", [{"path": 5}]),
+        ("counting", None),
+        ("format_version", 99),
+    ],
+)
+def test_a_damaged_manifest_is_one_clear_line(trained: Path, tmp_path: Path, name: str, value: object) -> None:
+    document = json.loads((trained / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(document | {name: value}))
+    assert "run.json" in refused(run("merge", tmp_path), 1)
+
+
+def test_control_c_while_it_works(tmp_path: Path) -> None:
+    """Interrupted in the middle: exit code 130, one line, within a second; the same command then ends the work."""
+    (tmp_path / "big.txt").write_text(peers.generated_text(3, 20_000) * 60)
+    command = [sys.executable, "-P", "-m", "pipeline", "train", "big.txt", "--output", "run", "--workers", "1"]
+    process = subprocess.Popen(
+        [*command, "--chunk-size", "1MiB", "--vocab-size", "5000"],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    counts = tmp_path / "run" / "counts"
+    while not (counts.is_dir() and list(counts.glob("0*.parquet"))):
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    started = time.monotonic()
+    _, stderr = process.communicate(timeout=20)
+    assert time.monotonic() - started < 2
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert "goes on from there" in stderr
+    again = run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell, `bpe` standing for the command."""
+    script = script.replace("bpe", f"'{sys.executable}' -P -m pipeline")
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "named"),
+    [
+        ("bpe version >/dev/full", 1, "standard output cannot be written: No space left on device"),
+        ("bpe --help >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train --print-config >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train a.txt --vocab-size 260 --output run --quiet >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train a.txt --vocab-size 260 --output run --log-json >/dev/full", 1, "standard output cannot be written"),
+        ("bpe train a.txt --vocab-size 5 --dry-run", 2, "at least 257"),
+        ("bpe count a.txt --special-token a", 2, "single byte"),
+        ("bpe train ''", 2, "INPUT"),
+        (r"bpe train $'caf\xe9.txt'", 2, "rename it"),
+        (r"bpe train a.txt --output $'caf\xe9'", 2, "--output"),
+        (r"bpe train a.txt --pattern $'caf\xe9'", 2, "--pattern"),
+        (r"bpe train a.txt --special-token $'caf\xe9'", 2, "--special-token"),
+        ("bpe train a.txt --executor local", 2, "--executor"),
+        ("bpe train a.txt --config deep.json", 2, "nested too deeply"),
+        ("bpe train --config none.json", 2, "no inputs"),
+        ("bpe encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
+    ],
+)
+def test_streams_and_texts_that_cannot_be_used(tmp_path: Path, script: str, code: int, named: str) -> None:
+    (tmp_path / "a.txt").write_text("some text to learn from")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "none.json").write_text('{"inputs": []}')
+    assert named in refused(shell(script, tmp_path), code)
+
+
+def test_closed_streams_do_not_harm(trained: Path, text: Path, tmp_path: Path) -> None:
+    assert shell(f"bpe train '{text}' --vocab-size 300 --output run <&- >&- 2>&-", tmp_path).returncode == 0
+    assert (tmp_path / "run/tokenizer/tokenizer.json").exists()
+    for command in ("encode", "decode"):
+        words = "-" if command == "encode" else ""
+        line = refused(shell(f"bpe {command} --tokenizer '{trained}' {words} <&-", tmp_path), 1)
+        assert "standard input is closed" in line
+    assert shell("bpe version 2>&- | cat", tmp_path).stdout.startswith("bpe-pipeline")
+    left = shell("bpe train --help | true; exit ${PIPESTATUS[0]}", tmp_path)
+    assert left.stderr == ""
+
+
+@pytest.mark.parametrize("delay_s", [0.03, 0.06, 0.1, 0.15, 0.25])
+def test_control_c_while_it_starts(tmp_path: Path, delay_s: float) -> None:
+    """The interpreter's own start cannot be guarded: the wait begins when the package is imported."""
+    script = (
+        "import sys, os, threading, signal, time; import pipeline.__main__ as m;"
+        "sys.argv = ['x', 'train', '--dry-run'];"
+        f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.kill(os.getpid(), signal.SIGINT))).start();"
+        "sys.exit(m.main())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert "Traceback" not in result.stderr
+    assert result.returncode in (130, 0, -signal.SIGINT)
