@@ -10,6 +10,7 @@ is unsafe beside Arrow's threads; the handler itself does not need it.)
 
 import contextlib
 import logging
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +42,10 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
         ) from None
     file_handler.setFormatter(logging.Formatter(_FORMAT))
     handler = MultiProcessingHandler("run-log", sub_handler=file_handler)
+    try:
+        handler.queue.qsize()
+    except NotImplementedError:
+        handler.queue = _InProcessQueue()
     with _lock:
         if not _users:
             _before.append((logger.level, logger.propagate))
@@ -58,6 +63,19 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
                 previous_level, logger.propagate = _before.pop()
                 logger.setLevel(previous_level)
         handler.close()
+
+
+class _InProcessQueue(queue.Queue[logging.LogRecord]):
+    """Takes the place of the handler's queue where that one cannot tell its size, which ends the handler (macOS).
+
+    Nothing is lost by it: all records reach the handler in the coordinator.
+    """
+
+    def close(self) -> None:
+        """Do nothing: there is no pipe to close."""
+
+    def join_thread(self) -> None:
+        """Do nothing: there is no feeding thread."""
 
 
 class PipeHandler(logging.Handler):

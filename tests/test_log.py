@@ -1,6 +1,7 @@
 """The run's log: every process's records arrive, also when workers are killed while they log."""
 
 import logging
+import multiprocessing.queues
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,22 @@ def test_undecodable_text_is_logged(tmp_path: Path) -> None:
     with log_to(tmp_path / "log.txt") as logger:
         logger.info("caf\udce9")
     assert "caf\\udce9" in (tmp_path / "log.txt").read_text()
+
+
+def test_the_log_ends_where_queues_cannot_tell_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on macOS, where `multiprocessing.Queue.qsize` is not implemented."""
+
+    def no_size(_: object) -> int:
+        raise NotImplementedError
+
+    monkeypatch.setattr(multiprocessing.queues.Queue, "qsize", no_size)
+    with log_to(tmp_path / "log.txt") as logger:
+        for number in range(50):
+            logger.info("line %d", number)
+        dict(LocalExecutor(1).run(worker_tasks.log_lines, [range(10)]))
+    text = (tmp_path / "log.txt").read_text()
+    assert all(f": line {number}\n" in text for number in range(50))
+    assert "line 9 of process" in text
+    assert capfd.readouterr().err == ""
