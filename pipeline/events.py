@@ -44,7 +44,3 @@ class Notice:
 
 Event = StageStarted | Advanced | StageEnded | Notice
 Listener = Callable[[Event], None]
-
-
-def silent(_: Event) -> None:
-    """The listener of those who do not want to know."""

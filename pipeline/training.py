@@ -5,6 +5,7 @@ import json
 import logging
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -15,7 +16,7 @@ from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
-from pipeline.events import Listener, Notice, silent
+from pipeline.events import Event, Listener, Notice
 from pipeline.export import EXPORTS, write_model
 from pipeline.log import log_to
 from pipeline.manifest import Run
@@ -40,13 +41,19 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
 
     A run directory that holds the same run is resumed; one that holds another run is refused. Raises `UsageError` for
     options that mean nothing, `InputError` for a corpus that cannot be read, `RunDirectoryError`, `TrainingError`;
-    all of them are `PipelineError`.
+    all of them are `PipelineError`. What a person should know (a pattern that runs slowly, an empty file) is a Python
+    warning.
     """
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
-    _, model = run_train(settled, silent)
+    _, model = run_train(settled, _warn)
     return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
+
+
+def _warn(event: Event) -> None:
+    if isinstance(event, Notice) and event.level == "warning":
+        warnings.warn(event.text, stacklevel=2)
 
 
 def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:

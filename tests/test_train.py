@@ -179,6 +179,14 @@ def test_killed_at_many_moments_and_run_again(corpus: Path, tmp_path: Path) -> N
     _kill_at_random_moments(corpus, tmp_path, kills=60)
 
 
+def test_a_pattern_outside_the_subset_trains_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("xa ya xa za " * 20)
+    with pytest.warns(UserWarning, match="the pattern runs on the regex package"):
+        tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260, pattern=r"(?<=x)a|.|\s")
+    assert tokenizer.decode(tokenizer.encode("xa ya")) == "xa ya"
+    assert pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer").encode("xa") == tokenizer.encode("xa")
+
+
 def test_the_manifest_is_plain_json(corpus: Path, tmp_path: Path) -> None:
     pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
     document = json.loads((tmp_path / "run" / "run.json").read_text())
