@@ -8,11 +8,14 @@
 #include <vector>
 
 #include "automaton.hpp"
+#include "bind_buffer.hpp"
 #include "bindings.hpp"
 
 namespace nb = nanobind;
 
 namespace {
+
+using bpe::Buffer;
 
 // A table handed over as bytes, copied so that it is aligned.
 template <typename T>
@@ -22,18 +25,6 @@ std::vector<T> table(const nb::bytes& data) {
   if (!result.empty()) std::memcpy(result.data(), data.c_str(), data.size());
   return result;
 }
-
-struct Buffer {
-  explicit Buffer(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  }
-  ~Buffer() { PyBuffer_Release(&view); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  const uint8_t* data() const { return static_cast<const uint8_t*>(view.buf); }
-  size_t size() const { return static_cast<size_t>(view.len); }
-  Py_buffer view{};
-};
 
 // All pieces' ends, in rounds of `room` so that resuming is the ordinary case; and where the rest begins.
 std::pair<std::vector<uint32_t>, size_t> cut(const bpe::Automaton& automaton, nb::handle text, bool at_end,

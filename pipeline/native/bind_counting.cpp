@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind_buffer.hpp"
 #include "bindings.hpp"
 #include "combine.hpp"
 #include "counting.hpp"
@@ -23,26 +24,7 @@ using namespace nb::literals;
 
 namespace {
 
-// A Python object's bytes, held for as long as this lives.
-class Buffer {
- public:
-  explicit Buffer(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  }
-  ~Buffer() { PyBuffer_Release(&view_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  const uint8_t* data() const { return static_cast<const uint8_t*>(view_.buf); }
-  size_t size() const { return static_cast<size_t>(view_.len); }
-  template <class T>
-  const T* as() const {
-    return reinterpret_cast<const T*>(view_.buf);
-  }
-
- private:
-  Py_buffer view_;
-};
+using bpe::Buffer;
 
 template <class T>
 nb::object give(std::unique_ptr<T[]> values, size_t size) {
