@@ -5,21 +5,20 @@ whose counters are missing, and a run whose corpus got new files counts only tho
 """
 
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline import counters, environment, manifest, run_directory
+from pipeline import combine, counters, environment, manifest, run_directory
 from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError, RunDirectoryError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
-from pipeline.executors.local import LocalExecutor
+from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
@@ -155,11 +154,6 @@ class Counted:
     facts: CorpusFacts
     times: dict[str, float | None]
 
-    def columns(self) -> list[counters.Columns]:
-        """All pieces and their counts, a batch for each range of hashes."""
-        with counters.open_counter(self.path, fingerprint=self.fingerprint) as counter:
-            return [counter.read(partition) for partition in range(counter.partitions)]
-
 
 def counted(run: Run) -> Counted | None:
     """The combined counter of a run, if it is complete."""
@@ -167,21 +161,24 @@ def counted(run: Run) -> Counted | None:
     if not counters.has_counter(run.counter_path, fingerprint=fingerprint):
         return None
     with counters.open_counter(run.counter_path, fingerprint=fingerprint) as counter:
-        statistics = counter.statistics
-        facts = CorpusFacts(
-            files=len(run.manifest.files),
-            bytes=statistics["bytes"],
-            documents=statistics["documents"],
-            pieces=statistics["pieces"],
-            different_pieces=counter.rows,
-            losses={text: statistics[name] for name, text in _LOSSES.items() if statistics[name]},
-            examples=tuple(statistics["examples"]),
-            concerned_characters=statistics["concerned_characters"],
-        )
-    return Counted(run.counter_path, fingerprint, facts, {STAGE: None})
+        return _counted(run, counter.rows, counter.statistics, {STAGE: None})
 
 
-def count(run: Run, pattern: CompiledPattern, options: Options, listener: Listener) -> Counted:
+def _counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
+    facts = CorpusFacts(
+        files=len(run.manifest.files),
+        bytes=statistics["bytes"],
+        documents=statistics["documents"],
+        pieces=statistics["pieces"],
+        different_pieces=rows,
+        losses={text: statistics[name] for name, text in _LOSSES.items() if statistics[name]},
+        examples=tuple(statistics["examples"]),
+        concerned_characters=statistics["concerned_characters"],
+    )
+    return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
+
+
+def count(run: Run, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener) -> Counted:
     """Count what is not counted yet and combine; gives the combined counter.
 
     Raises what `count_chunk` raises, `WorkerError` where a chunk fails again and again, and `InputError` where the
@@ -192,25 +189,26 @@ def count(run: Run, pattern: CompiledPattern, options: Options, listener: Listen
         if pattern.refusal is not None:
             listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
         started = time.monotonic()
-        statistics = _count_chunks(run, pattern, options, listener)
+        statistics = _count_chunks(run, pattern, executor, listener)
         counting_s = time.monotonic() - started
         listener(StageEnded(STAGE, counting_s))
         started = time.monotonic()
         listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
-        counters.combine_counters(
-            [run.chunk_path(index) for index in range(len(run.manifest.chunks))],
-            run.counter_path,
+        task = combine.CombineTask(
+            parts=[
+                (run.chunk_path(index), run.manifest.chunk_fingerprint(chunk))
+                for index, chunk in enumerate(run.manifest.chunks)
+            ],
+            output=run.counter_path,
             fingerprint=run.manifest.counter_fingerprint(),
-            fingerprints=[run.manifest.chunk_fingerprint(chunk) for chunk in run.manifest.chunks],
             statistics=statistics,
             threads=threads(options),
-            memory_bytes=min(counters.COMBINE_BYTES, memory_limit(options) // 4),
+            memory_bytes=min(combine.COMBINE_BYTES, memory_limit(options) // 4),
         )
+        [(_, rows)] = executor.run(combine.combine, [task])
         combining_s = time.monotonic() - started
         listener(StageEnded(COMBINING, combining_s))
-        complete = counted(run)
-        assert complete is not None
-        complete = replace(complete, times={STAGE: counting_s, COMBINING: combining_s})
+        complete = _counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
     _check(complete.facts, options)
     return complete
 
@@ -226,7 +224,7 @@ def _check(facts: CorpusFacts, options: Options) -> None:
         raise InputError(f"not everything was taken as it stood: {lost}{first}; mend it, or leave out --fail-on-loss")
 
 
-def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener: Listener) -> dict[str, Any]:
+def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listener: Listener) -> dict[str, Any]:
     """Count the chunks without counters; gives the statistics of all chunks together."""
     plan = run.manifest
     found: dict[int, dict[str, Any]] = {}
@@ -242,11 +240,12 @@ def _count_chunks(run: Run, pattern: CompiledPattern, options: Options, listener
     total = sum(chunk.bytes for chunk in plan.chunks)
     missing = sum(plan.chunks[index].bytes for index, _ in tasks)
     listener(StageStarted(STAGE, total, "bytes", done=total - missing))
-    workers = min(options.workers or environment.default_workers(), max(1, len(tasks)))
-    _log.info("%d chunks, %d to count with %d workers", len(plan.chunks), len(tasks), workers)
-    threading.Thread(target=counters.load_arrow, daemon=True).start()  # while the workers count
-    executor = LocalExecutor(workers, lambda amount: listener(Advanced(STAGE, amount)))
-    for position, statistics in executor.run(count_chunk, [task for _, task in tasks]):
+    _log.info("%d chunks, %d to count", len(plan.chunks), len(tasks))
+
+    def advanced(amount: int) -> None:
+        listener(Advanced(STAGE, amount))
+
+    for position, statistics in executor.run(count_chunk, [task for _, task in tasks], advanced):
         found[tasks[position][0]] = statistics
     return _summed([found[index] for index in range(len(plan.chunks))])
 

@@ -10,9 +10,7 @@ of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain co
 """
 
 import json
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,21 +18,15 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.atomic import whole_file
-from pipeline.errors import RunDirectoryError, TrainingError
+from pipeline.errors import RunDirectoryError
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
-COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 
 # offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and gives them
 Columns: TypeAlias = tuple[Any, Any, Any]
 
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
-
-
-def load_arrow() -> None:
-    """Import Arrow, which takes a sixth of a second, ahead of its first use here."""
-    import pyarrow.parquet  # noqa: F401
 
 
 def partitions_for(rows: int) -> int:
@@ -129,18 +121,11 @@ class CounterFile:
         """Close the file; what was read stays."""
         self._file.close()
 
+    def __enter__(self) -> "CounterFile":
+        return self
 
-@contextmanager
-def open_counter(path: Path, *, fingerprint: str | None = None) -> Iterator[CounterFile]:
-    """Open a counter file.
-
-    Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`.
-    """
-    counter = _open(path, fingerprint)
-    try:
-        yield counter
-    finally:
-        counter.close()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def has_counter(path: Path, *, fingerprint: str) -> bool:
@@ -154,146 +139,11 @@ def has_counter(path: Path, *, fingerprint: str) -> bool:
         return False
 
 
-def combine_counters(
-    paths: Sequence[Path],
-    output: Path,
-    *,
-    fingerprint: str,
-    statistics: dict[str, Any],
-    fingerprints: Sequence[str] | None = None,
-    threads: int = 2,
-    memory_bytes: int = COMBINE_BYTES,
-) -> int:
-    """Add counters into one counter file; returns its rows.
+def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
+    """Open a counter file; a context manager, which closes it.
 
-    `fingerprints`: what the counters must be, in their order. Goes range by range of the hash, so that memory holds
-    one range of all counters for each thread; where even that is more than `memory_bytes`, groups of counters are
-    combined first into files beside `output`. Raises `RunDirectoryError` for a counter that is damaged or not the
-    one expected, `TrainingError` for a count beyond 2^63 - 1.
+    Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`.
     """
-    wanted = list(fingerprints) if fingerprints is not None else [None] * len(paths)
-    parts = list(zip(paths, wanted, strict=True))
-    temporary: list[Path] = []
-    try:
-        while len(parts) > 2 and (groups := _groups(parts, memory_bytes // max(threads, 1))):
-            joined: list[tuple[Path, str | None]] = []
-            for group in groups:
-                if len(group) == 1:
-                    joined += group
-                    continue
-                part = output.with_name(f".{output.name}.{len(temporary):04d}.part")
-                temporary.append(part)
-                _combine(group, part, fingerprint="", statistics={}, threads=threads)
-                joined.append((part, ""))
-            parts = joined
-        return _combine(parts, output, fingerprint=fingerprint, statistics=statistics, threads=threads)
-    finally:
-        for part in temporary:
-            part.unlink(missing_ok=True)
-
-
-def _groups(parts: list[tuple[Path, str | None]], memory_bytes: int) -> list[list[tuple[Path, str | None]]]:
-    """Groups of at least two that fit the memory together; none where all do."""
-    groups: list[list[tuple[Path, str | None]]] = [[]]
-    filled = 0
-    for path, wanted in parts:
-        with open_counter(path, fingerprint=wanted) as counter:
-            size = 2 * counter.partition_bytes()  # as it is read, and its share of the output
-        if len(groups[-1]) >= 2 and filled + size > memory_bytes:
-            groups.append([])
-            filled = 0
-        groups[-1].append((path, wanted))
-        filled += size
-    return groups if len(groups) > 1 else []
-
-
-def _combine(
-    parts: Sequence[tuple[Path, str | None]],
-    output: Path,
-    *,
-    fingerprint: str,
-    statistics: dict[str, Any],
-    threads: int,
-) -> int:
-    reader = _Reader(parts)
-    rows = 0
-
-    def combined() -> Iterator[Columns]:
-        nonlocal rows
-        # One more range than threads is under way, so that writing does not hold them up.
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
-            waiting = [
-                pool.submit(reader.combine, partition) for partition in range(min(threads + 1, reader.partitions))
-            ]
-            for partition in range(reader.partitions):
-                columns = waiting.pop(0).result()
-                if partition + threads + 1 < reader.partitions:
-                    waiting.append(pool.submit(reader.combine, partition + threads + 1))
-                rows += len(columns[2])
-                yield columns
-
-    try:
-        write_counter(output, combined(), fingerprint=fingerprint, statistics=statistics)
-    finally:
-        reader.close()
-    return rows
-
-
-class _Reader:
-    """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
-
-    def __init__(self, parts: Sequence[tuple[Path, str | None]]) -> None:
-        self._parts = parts
-        self._local = threading.local()
-        self._opened: list[CounterFile] = []
-        files = self._files()
-        most = max((file.partitions for file in files), default=1)
-        self.partitions = max(most, partitions_for(sum(file.rows for file in files)) // 2)
-
-    def _files(self) -> list[CounterFile]:
-        if not hasattr(self._local, "files"):
-            self._local.files = [_open(path, wanted) for path, wanted in self._parts]
-            self._local.read = {}
-            self._opened += self._local.files
-        files: list[CounterFile] = self._local.files
-        return files
-
-    def combine(self, partition: int) -> Columns:
-        ranges = [self._range(index, file, partition) for index, file in enumerate(self._files())]
-        try:
-            columns: Columns = _core.combine(ranges)
-            return columns
-        except OverflowError:
-            raise TrainingError("a piece occurs more than 2^63 - 1 times in the counters together") from None
-        except ValueError as error:
-            names = ", ".join(str(path) for path, _ in self._parts[:3])
-            raise RunDirectoryError(f"a counter among {names} is damaged ({error}); remove it and run again") from None
-
-    def _range(self, index: int, file: CounterFile, partition: int) -> Columns:
-        """A range of the finest partition among the counters, out of a file that may have coarser ones."""
-        finer = self.partitions // file.partitions
-        if finer == 1:
-            return file.read(partition)
-        group = partition // finer
-        cached = self._local.read.get(index)
-        if cached is None or cached[0] != group:
-            columns = file.read(group)
-            cached = group, columns, _core.partition_starts(columns, self.partitions)
-            self._local.read[index] = cached
-        _, (offsets, data, counts), starts = cached
-        start, stop = starts[partition], starts[partition + 1]
-        return (
-            memoryview(offsets).cast("B")[8 * start : 8 * (stop + 1)],
-            data,
-            memoryview(counts).cast("B")[8 * start : 8 * stop],
-        )
-
-    def close(self) -> None:
-        for file in self._opened:
-            file.close()
-
-
-def _open(path: Path, fingerprint: str | None) -> CounterFile:
     import pyarrow.parquet as pq
 
     with _damage(path):

@@ -12,15 +12,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import count, environment, manifest, merge, run_directory
+from pipeline import count, environment, manifest, merge, merge_list, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
-from pipeline.events import Event, Listener, Notice
+from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
+from pipeline.executors import Executor
+from pipeline.executors.local import LocalExecutor
 from pipeline.export import EXPORTS, write_model
 from pipeline.log import log_to
 from pipeline.manifest import Run
-from pipeline.merge import MergeList
+from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary, VocabularyFacts, render
@@ -30,6 +32,11 @@ from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 
 _log = logging.getLogger(__name__)
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
+_MERGING = "merging"
+# What workers run, imported once for all of them. They need nothing of numpy, which Arrow would import where it is
+# installed, at the price of its own start.
+_WORKER_MODULES = ("pipeline.count_chunk", "pipeline.combine", "pipeline.merge")
+_ABSENT_MODULES = ("numpy",)
 
 
 def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None, **options: Any) -> Tokenizer:
@@ -58,26 +65,28 @@ def _warn(event: Event) -> None:
 
 def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
-    pattern = compile_pattern(options.pattern)
-    _check_before_work(options, pattern)
-    directory = options.output or run_directory.new_directory()
-    with _at_work(directory, options) as stages:
-        run = count.open_run(directory, options, pattern, listener)
-        with stages.logged(run):
-            counted = count.count(run, pattern, options, listener)
-            run = manifest.with_merging(run, options)
-            return _merge_and_export(run, counted, pattern, options, listener, stages)
+    with _executor(options) as executor:
+        pattern = compile_pattern(options.pattern)
+        _check_before_work(options, pattern)
+        directory = options.output or run_directory.new_directory()
+        with _at_work(directory, options) as stages:
+            run = count.open_run(directory, options, pattern, listener)
+            with stages.logged(run):
+                counted = count.count(run, pattern, options, executor, listener)
+                run = manifest.with_merging(run, options)
+                return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
 
 
 def run_count(options: Options, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
-    pattern = compile_pattern(options.pattern)
-    directory = options.output or run_directory.new_directory()
-    with _at_work(directory, options) as stages:
-        run = count.open_run(directory, options, pattern, listener)
-        with stages.logged(run):
-            counted = count.count(run, pattern, options, listener)
-            return stages.summary(run, counted)
+    with _executor(options) as executor:
+        pattern = compile_pattern(options.pattern)
+        directory = options.output or run_directory.new_directory()
+        with _at_work(directory, options) as stages:
+            run = count.open_run(directory, options, pattern, listener)
+            with stages.logged(run):
+                counted = count.count(run, pattern, options, executor, listener)
+                return stages.summary(run, counted)
 
 
 def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> tuple[Summary, Model]:
@@ -104,8 +113,13 @@ def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> 
         if options.overwrite:
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
-        with stages.logged(run):
-            return _merge_and_export(run, counted, pattern, options, listener, stages)
+        with stages.logged(run), _executor(options) as executor:
+            return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
+
+
+def _executor(options: Options) -> LocalExecutor:
+    workers = options.workers or environment.default_workers()
+    return LocalExecutor(workers, preload=_WORKER_MODULES, absent=_ABSENT_MODULES)
 
 
 def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
@@ -185,24 +199,26 @@ def _at_work(directory: Path, options: Options) -> Iterator[_Stages]:
 
 
 def _merge_and_export(
-    run: Run, counted: count.Counted, pattern: CompiledPattern, options: Options, listener: Listener, stages: _Stages
+    run: Run,
+    counted: count.Counted,
+    pattern: CompiledPattern,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    stages: _Stages,
 ) -> tuple[Summary, Model]:
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     merges = merge_budget(options.vocab_size, special_tokens)
-    started = time.monotonic()
     learned = _stored_merges(run, merges)
+    stages.times[_MERGING] = None
     if learned is None:
-        learned = merge.learn(counted.columns(), merges, options, count.threads(options), listener)
-        merge.save(learned, run.merges_path, run.manifest.merge_fingerprint())
-        stages.times["merging"] = time.monotonic() - started
-    else:
-        stages.times["merging"] = None
+        learned, stages.times[_MERGING] = _learn(run, counted, merges, options, executor, listener)
     learned = learned.first(merges)
     stopped = _why_it_stopped(learned, merges, options)
-    if len(learned.pairs) < merges:
+    if len(learned) < merges:
         listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
     started = time.monotonic()
-    vocabulary = Vocabulary.from_merges(learned.pairs, special_tokens, special_ids=options.special_ids)
+    vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right, special_tokens, special_ids=options.special_ids)
     model = Model(vocabulary, pattern, options.pad_token)
     directory = run.tokenizer_directory(options.vocab_size)
     written, refused = export_model(model, directory, options.export)
@@ -211,7 +227,7 @@ def _merge_and_export(
     stages.times["exporting"] = time.monotonic() - started
     facts = VocabularyFacts(
         vocab_size=vocabulary.size,
-        merges=len(learned.pairs),
+        merges=len(learned),
         special_tokens=tuple(special_tokens),
         stopped=stopped,
         tokens=learned.tokens,
@@ -231,13 +247,36 @@ def _merge_and_export(
     return summary, model
 
 
+def _learn(
+    run: Run, counted: count.Counted, merges: int, options: Options, executor: Executor, listener: Listener
+) -> tuple[MergeList, float]:
+    """The merge list, which then also lies in the run directory, and the seconds that it took."""
+    started = time.monotonic()
+    listener(StageStarted(_MERGING, merges, "merges"))
+    task = merge.MergeTask(
+        counter=counted.path,
+        counter_fingerprint=counted.fingerprint,
+        merges=merges,
+        min_frequency=options.min_frequency,
+        max_token_bytes=options.max_token_bytes,
+        tie_break=options.tie_break,
+        threads=count.threads(options),
+        output=run.merges_path,
+        fingerprint=run.manifest.merge_fingerprint(),
+    )
+    [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(_MERGING, amount)))
+    elapsed_s = time.monotonic() - started
+    listener(StageEnded(_MERGING, elapsed_s))
+    return learned, elapsed_s
+
+
 def _stored_merges(run: Run, merges: int) -> MergeList | None:
-    stored = merge.load(run.merges_path, run.manifest.merge_fingerprint())
+    stored = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
     return stored if stored is not None and stored.serves(merges) else None
 
 
 def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
-    missing = merges - len(learned.pairs)
+    missing = merges - len(learned)
     if missing:
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
         return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"

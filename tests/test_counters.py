@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import _core, counters
+from pipeline.combine import CombineTask, combine
 from pipeline.errors import RunDirectoryError, TrainingError
 
 
@@ -36,6 +37,10 @@ def read(path, **options):
     return result
 
 
+def combine_files(paths, output, statistics=None, **options):
+    return combine(CombineTask([(path, None) for path in paths], output, "s", statistics or {}, **options))
+
+
 def random_counts(seed, pieces, most=40):
     generator = random.Random(seed)
     return Counter(
@@ -57,7 +62,7 @@ def test_empty_counter_and_empty_partitions(tmp_path):
     assert read(write(tmp_path / "none.parquet", Counter())) == {}
     assert read(write(tmp_path / "one.parquet", Counter({b"a": 1}), 4)) == {b"a": 1}
     empty = [tmp_path / "none.parquet"] * 2
-    assert counters.combine_counters(empty, tmp_path / "sum.parquet", fingerprint="s", statistics={}) == 0
+    assert combine_files(empty, tmp_path / "sum.parquet") == 0
     assert read(tmp_path / "sum.parquet") == {}
 
 
@@ -93,9 +98,7 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     parts = [random_counts(i // 2, 3000 + 1000 * i) for i in range(5)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2**i) for i, part in enumerate(parts)]
     output = tmp_path / "sum.parquet"
-    rows = counters.combine_counters(
-        paths, output, fingerprint="s", statistics={"n": 1}, threads=threads, memory_bytes=memory_bytes
-    )
+    rows = combine_files(paths, output, statistics={"n": 1}, threads=threads, memory_bytes=memory_bytes)
     expected = sum(parts, Counter())
     assert rows == len(expected)
     assert read(output, fingerprint="s") == expected
@@ -108,7 +111,7 @@ def test_sum_beyond_63_bits_is_refused(tmp_path):
     paths = [write(tmp_path / f"{i}.parquet", Counter({b"a": 1 << 62})) for i in range(2)]
     output = tmp_path / "sum.parquet"
     with pytest.raises(TrainingError, match="2\\^63"):
-        counters.combine_counters(paths, output, fingerprint="s", statistics={})
+        combine_files(paths, output)
     assert not output.exists()
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -175,7 +178,7 @@ def test_rows_out_of_order_are_refused(tmp_path):
     table = pq.read_table(paths[0])
     pq.write_table(table.take(list(range(table.num_rows))[::-1]), paths[0], write_page_checksum=True)
     with pytest.raises(RunDirectoryError, match="order of their hash"):
-        counters.combine_counters(paths, tmp_path / "sum.parquet", fingerprint="s", statistics={})
+        combine_files(paths, tmp_path / "sum.parquet")
 
 
 @pytest.mark.parametrize(

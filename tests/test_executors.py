@@ -11,6 +11,7 @@ import psutil
 import pytest
 import worker_tasks
 
+from pipeline import training
 from pipeline.errors import InputError, WorkerError
 from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
 
@@ -18,37 +19,37 @@ from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_task_gives_its_result_once(workers: int) -> None:
     progress: list[int] = []
-    results = dict(LocalExecutor(workers, progress.append).run(worker_tasks.square, range(20)))
+    results = worker_tasks.results_of(workers, worker_tasks.square, range(20), progress.append)
     assert results == {number: number * number for number in range(20)}
     assert sum(progress) == sum(range(20))
 
 
 def test_workers_are_kept_and_are_not_us() -> None:
-    processes = {process for _, process in LocalExecutor(2).run(worker_tasks.process_id, range(12))}
+    processes = set(worker_tasks.results_of(2, worker_tasks.process_id, range(12)).values())
     assert 1 <= len(processes) <= 2
     assert os.getpid() not in processes
 
 
 def test_no_tasks_start_no_worker() -> None:
-    assert list(LocalExecutor(4).run(worker_tasks.square, [])) == []
+    assert worker_tasks.results_of(4, worker_tasks.square, []) == {}
 
 
 def test_an_error_of_the_package_ends_the_run_as_it_is() -> None:
     with pytest.raises(InputError, match=r"three\.txt cannot be read; give another"):
-        list(LocalExecutor(2).run(worker_tasks.refuse, range(6)))
+        worker_tasks.results_of(2, worker_tasks.refuse, range(6))
 
 
 def test_a_crash_is_tried_again_and_then_named() -> None:
     with pytest.raises(
         WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
     ):
-        list(LocalExecutor(1).run(worker_tasks.raise_value_error, [7]))
+        worker_tasks.results_of(1, worker_tasks.raise_value_error, [7])
 
 
 def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(tmp_path: Path) -> None:
     progress: list[int] = []
     markers = [tmp_path / name for name in "abc"]
-    results = dict(LocalExecutor(2, progress.append).run(worker_tasks.die_first_time, markers))
+    results = worker_tasks.results_of(2, worker_tasks.die_first_time, markers, progress.append)
     assert results == {0: "a", 1: "b", 2: "c"}
     assert sum(progress) == 30
     assert min(progress) < 0
@@ -56,22 +57,55 @@ def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(tmp_pa
 
 def test_a_worker_that_always_dies_is_named_with_its_signal() -> None:
     with pytest.raises(WorkerError, match="killed by signal 9"):
-        list(LocalExecutor(1).run(worker_tasks.die_always, [1]))
+        worker_tasks.results_of(1, worker_tasks.die_always, [1])
 
 
 def test_leaving_early_stops_the_workers() -> None:
-    results = LocalExecutor(2).run(worker_tasks.process_id, range(1000))
-    _, process = next(results)
-    results.close()
+    with LocalExecutor(2) as executor:
+        results = executor.run(worker_tasks.process_id, range(1000))
+        _, process = next(results)
+        results.close()
+        children = psutil.Process().children(recursive=True)
+        assert dict(executor.run(worker_tasks.square, [3])) == {0: 9}
+    assert not any(child.is_running() for child in children)
     assert not psutil.pid_exists(process)
+
+
+def test_workers_are_kept_from_run_to_run() -> None:
+    with LocalExecutor(1) as executor:
+        first, second = (dict(executor.run(worker_tasks.process_id, range(2))) for _ in range(2))
+    assert len({*first.values(), *second.values()}) == 1
+
+
+def test_workers_find_modules_loaded_and_do_without_others() -> None:
+    with LocalExecutor(1, preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"]) as executor:
+        loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "sndhdr"]))
+    assert loaded == {0: True, 1: False, 2: False, 3: False}
+
+
+def test_a_killed_fork_server_is_replaced() -> None:
+    with LocalExecutor(2) as executor:
+        [(_, process)] = executor.run(worker_tasks.process_id, [0])
+        [server] = psutil.Process().children()
+        assert [child.pid for child in server.children()] == [process]
+        server.kill()
+        assert dict(executor.run(worker_tasks.square, range(6))) == {n: n * n for n in range(6)}
+        assert psutil.Process().children() != [server]
+
+
+def test_workers_are_forked_by_a_process_of_one_thread() -> None:
+    """With the modules that training's workers preload; a fork copies no other thread."""
+    with LocalExecutor(1, training._WORKER_MODULES, training._ABSENT_MODULES) as executor:
+        list(executor.run(worker_tasks.square, [1]))
+        [server] = psutil.Process().children()
+        assert server.num_threads() == 1
 
 
 def test_workers_end_with_a_killed_coordinator(tmp_path: Path) -> None:
     marker = tmp_path / "worker"
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import worker_tasks; from pathlib import Path;"
-        "from pipeline.executors.local import LocalExecutor;"
-        "list(LocalExecutor(1).run(worker_tasks.sleep_for_ever, [Path(sys.argv[2])]))"
+        "worker_tasks.results_of(1, worker_tasks.sleep_for_ever, [Path(sys.argv[2])])"
     )
     tests = str(Path(__file__).parent)
     coordinator = subprocess.Popen([sys.executable, "-P", "-c", script, tests, str(marker)])

@@ -8,7 +8,6 @@ import pytest
 import worker_tasks
 
 from pipeline.errors import RunDirectoryError
-from pipeline.executors.local import LocalExecutor
 from pipeline.log import log_to
 
 
@@ -16,7 +15,7 @@ def test_records_of_all_processes_arrive(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     with log_to(path) as logger:
         logger.info("the coordinator speaks")
-        results = dict(LocalExecutor(2).run(worker_tasks.log_lines, [range(300), range(300, 600)]))
+        results = worker_tasks.results_of(2, worker_tasks.log_lines, [range(300), range(300, 600)])
     assert results == {0: 300, 1: 300}
     text = path.read_text()
     assert "pipeline: the coordinator speaks" in text
@@ -27,7 +26,7 @@ def test_a_killed_worker_blocks_nobody_and_loses_no_finished_line(tmp_path: Path
     path = tmp_path / "log.txt"
     markers = [tmp_path / name for name in "abcd"]
     with log_to(path):
-        results = dict(LocalExecutor(2).run(worker_tasks.log_and_die, markers))
+        results = worker_tasks.results_of(2, worker_tasks.log_and_die, markers)
     assert set(results.values()) == {"survived"}
     lines = path.read_text().splitlines()
     assert sum("second attempt" in line for line in lines) == 4
@@ -87,7 +86,7 @@ def test_the_log_ends_where_queues_cannot_tell_their_size(
     with log_to(tmp_path / "log.txt") as logger:
         for number in range(50):
             logger.info("line %d", number)
-        dict(LocalExecutor(1).run(worker_tasks.log_lines, [range(10)]))
+        worker_tasks.results_of(1, worker_tasks.log_lines, [range(10)])
     text = (tmp_path / "log.txt").read_text()
     assert all(f": line {number}\n" in text for number in range(50))
     assert "line 9 of process" in text

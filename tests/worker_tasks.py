@@ -3,18 +3,38 @@
 import logging
 import os
 import signal
+import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.errors import InputError
+from pipeline.executors import ignore_progress
+from pipeline.executors.local import LocalExecutor
 from pipeline.executors.worker import report_progress
 
 _log = logging.getLogger("pipeline.tests")
 
 
+def results_of(
+    workers: int,
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    on_progress: Callable[[int], None] = ignore_progress,
+) -> dict[int, Any]:
+    """What so many worker processes make of the tasks, by the tasks' indices."""
+    with LocalExecutor(workers) as executor:
+        return dict(executor.run(function, tasks, on_progress))
+
+
 def square(number: int) -> int:
     report_progress(number)
     return number * number
+
+
+def is_loaded(module: str) -> bool:
+    return sys.modules.get(module) is not None
 
 
 def process_id(_: int) -> int:

@@ -12,11 +12,23 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+def ignore_progress(_: int) -> None:
+    """Hear of progress and do nothing."""
+
+
 class Executor(Protocol):
     """Runs tasks on some processes and yields their results as they end."""
 
-    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        on_progress: Callable[[int], None] = ignore_progress,
+    ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion.
+
+        `on_progress(amount)` hears what tasks report with `report_progress`. A failed attempt's progress is taken
+        back (a negative amount), so that the sum is what was really done.
 
         Raises the `PipelineError` that a task raised (after stopping the others), or `WorkerError` when a task
         failed in several fresh processes for a reason that is not the user's.

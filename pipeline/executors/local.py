@@ -1,86 +1,138 @@
 """Worker processes on this machine.
 
-Each worker is a fresh interpreter (never a fork: Arrow's and our own threads would be copied half-alive) with a
-pipe of its own, so that a worker that dies, at whatever moment, can neither block nor confuse another. A task whose
+Workers are forked by a process that does nothing else (`executors/fork_server.py`), never by the coordinator. Each has
+a pipe of its own, so that a worker that dies, at whatever moment, can neither block nor confuse another. A task whose
 worker died, or raised something that is not a `PipelineError`, is tried again in a fresh process, three times in all.
 """
 
 import json
 import logging
+import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 
 from pipeline import log
 from pipeline.errors import PipelineError, WorkerError
-from pipeline.executors import Result, Task
+from pipeline.executors import Result, Task, ignore_progress
+from pipeline.executors.fork_server import FORK, NUMBER_BYTES
 
 _log = logging.getLogger(__name__)
 MAX_ATTEMPTS = 3
 _START = (
-    "import sys, json; descriptor, sys.path[:] = int(sys.argv[1]), json.loads(sys.argv[2]); "
-    "from pipeline.executors.worker import main; main(descriptor)"
+    "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
+    "from pipeline.executors.fork_server import main; main(descriptor, *names)"
 )
+
+
+class _ForkServer:
+    """The coordinator's side of `executors/fork_server.py`. Every method may raise OSError: the process is gone."""
+
+    def __init__(self, preload: Sequence[str], absent: Sequence[str]) -> None:
+        self._control, theirs = socket.socketpair()
+        words = [theirs.fileno(), sys.path, list(preload), list(absent)]
+        # It and the workers inherit the blocked signal: Ctrl-C is the coordinator's, from the first instruction on.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _START, *map(json.dumps, words)],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                )
+        except BaseException:
+            self._control.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def fork(self, pipe: Connection) -> int:
+        """Start a worker that serves this pipe; its process id."""
+        socket.send_fds(self._control, [FORK], [pipe.fileno()])
+        process = self._answer()
+        if process < 0:
+            raise WorkerError(f"no worker process can be started: {os.strerror(-process)}; ask for fewer --workers")
+        return process
+
+    def wait(self, process: int) -> int:
+        """The exit status of a worker that has ended, or is just about to."""
+        self._control.sendall(process.to_bytes(NUMBER_BYTES))
+        return self._answer()
+
+    def _answer(self) -> int:
+        answer = self._control.recv(NUMBER_BYTES, socket.MSG_WAITALL)
+        if len(answer) < NUMBER_BYTES:
+            raise EOFError("the process that forks workers is gone")
+        return int.from_bytes(answer, signed=True)
+
+    def close(self) -> None:
+        """End the process; its workers are not concerned."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
 
 
 @dataclass(eq=False)
 class _Worker:
-    process: subprocess.Popen[bytes]
+    process: int
+    server: _ForkServer
     connection: Connection
     task: int = -1  # index of the task in hand
-    progress: int = field(default=0)  # how much of it was reported
+    progress: int = 0  # how much of it was reported
 
-    @classmethod
-    def start(cls) -> "_Worker":
-        ours, theirs = Pipe()
-        with theirs:
-            descriptor = theirs.fileno()
-            # The worker inherits the blocked signal: Ctrl-C is the coordinator's, from the first instruction on.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _START, str(descriptor), json.dumps(sys.path)],
-                    pass_fds=[descriptor],
-                    stdin=subprocess.DEVNULL,
-                )
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return cls(process, ours)
-
-    def stop(self) -> int:
-        """End the process, however busy, and return its exit status (negative: the signal)."""
+    def stop(self) -> str:
+        """End the process, however busy; says how it ended."""
         self.connection.close()
-        with suppress(subprocess.TimeoutExpired):
-            return self.process.wait(0.5)
-        self.process.kill()
-        return self.process.wait()
+        with suppress(ProcessLookupError):
+            os.kill(self.process, signal.SIGKILL)
+        try:
+            status = self.server.wait(self.process)
+        except (EOFError, OSError):
+            return "was lost"
+        return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
 
 class LocalExecutor:
-    """At most `workers` processes; `on_progress(amount)` hears what tasks report with `report_progress`.
+    """At most `workers` processes, kept from one `run` to the next; a context manager, which ends them.
 
-    A failed attempt's progress is taken back (a negative amount), so that the sum is what was really done.
+    preload: modules that workers will need, imported once for all of them as soon as the context is entered, beside
+    whatever the caller does next. absent: optional modules that they are to do without.
     """
 
-    def __init__(self, workers: int, on_progress: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, workers: int, preload: Sequence[str] = (), absent: Sequence[str] = ()) -> None:
         self._workers = workers
-        self._on_progress = on_progress
+        self._preload, self._absent = preload, absent
+        self._idle: list[_Worker] = []
 
-    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-        """See `Executor.run`. Leaving the iteration early stops all workers."""
+    def __enter__(self) -> "LocalExecutor":
+        self._server = _ForkServer(self._preload, self._absent)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._keep_idle(0)
+        self._server.close()
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        on_progress: Callable[[int], None] = ignore_progress,
+    ) -> Iterator[tuple[int, Result]]:
+        """See `Executor.run`. Leaving the iteration early stops the workers that are at work."""
         waiting = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
         busy: dict[Connection, _Worker] = {}
-        idle: list[_Worker] = []
+        self._keep_idle(len(tasks))
 
         def hand_out() -> None:
             while waiting and len(busy) < self._workers:
-                worker = idle.pop() if idle else _Worker.start()
+                worker = self._idle.pop() if self._idle else self._start()
                 worker.task, worker.progress = waiting.popleft(), 0
                 attempts[worker.task] += 1
                 busy[worker.connection] = worker
@@ -88,9 +140,7 @@ class LocalExecutor:
                     worker.connection.send((function, tasks[worker.task]))
 
         def failed(worker: _Worker, reason: str) -> None:
-            del busy[worker.connection]
-            worker.stop()
-            self._on_progress(-worker.progress)
+            on_progress(-worker.progress)
             if attempts[worker.task] >= MAX_ATTEMPTS:
                 raise WorkerError(
                     f"{tasks[worker.task]} failed {MAX_ATTEMPTS} times, the last time because {reason}; "
@@ -107,18 +157,17 @@ class LocalExecutor:
                     try:
                         kind, value = worker.connection.recv()
                     except (EOFError, OSError):
-                        status = worker.stop()
-                        died = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-                        failed(worker, f"its worker process {died}")
+                        del busy[worker.connection]
+                        failed(worker, f"its worker process {worker.stop()}")
                         continue
                     if kind == "log":
                         log.relay(value)
                     elif kind == "progress":
                         worker.progress += value
-                        self._on_progress(value)
+                        on_progress(value)
                     elif kind == "done":
                         index = worker.task
-                        idle.append(busy.pop(worker.connection))
+                        self._idle.append(busy.pop(worker.connection))
                         hand_out()  # before the result is looked at: no worker waits for the coordinator
                         yield index, value
                     elif kind == "error":
@@ -126,10 +175,33 @@ class LocalExecutor:
                         raise error
                     else:
                         _log.error("%s raised:\n%s", tasks[worker.task], value)
+                        del busy[worker.connection]
+                        worker.stop()
                         failed(worker, value.strip().splitlines()[-1])
                 hand_out()
         finally:
-            for worker in (*busy.values(), *idle):
-                worker.process.terminate()
-            for worker in (*busy.values(), *idle):
+            for worker in busy.values():
                 worker.stop()
+
+    def _start(self) -> _Worker:
+        ours, theirs = Pipe()
+        with theirs:
+            try:
+                process = self._server.fork(theirs)
+            except (EOFError, OSError):  # somebody killed it
+                self._server.close()
+                self._server = _ForkServer(self._preload, self._absent)
+                process = self._fork_again(theirs)
+        return _Worker(process, self._server, ours)
+
+    def _fork_again(self, pipe: Connection) -> int:
+        try:
+            return self._server.fork(pipe)
+        except (EOFError, OSError) as error:
+            raise WorkerError(
+                f"no worker process can be started ({error}); run the same command again to go on"
+            ) from None
+
+    def _keep_idle(self, number: int) -> None:
+        while len(self._idle) > number:
+            self._idle.pop().stop()

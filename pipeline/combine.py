@@ -1,0 +1,168 @@
+"""Combining: counters are added into one, a range of hashes at a time.
+
+All counters are ordered by the same hash, so the same range of all of them is added without the others: memory holds
+one range for each thread, however large the counters are.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline import _core
+from pipeline.counters import Columns, CounterFile, open_counter, partitions_for, write_counter
+from pipeline.errors import RunDirectoryError, TrainingError
+
+COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
+_Part = tuple[Path, str | None]  # a counter and the fingerprint it must have
+
+
+@dataclass(frozen=True)
+class CombineTask:
+    """Counters to add, for a worker.
+
+    parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
+    Where one range of all counters is more than `memory_bytes`, groups of counters are combined first, into files
+    beside the output.
+    """
+
+    parts: Sequence[tuple[Path, str | None]]
+    output: Path
+    fingerprint: str
+    statistics: dict[str, Any]
+    threads: int = 2
+    memory_bytes: int = COMBINE_BYTES
+
+    def __str__(self) -> str:
+        return f"combining {len(self.parts)} counters into {self.output}"
+
+
+def combine(task: CombineTask) -> int:
+    """Add counters into one counter file; returns its rows. Runs in a worker process.
+
+    Raises `RunDirectoryError` for a counter that is damaged or not the one expected, `TrainingError` for a count
+    beyond 2^63 - 1.
+    """
+    parts = list(task.parts)
+    temporary: list[Path] = []
+    try:
+        while len(parts) > 2 and (groups := _groups(parts, task.memory_bytes // max(task.threads, 1))):
+            joined: list[_Part] = []
+            for group in groups:
+                if len(group) == 1:
+                    joined += group
+                    continue
+                part = task.output.with_name(f".{task.output.name}.{len(temporary):04d}.part")
+                temporary.append(part)
+                _combine(group, part, fingerprint="", statistics={}, threads=task.threads)
+                joined.append((part, ""))
+            parts = joined
+        return _combine(
+            parts, task.output, fingerprint=task.fingerprint, statistics=task.statistics, threads=task.threads
+        )
+    finally:
+        for part in temporary:
+            part.unlink(missing_ok=True)
+
+
+def _groups(parts: list[_Part], memory_bytes: int) -> list[list[_Part]]:
+    """Groups of at least two that fit the memory together; none where all do."""
+    groups: list[list[_Part]] = [[]]
+    filled = 0
+    for path, wanted in parts:
+        with open_counter(path, fingerprint=wanted) as counter:
+            size = 2 * counter.partition_bytes()  # as it is read, and its share of the output
+        if len(groups[-1]) >= 2 and filled + size > memory_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append((path, wanted))
+        filled += size
+    return groups if len(groups) > 1 else []
+
+
+def _combine(
+    parts: Sequence[_Part],
+    output: Path,
+    *,
+    fingerprint: str,
+    statistics: dict[str, Any],
+    threads: int,
+) -> int:
+    reader = _Reader(parts)
+    rows = 0
+
+    def combined() -> Iterator[Columns]:
+        nonlocal rows
+        # One more range than threads is under way, so that writing does not hold them up.
+        with ThreadPoolExecutor(max(threads, 1)) as pool:
+            waiting = [
+                pool.submit(reader.combine, partition) for partition in range(min(threads + 1, reader.partitions))
+            ]
+            for partition in range(reader.partitions):
+                columns = waiting.pop(0).result()
+                if partition + threads + 1 < reader.partitions:
+                    waiting.append(pool.submit(reader.combine, partition + threads + 1))
+                rows += len(columns[2])
+                yield columns
+
+    try:
+        write_counter(output, combined(), fingerprint=fingerprint, statistics=statistics)
+    finally:
+        reader.close()
+    return rows
+
+
+class _Reader:
+    """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self._parts = parts
+        self._local = threading.local()
+        self._opened: list[CounterFile] = []
+        files = self._files()
+        most = max((file.partitions for file in files), default=1)
+        self.partitions = max(most, partitions_for(sum(file.rows for file in files)) // 2)
+
+    def _files(self) -> list[CounterFile]:
+        if not hasattr(self._local, "files"):
+            self._local.files = [open_counter(path, fingerprint=wanted) for path, wanted in self._parts]
+            self._local.read = {}
+            self._opened += self._local.files
+        files: list[CounterFile] = self._local.files
+        return files
+
+    def combine(self, partition: int) -> Columns:
+        ranges = [self._range(index, file, partition) for index, file in enumerate(self._files())]
+        try:
+            columns: Columns = _core.combine(ranges)
+            return columns
+        except OverflowError:
+            raise TrainingError("a piece occurs more than 2^63 - 1 times in the counters together") from None
+        except ValueError as error:
+            names = ", ".join(str(path) for path, _ in self._parts[:3])
+            raise RunDirectoryError(f"a counter among {names} is damaged ({error}); remove it and run again") from None
+
+    def _range(self, index: int, file: CounterFile, partition: int) -> Columns:
+        """A range of the finest partition among the counters, out of a file that may have coarser ones."""
+        finer = self.partitions // file.partitions
+        if finer == 1:
+            return file.read(partition)
+        group = partition // finer
+        cached = self._local.read.get(index)
+        if cached is None or cached[0] != group:
+            columns = file.read(group)
+            cached = group, columns, _core.partition_starts(columns, self.partitions)
+            self._local.read[index] = cached
+        _, (offsets, data, counts), starts = cached
+        start, stop = starts[partition], starts[partition + 1]
+        return (
+            memoryview(offsets).cast("B")[8 * start : 8 * (stop + 1)],
+            data,
+            memoryview(counts).cast("B")[8 * start : 8 * stop],
+        )
+
+    def close(self) -> None:
+        for file in self._opened:
+            file.close()

@@ -1,0 +1,101 @@
+"""The merge list with its counts, and `merges.parquet`, which holds it.
+
+The file says what each merge joined, as bytes, and how often the pair stood there at that moment. One list serves
+every smaller vocabulary; a larger one is learned anew from the counter, never from the corpus.
+"""
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.atomic import whole_file
+from pipeline.errors import InputError, RunDirectoryError
+from pipeline.vocabulary import Vocabulary
+
+_FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
+
+
+@dataclass(frozen=True)
+class MergeList:
+    """What each merge joins, in order of rank, in the merge engine's numbering, each with its count.
+
+    left, right: ids ("I" arrays): 0..255 the bytes in GPT-2 order, then one for each merge. counts, joined ("Q"
+    arrays): the pair's count when it was merged, and the occurrences that became one token: the count, less overlaps
+    as in `aaa`. bytes: of all pieces, each as often as it was found; the tokens before the first merge. exhausted: no
+    further pair is left.
+    """
+
+    left: "array[int]"
+    right: "array[int]"
+    counts: "array[int]"
+    joined: "array[int]"
+    bytes: int
+    exhausted: bool
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that all pieces of the corpus have after these merges."""
+        return self.bytes - sum(self.joined)
+
+    def serves(self, merges: int) -> bool:
+        """Whether a vocabulary with this many merges can be cut from the list."""
+        return self.exhausted or len(self) >= merges
+
+    def first(self, merges: int) -> "MergeList":
+        """The list as it was after so many merges."""
+        if merges >= len(self):
+            return self
+        return MergeList(
+            self.left[:merges],
+            self.right[:merges],
+            self.counts[:merges],
+            self.joined[:merges],
+            self.bytes,
+            exhausted=False,
+        )
+
+
+def save(merges: MergeList, path: Path, fingerprint: str) -> None:
+    """Write `merges.parquet`: left, right (large_binary), count and joined (uint64), a row a merge."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pairs = Vocabulary.from_id_pairs(merges.left, merges.right).merges()
+    columns = {
+        "left": pa.array([left for left, _ in pairs], pa.large_binary()),
+        "right": pa.array([right for _, right in pairs], pa.large_binary()),
+        "count": pa.array(merges.counts.tolist(), pa.uint64()),
+        "joined": pa.array(merges.joined.tolist(), pa.uint64()),
+    }
+    stopped = b"exhausted" if merges.exhausted else b"limit"
+    metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
+    table = pa.table(columns).replace_schema_metadata(metadata)
+    with whole_file(path) as partial:
+        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
+
+
+def load(path: Path, fingerprint: str) -> MergeList | None:
+    """The merge list at `path`, or None where there is none with this fingerprint.
+
+    Raises `RunDirectoryError` where the file is damaged.
+    """
+    if not path.exists():
+        return None  # without waking Arrow
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        if metadata.get(_FINGERPRINT) != fingerprint.encode():
+            return None
+        table = pq.read_table(path, page_checksum_verification=True)
+        vocabulary = Vocabulary.from_merges(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
+        counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
+        exhausted = metadata[_STOPPED] == b"exhausted"
+        return MergeList(vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, InputError) as error:
+        reason = " ".join(str(error).split())
+        raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None
