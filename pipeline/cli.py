@@ -230,10 +230,13 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
     if settled is not None and settled.options.dry_run:
         _print_plan(settled.options)
     elif settled is not None:
-        from pipeline.training import run_train
+        from pipeline.workers import executor_for
 
         options = settled.options
-        _carry_out(options, lambda listener: run_train(options, listener)[0])
+        with executor_for(options) as executor:  # its workers start beside the next import
+            from pipeline.training import run_train
+
+            _carry_out(options, lambda listener: run_train(options, executor, listener)[0])
 
 
 @commands.command()
@@ -246,10 +249,13 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
     if settled is not None and settled.options.dry_run:
         _print_plan(settled.options)
     elif settled is not None:
-        from pipeline.training import run_count
+        from pipeline.workers import executor_for
 
         options = settled.options
-        _carry_out(options, lambda listener: run_count(options, listener))
+        with executor_for(options) as executor:  # its workers start beside the next import
+            from pipeline.training import run_count
+
+            _carry_out(options, lambda listener: run_count(options, executor, listener))
 
 
 @commands.command()
@@ -260,10 +266,13 @@ def merge(run_directory: Path, **values: Any) -> None:
     """Learn a vocabulary from the counts in RUN and export it; nothing is counted again."""
     settled = _settle(_MERGE_OPTIONS, values)
     if settled is not None:
-        from pipeline.training import run_merge
+        from pipeline.workers import executor_for
 
         options, given = settled
-        _carry_out(options, lambda listener: run_merge(run_directory, given, listener)[0])
+        with executor_for(options) as executor:  # its workers start beside the next import
+            from pipeline.training import run_merge
+
+            _carry_out(options, lambda listener: run_merge(run_directory, given, executor, listener)[0])
 
 
 @commands.command()

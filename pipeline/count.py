@@ -24,6 +24,7 @@ from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import with_pad_token
+from pipeline.workers import worker_count
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
@@ -107,7 +108,7 @@ def _list_corpus(options: Options, listener: Listener) -> Listing:
 def forecast(run: Run, options: Options) -> dict[str, str]:
     """The plan of a run for people: what would be counted, by whom, and what it would take at most."""
     plan = run.manifest
-    workers = min(options.workers or environment.default_workers(), len(plan.chunks))
+    workers = min(worker_count(options), len(plan.chunks))
     sizes = [chunk.bytes for chunk in plan.chunks]
     largest = max(sizes, default=0)
     memory = workers * largest * environment.WORKER_BYTES_PER_CHUNK_BYTE
@@ -129,11 +130,11 @@ def memory_limit(options: Options) -> int:
 
 def threads(options: Options) -> int:
     """Threads for a stage that runs in this process: more than there are cores would only wait for each other."""
-    return min(options.workers or environment.default_workers(), environment.usable_cores())
+    return min(worker_count(options), environment.usable_cores())
 
 
 def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
-    workers = options.workers or environment.default_workers()
+    workers = worker_count(options)
     return options.chunk_size or environment.default_chunk_bytes(corpus_bytes, workers, memory_limit(options))
 
 
@@ -155,13 +156,21 @@ class Counted:
     times: dict[str, float | None]
 
 
-def counted(run: Run) -> Counted | None:
+def counted(run: Run, executor: Executor) -> Counted | None:
     """The combined counter of a run, if it is complete."""
-    fingerprint = run.manifest.counter_fingerprint()
-    if not counters.has_counter(run.counter_path, fingerprint=fingerprint):
-        return None
-    with counters.open_counter(run.counter_path, fingerprint=fingerprint) as counter:
-        return _counted(run, counter.rows, counter.statistics, {STAGE: None})
+    [facts] = _look([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    return None if facts is None else _counted(run, facts.rows, facts.statistics, {STAGE: None})
+
+
+def _look(parts: Sequence[tuple[Path, str]], executor: Executor) -> list[counters.CounterFacts | None]:
+    """What the counters that are there say of themselves. By a worker, so that the coordinator does without Arrow."""
+    there = [index for index, (path, _) in enumerate(parts) if path.exists()]
+    facts: list[counters.CounterFacts | None] = [None] * len(parts)
+    tasks = [counters.LookTask([parts[index] for index in there])] if there else []
+    for _, found in executor.run(counters.look, tasks):
+        for index, one in zip(there, found, strict=True):
+            facts[index] = one
+    return facts
 
 
 def _counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
@@ -184,7 +193,7 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
     Raises what `count_chunk` raises, `WorkerError` where a chunk fails again and again, and `InputError` where the
     corpus turns out to hold nothing to count, or (`fail_on_loss`) something was not taken as it stood.
     """
-    complete = counted(run)
+    complete = counted(run, executor)
     if complete is None:
         if pattern.refusal is not None:
             listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
@@ -227,16 +236,11 @@ def _check(facts: CorpusFacts, options: Options) -> None:
 def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listener: Listener) -> dict[str, Any]:
     """Count the chunks without counters; gives the statistics of all chunks together."""
     plan = run.manifest
-    found: dict[int, dict[str, Any]] = {}
-    tasks: list[tuple[int, CountTask]] = []
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
-    for index in range(len(plan.chunks)):
-        task = _task(run, index, pattern)
-        if counters.has_counter(task.output, fingerprint=task.fingerprint):
-            with counters.open_counter(task.output, fingerprint=task.fingerprint) as counter:
-                found[index] = counter.statistics
-        else:
-            tasks.append((index, task))
+    planned = [_task(run, index, pattern) for index in range(len(plan.chunks))]
+    there = _look([(task.output, task.fingerprint) for task in planned], executor)
+    found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
+    tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
     total = sum(chunk.bytes for chunk in plan.chunks)
     missing = sum(plan.chunks[index].bytes for index, _ in tasks)
     listener(StageStarted(STAGE, total, "bytes", done=total - missing))

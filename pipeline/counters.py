@@ -10,7 +10,7 @@ of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain co
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,15 +128,35 @@ class CounterFile:
         self.close()
 
 
-def has_counter(path: Path, *, fingerprint: str) -> bool:
-    """Whether a complete counter of this fingerprint lies there."""
-    if not path.exists():
-        return False  # without waking Arrow
+@dataclass(frozen=True)
+class CounterFacts:
+    """What a counter file says of itself."""
+
+    rows: int
+    statistics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LookTask:
+    """Counter files that may be there, each with the fingerprint that it must have: a task for a worker."""
+
+    parts: Sequence[tuple[Path, str]]
+
+    def __str__(self) -> str:
+        return f"looking at {len(self.parts)} counters"
+
+
+def look(task: LookTask) -> list[CounterFacts | None]:
+    """What each counter says of itself; None where there is no complete one of its fingerprint."""
+    return [_facts(path, fingerprint) for path, fingerprint in task.parts]
+
+
+def _facts(path: Path, fingerprint: str) -> CounterFacts | None:
     try:
-        with open_counter(path, fingerprint=fingerprint):
-            return True
+        with open_counter(path, fingerprint=fingerprint) as counter:
+            return CounterFacts(counter.rows, counter.statistics)
     except RunDirectoryError:
-        return False
+        return None
 
 
 def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:

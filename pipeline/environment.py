@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 import threading
-from importlib import metadata
 from pathlib import Path
 
 import psutil
@@ -111,6 +110,8 @@ def usable_cores() -> int:
 
 
 def _version(distribution: str) -> str:
+    from importlib import metadata  # a fortieth of a second, which no start needs
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

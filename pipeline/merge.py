@@ -36,11 +36,19 @@ class MergeTask:
         return f"merging {self.counter}"
 
 
+def stored(task: MergeTask) -> MergeList | None:
+    """The merge list that the task would write, if it is there: perhaps a shorter one. Runs in a worker process.
+
+    Raises `RunDirectoryError` where it is damaged.
+    """
+    return merge_list.load(task.output, task.fingerprint)
+
+
 def learn(task: MergeTask) -> MergeList:
     """Train on counted pieces until there are so many merges or no pair is frequent enough; write `merges.parquet`.
 
-    Raises `TrainingError` where the counts are beyond what 64 bits hold, `RunDirectoryError` for a damaged counter or
-    an output that cannot be written.
+    Runs in a worker process. Raises `TrainingError` where the counts are beyond what 64 bits hold, `RunDirectoryError`
+    for a damaged counter or an output that cannot be written.
     """
     started = time.monotonic()
     engine = _core.MergeEngine()

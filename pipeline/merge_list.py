@@ -83,7 +83,7 @@ def load(path: Path, fingerprint: str) -> MergeList | None:
     Raises `RunDirectoryError` where the file is damaged.
     """
     if not path.exists():
-        return None  # without waking Arrow
+        return None
     import pyarrow as pa
     import pyarrow.parquet as pq
 

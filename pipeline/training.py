@@ -12,13 +12,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import count, environment, manifest, merge, merge_list, run_directory
+from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
-from pipeline.executors.local import LocalExecutor
 from pipeline.export import EXPORTS, write_model
 from pipeline.log import log_to
 from pipeline.manifest import Run
@@ -29,14 +28,11 @@ from pipeline.report.summary import Summary, VocabularyFacts, render
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
+from pipeline.workers import executor_for
 
 _log = logging.getLogger(__name__)
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 _MERGING = "merging"
-# What workers run, imported once for all of them. They need nothing of numpy, which Arrow would import where it is
-# installed, at the price of its own start.
-_WORKER_MODULES = ("pipeline.count_chunk", "pipeline.combine", "pipeline.merge")
-_ABSENT_MODULES = ("numpy",)
 
 
 def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None, **options: Any) -> Tokenizer:
@@ -54,7 +50,8 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
-    _, model = run_train(settled, _warn)
+    with executor_for(settled) as executor:
+        _, model = run_train(settled, executor, _warn)
     return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
 
 
@@ -63,33 +60,33 @@ def _warn(event: Event) -> None:
         warnings.warn(event.text, stacklevel=2)
 
 
-def run_train(options: Options, listener: Listener) -> tuple[Summary, Model]:
+def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Model]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
-    with _executor(options) as executor:
-        pattern = compile_pattern(options.pattern)
-        _check_before_work(options, pattern)
-        directory = options.output or run_directory.new_directory()
-        with _at_work(directory, options) as stages:
-            run = count.open_run(directory, options, pattern, listener)
-            with stages.logged(run):
-                counted = count.count(run, pattern, options, executor, listener)
-                run = manifest.with_merging(run, options)
-                return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
+    pattern = compile_pattern(options.pattern)
+    _check_before_work(options, pattern)
+    directory = options.output or run_directory.new_directory()
+    with _at_work(directory, options) as stages:
+        run = count.open_run(directory, options, pattern, listener)
+        with stages.logged(run):
+            counted = count.count(run, pattern, options, executor, listener)
+            run = manifest.with_merging(run, options)
+            return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
 
 
-def run_count(options: Options, listener: Listener) -> Summary:
+def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
-    with _executor(options) as executor:
-        pattern = compile_pattern(options.pattern)
-        directory = options.output or run_directory.new_directory()
-        with _at_work(directory, options) as stages:
-            run = count.open_run(directory, options, pattern, listener)
-            with stages.logged(run):
-                counted = count.count(run, pattern, options, executor, listener)
-                return stages.summary(run, counted)
+    pattern = compile_pattern(options.pattern)
+    directory = options.output or run_directory.new_directory()
+    with _at_work(directory, options) as stages:
+        run = count.open_run(directory, options, pattern, listener)
+        with stages.logged(run):
+            counted = count.count(run, pattern, options, executor, listener)
+            return stages.summary(run, counted)
 
 
-def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> tuple[Summary, Model]:
+def run_merge(
+    directory: Path, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> tuple[Summary, Model]:
     """Merge and export from the counts of a run directory; the corpus is not needed.
 
     given: the options that were asked for, by name; all others are as the run has them. Nothing is removed before
@@ -105,7 +102,7 @@ def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> 
     _check_before_work(options, pattern)
     with _at_work(directory, options) as stages:
         run = manifest.require(directory)
-        counted = count.counted(run)
+        counted = count.counted(run, executor)
         if counted is None:
             raise RunDirectoryError(
                 f"{directory} is not counted to its end; run the `count` or `train` that began it again, then merge"
@@ -113,13 +110,8 @@ def run_merge(directory: Path, given: Mapping[str, Any], listener: Listener) -> 
         if options.overwrite:
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
-        with stages.logged(run), _executor(options) as executor:
+        with stages.logged(run):
             return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
-
-
-def _executor(options: Options) -> LocalExecutor:
-    workers = options.workers or environment.default_workers()
-    return LocalExecutor(workers, preload=_WORKER_MODULES, absent=_ABSENT_MODULES)
 
 
 def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
@@ -209,11 +201,7 @@ def _merge_and_export(
 ) -> tuple[Summary, Model]:
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     merges = merge_budget(options.vocab_size, special_tokens)
-    learned = _stored_merges(run, merges)
-    stages.times[_MERGING] = None
-    if learned is None:
-        learned, stages.times[_MERGING] = _learn(run, counted, merges, options, executor, listener)
-    learned = learned.first(merges)
+    learned = _learn(run, counted, merges, options, executor, listener, stages).first(merges)
     stopped = _why_it_stopped(learned, merges, options)
     if len(learned) < merges:
         listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
@@ -248,11 +236,15 @@ def _merge_and_export(
 
 
 def _learn(
-    run: Run, counted: count.Counted, merges: int, options: Options, executor: Executor, listener: Listener
-) -> tuple[MergeList, float]:
-    """The merge list, which then also lies in the run directory, and the seconds that it took."""
-    started = time.monotonic()
-    listener(StageStarted(_MERGING, merges, "merges"))
+    run: Run,
+    counted: count.Counted,
+    merges: int,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    stages: _Stages,
+) -> MergeList:
+    """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
     task = merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -264,15 +256,16 @@ def _learn(
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
     )
+    stages.times[_MERGING] = None
+    for _, stored in executor.run(merge.stored, [task] if task.output.exists() else []):
+        if stored is not None and stored.serves(merges):
+            return stored
+    started = time.monotonic()
+    listener(StageStarted(_MERGING, merges, "merges"))
     [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(_MERGING, amount)))
-    elapsed_s = time.monotonic() - started
-    listener(StageEnded(_MERGING, elapsed_s))
-    return learned, elapsed_s
-
-
-def _stored_merges(run: Run, merges: int) -> MergeList | None:
-    stored = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
-    return stored if stored is not None and stored.serves(merges) else None
+    stages.times[_MERGING] = time.monotonic() - started
+    listener(StageEnded(_MERGING, time.monotonic() - started))
+    return learned
 
 
 def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:

@@ -17,7 +17,7 @@ LEVELS = (
     {"tokenizer"},
     {"export", "load"},
     {"model", "manifest", "merge_list"},
-    {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory"},
+    {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory", "workers"},
     {"executors", "atomic", "environment", "events", "log", "values"},
     {"errors", "_core", "__init__"},
 )

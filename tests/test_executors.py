@@ -11,15 +11,15 @@ import psutil
 import pytest
 import worker_tasks
 
-from pipeline import training
+from pipeline import workers
 from pipeline.errors import InputError, WorkerError
 from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_every_task_gives_its_result_once(workers: int) -> None:
+@pytest.mark.parametrize("number", [1, 3])
+def test_every_task_gives_its_result_once(number: int) -> None:
     progress: list[int] = []
-    results = worker_tasks.results_of(workers, worker_tasks.square, range(20), progress.append)
+    results = worker_tasks.results_of(number, worker_tasks.square, range(20), progress.append)
     assert results == {number: number * number for number in range(20)}
     assert sum(progress) == sum(range(20))
 
@@ -61,7 +61,7 @@ def test_a_worker_that_always_dies_is_named_with_its_signal() -> None:
 
 
 def test_leaving_early_stops_the_workers() -> None:
-    with LocalExecutor(2) as executor:
+    with LocalExecutor(lambda: 2) as executor:
         results = executor.run(worker_tasks.process_id, range(1000))
         _, process = next(results)
         results.close()
@@ -72,19 +72,21 @@ def test_leaving_early_stops_the_workers() -> None:
 
 
 def test_workers_are_kept_from_run_to_run() -> None:
-    with LocalExecutor(1) as executor:
+    with LocalExecutor(lambda: 1) as executor:
         first, second = (dict(executor.run(worker_tasks.process_id, range(2))) for _ in range(2))
     assert len({*first.values(), *second.values()}) == 1
 
 
 def test_workers_find_modules_loaded_and_do_without_others() -> None:
-    with LocalExecutor(1, preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"]) as executor:
+    with LocalExecutor(
+        lambda: 1, preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"]
+    ) as executor:
         loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "sndhdr"]))
     assert loaded == {0: True, 1: False, 2: False, 3: False}
 
 
 def test_a_killed_fork_server_is_replaced() -> None:
-    with LocalExecutor(2) as executor:
+    with LocalExecutor(lambda: 2) as executor:
         [(_, process)] = executor.run(worker_tasks.process_id, [0])
         [server] = psutil.Process().children()
         assert [child.pid for child in server.children()] == [process]
@@ -95,7 +97,7 @@ def test_a_killed_fork_server_is_replaced() -> None:
 
 def test_workers_are_forked_by_a_process_of_one_thread() -> None:
     """With the modules that training's workers preload; a fork copies no other thread."""
-    with LocalExecutor(1, training._WORKER_MODULES, training._ABSENT_MODULES) as executor:
+    with LocalExecutor(lambda: 1, workers.MODULES, workers.ABSENT_MODULES) as executor:
         list(executor.run(worker_tasks.square, [1]))
         [server] = psutil.Process().children()
         assert server.num_threads() == 1

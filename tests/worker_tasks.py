@@ -24,7 +24,7 @@ def results_of(
     on_progress: Callable[[int], None] = ignore_progress,
 ) -> dict[int, Any]:
     """What so many worker processes make of the tasks, by the tasks' indices."""
-    with LocalExecutor(workers) as executor:
+    with LocalExecutor(lambda: workers) as executor:
         return dict(executor.run(function, tasks, on_progress))
 
 

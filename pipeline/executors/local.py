@@ -99,13 +99,13 @@ class _Worker:
 
 
 class LocalExecutor:
-    """At most `workers` processes, kept from one `run` to the next; a context manager, which ends them.
+    """At most `workers()` processes, kept from one `run` to the next; a context manager, which ends them.
 
     preload: modules that workers will need, imported once for all of them as soon as the context is entered, beside
     whatever the caller does next. absent: optional modules that they are to do without.
     """
 
-    def __init__(self, workers: int, preload: Sequence[str] = (), absent: Sequence[str] = ()) -> None:
+    def __init__(self, workers: Callable[[], int], preload: Sequence[str] = (), absent: Sequence[str] = ()) -> None:
         self._workers = workers
         self._preload, self._absent = preload, absent
         self._idle: list[_Worker] = []
@@ -125,13 +125,14 @@ class LocalExecutor:
         on_progress: Callable[[int], None] = ignore_progress,
     ) -> Iterator[tuple[int, Result]]:
         """See `Executor.run`. Leaving the iteration early stops the workers that are at work."""
+        workers = self._workers()
         waiting = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
         busy: dict[Connection, _Worker] = {}
         self._keep_idle(len(tasks))
 
         def hand_out() -> None:
-            while waiting and len(busy) < self._workers:
+            while waiting and len(busy) < workers:
                 worker = self._idle.pop() if self._idle else self._start()
                 worker.task, worker.progress = waiting.popleft(), 0
                 attempts[worker.task] += 1
