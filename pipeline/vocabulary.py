@@ -60,6 +60,27 @@ def tokens_to_texts(tokens: Iterable[bytes]) -> list[str]:
     return texts
 
 
+def _number_tokens(left: Sequence[int], right: Sequence[int]) -> tuple[list[bytes], "array[int]"]:
+    """The bytes of every token that merges make, and the number of the token that each merge gives.
+
+    Raises TrainingError for a merge of tokens that do not exist yet.
+    """
+    tokens = [bytes([byte]) for byte in BYTE_ORDER]
+    known = dict(zip(tokens, range(256), strict=True))
+    numbers = array("I")
+    for rank, (a, b) in enumerate(zip(left, right, strict=True)):
+        if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
+            raise TrainingError(
+                f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
+            )
+        token = tokens[a] + tokens[b]
+        number = known.setdefault(token, len(tokens))
+        if number == len(tokens):
+            tokens.append(token)
+        numbers.append(number)
+    return tokens, numbers
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """Ids, bytes and merges of one tokenizer; read-only. Make it with one of the `from_` constructors.
@@ -144,19 +165,8 @@ class Vocabulary:
                 f"special_ids is {special_ids!r}: give 'last' (after the merges) or 'first' (before the bytes)"
             )
         shift = len(special_tokens) if special_ids == "first" else 0
-        listed = [bytes([byte]) for byte in BYTE_ORDER]
-        known = {token: index for index, token in enumerate(listed)}
-        result = array("I")
-        for rank, (a, b) in enumerate(zip(left, right, strict=True)):
-            if not (0 <= a < len(listed) and 0 <= b < len(listed)):
-                raise TrainingError(
-                    f"merge {rank} joins tokens {a} and {b}, but only {len(listed)} exist: the merge list is damaged"
-                )
-            token = listed[a] + listed[b]
-            index = known.setdefault(token, len(listed))
-            if index == len(listed):
-                listed.append(token)
-            result.append(index + shift)
+        listed, numbers = _number_tokens(left, right)
+        result = array("I", (number + shift for number in numbers)) if shift else numbers
         first_special = 0 if special_ids == "first" else len(listed)
         return cls(
             tokens=dict(enumerate(listed, shift)),

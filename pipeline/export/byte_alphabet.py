@@ -1,4 +1,10 @@
-"""The names of tokens in files that write them in the byte alphabet and special tokens as they are."""
+"""The names of tokens in files that write them in the byte alphabet and special tokens as they are.
+
+Vocabularies have up to millions of tokens: each step here and in the exports is one call over all of them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
 
 from pipeline.errors import ExportRefusedError
 from pipeline.vocabulary import Vocabulary
@@ -20,3 +26,23 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
             )
         texts[id_] = text
     return dict(sorted(texts.items()))
+
+
+def quoted(texts: Mapping[int, str]) -> dict[int, str]:
+    """The same texts as JSON writes them."""
+    # One call quotes all texts, a line each: no quoted text contains a line end.
+    lines = json.dumps(list(texts.values()), ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
+    return dict(zip(texts, lines, strict=True))
+
+
+def listed_pairs(
+    names: Mapping[int, str], left: Iterable[int], right: Iterable[int], *, between: str, after: str
+) -> str:
+    """The names of both sides of each merge in one text, `between` them and `after` each but the last."""
+    pairs = zip(map(names.__getitem__, left), map(names.__getitem__, right), strict=True)
+    return after.join(map(between.join, pairs))
+
+
+def listed_ids(names: Mapping[int, str], *, between: str, after: str) -> str:
+    """Each name with its id, `between` them and `after` each but the last."""
+    return after.join(map(between.join, zip(names.values(), map(str, names), strict=True)))

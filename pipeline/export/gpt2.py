@@ -4,12 +4,11 @@ Their readers bring GPT-2's pattern with them, so files of any other pattern are
 vocab.json with the others; a reader learns from its caller which they are.
 """
 
-import json
 from pathlib import Path
 
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
-from pipeline.export.byte_alphabet import vocabulary_texts
+from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
 from pipeline.model import Model
 
 MERGES_HEADER = "#version: 0.2"
@@ -29,13 +28,12 @@ def export_gpt2(model: Model, directory: Path) -> list[Path]:
         )
     vocabulary = model.vocabulary
     texts = vocabulary_texts(vocabulary, "GPT-2 style files")
-    lines = [f"{texts[left]} {texts[right]}" for left, right in zip(vocabulary.left, vocabulary.right, strict=True)]
-    for rank, line in enumerate(lines):
-        if line.startswith("#version"):
-            raise ExportRefusedError(f"merge {rank} ({line!r}) looks like the header of merges.txt, which readers skip")
-    ids = {text: id_ for id_, text in texts.items()}
+    merges = listed_pairs(texts, vocabulary.left, vocabulary.right, between=" ", after="\n")
+    if "\n#version" in f"\n{merges}":
+        raise ExportRefusedError("a merge of a token that begins with '#version' looks like the header of merges.txt")
+    ids = listed_ids(quoted(texts), between=":", after=",")
     make_directory(directory)
     vocab_path, merges_path = directory / "vocab.json", directory / "merges.txt"
-    write_whole(vocab_path, json.dumps(ids, ensure_ascii=False, separators=(",", ":")))
-    write_whole(merges_path, "\n".join([MERGES_HEADER, *lines, ""]))
+    write_whole(vocab_path, f"{{{ids}}}")
+    write_whole(merges_path, "\n".join([MERGES_HEADER, *([merges] if merges else []), ""]))
     return [vocab_path, merges_path]

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
-from pipeline.export.byte_alphabet import vocabulary_texts
+from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
 from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.vocabulary import Vocabulary
@@ -128,16 +128,10 @@ def _pre_tokenizer(model: Model) -> dict[str, Any]:
 
 
 def _vocab_and_merges(vocabulary: Vocabulary) -> str:
-    texts = vocabulary_texts(vocabulary, "tokenizer.json")
-    # One call quotes all texts, a line each: no quoted text contains a line end.
-    lines = json.dumps(list(texts.values()), ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
-    quoted = dict(zip(texts, lines, strict=True))
-    vocab = ",\n".join([f"      {text}: {id_}" for id_, text in quoted.items()])
-    merges = ",\n".join(
-        [
-            f"      [\n        {quoted[left]},\n        {quoted[right]}\n      ]"
-            for left, right in zip(vocabulary.left, vocabulary.right, strict=True)
-        ]
+    names = quoted(vocabulary_texts(vocabulary, "tokenizer.json"))
+    vocab = listed_ids(names, between=": ", after=",\n      ")
+    pairs = listed_pairs(
+        names, vocabulary.left, vocabulary.right, between=",\n        ", after="\n      ],\n      [\n        "
     )
-    listed = f"[\n{merges}\n    ]" if merges else "[]"
-    return f'"vocab": {{\n{vocab}\n    }},\n    "merges": {listed}\n  }}\n}}'
+    merges = f"[\n      [\n        {pairs}\n      ]\n    ]" if pairs else "[]"
+    return f'"vocab": {{\n      {vocab}\n    }},\n    "merges": {merges}\n  }}\n}}'
