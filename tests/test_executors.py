@@ -13,7 +13,7 @@ import worker_tasks
 
 from pipeline import workers
 from pipeline.errors import InputError, WorkerError
-from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
+from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor, WorkerSetup
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -78,9 +78,8 @@ def test_workers_are_kept_from_run_to_run() -> None:
 
 
 def test_workers_find_modules_loaded_and_do_without_others() -> None:
-    with LocalExecutor(
-        lambda: 1, preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"]
-    ) as executor:
+    setup = WorkerSetup(preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"])
+    with LocalExecutor(lambda: 1, setup) as executor:
         loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "sndhdr"]))
     assert loaded == {0: True, 1: False, 2: False, 3: False}
 
@@ -97,7 +96,7 @@ def test_a_killed_fork_server_is_replaced() -> None:
 
 def test_workers_are_forked_by_a_process_of_one_thread() -> None:
     """With the modules that training's workers preload; a fork copies no other thread."""
-    with LocalExecutor(lambda: 1, workers.MODULES, workers.ABSENT_MODULES) as executor:
+    with LocalExecutor(lambda: 1, workers.SETUP) as executor:
         list(executor.run(worker_tasks.square, [1]))
         [server] = psutil.Process().children()
         assert server.num_threads() == 1

@@ -13,9 +13,9 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 
 from pipeline import log
@@ -31,12 +31,28 @@ _START = (
 )
 
 
+@dataclass(frozen=True)
+class WorkerSetup:
+    """How worker processes start.
+
+    preload: modules that their tasks need, imported once for all of them. absent: optional modules that they are to do
+    without. environment: variables for them, where the environment does not have them already.
+    """
+
+    preload: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+DEFAULT_SETUP = WorkerSetup()
+
+
 class _ForkServer:
     """The coordinator's side of `executors/fork_server.py`. Every method may raise OSError: the process is gone."""
 
-    def __init__(self, preload: Sequence[str], absent: Sequence[str]) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         self._control, theirs = socket.socketpair()
-        words = [theirs.fileno(), sys.path, list(preload), list(absent)]
+        words = [theirs.fileno(), sys.path, list(setup.preload), list(setup.absent)]
         # It and the workers inherit the blocked signal: Ctrl-C is the coordinator's, from the first instruction on.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -45,6 +61,7 @@ class _ForkServer:
                     [sys.executable, "-P", "-c", _START, *map(json.dumps, words)],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
+                    env={**setup.environment, **os.environ},
                 )
         except BaseException:
             self._control.close()
@@ -101,17 +118,16 @@ class _Worker:
 class LocalExecutor:
     """At most `workers()` processes, kept from one `run` to the next; a context manager, which ends them.
 
-    preload: modules that workers will need, imported once for all of them as soon as the context is entered, beside
-    whatever the caller does next. absent: optional modules that they are to do without.
+    They begin to start when the context is entered, beside whatever the caller does next.
     """
 
-    def __init__(self, workers: Callable[[], int], preload: Sequence[str] = (), absent: Sequence[str] = ()) -> None:
+    def __init__(self, workers: Callable[[], int], setup: WorkerSetup = DEFAULT_SETUP) -> None:
         self._workers = workers
-        self._preload, self._absent = preload, absent
+        self._setup = setup
         self._idle: list[_Worker] = []
 
     def __enter__(self) -> "LocalExecutor":
-        self._server = _ForkServer(self._preload, self._absent)
+        self._server = _ForkServer(self._setup)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,7 +207,7 @@ class LocalExecutor:
                 process = self._server.fork(theirs)
             except (EOFError, OSError):  # somebody killed it
                 self._server.close()
-                self._server = _ForkServer(self._preload, self._absent)
+                self._server = _ForkServer(self._setup)
                 process = self._fork_again(theirs)
         return _Worker(process, self._server, ours)
 
