@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import corpora, counting, growth, ours, plots, records, render, run
+from benchmarks import cliffs, corpora, counting, growth, ours, plots, records, render, run, startup
 from benchmarks.corpora import Corpus
 from benchmarks.tools import PATTERNS, TOOLS, Tool, installed
 
@@ -48,6 +48,11 @@ def vocabularies(text: str) -> list[int]:
     if any(number < 258 for number in found):
         raise argparse.ArgumentTypeError("a vocabulary holds 256 bytes, the special token and at least one merge")
     return found
+
+
+def numbers(text: str) -> list[int]:
+    """A list of numbers of at least 1: `1,2`; empty for none."""
+    return [positive(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def positive(text: str) -> int:
@@ -99,7 +104,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     grow.add_argument("corpus", type=existing_file, metavar="CORPUS")
     grow.add_argument("--sizes", type=sizes, default=[], help="beginnings of the corpus, such as 25MB,50MB,100MB")
     grow.add_argument("--vocab-sizes", type=vocabularies, default=[], help="such as 8000,32000,128000")
-    grow.add_argument("--vocab-size", type=positive, default=32000, help="for --sizes (%(default)s)")
+    grow.add_argument("--workers", type=numbers, default=[], help="such as 1,2")
+    grow.add_argument("--vocab-size", type=positive, default=32000, help="for --sizes and --workers (%(default)s)")
+
+    steep = commands.add_parser("cliffs", parents=[measuring], help="our time on texts unlike any other")
+    steep.add_argument("reference", type=existing_file, metavar="CORPUS", help="prose, at least as long as the sizes")
+    steep.add_argument("--sizes", type=sizes, default=[25_000_000, 50_000_000, 100_000_000])
+    steep.add_argument("--vocab-size", type=positive, default=32000)
+
+    commands.add_parser("startup", parents=[measuring], help="what there is to pay before any work")
 
     commands.add_parser("counting", parents=[measuring, several], help="MB/s of counting on one core")
 
@@ -110,8 +123,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
     commands.add_parser("list", help="the tools and whether they are installed")
     arguments = parser.parse_args(argv)
-    if arguments.command == "growth" and not arguments.sizes and not arguments.vocab_sizes:
-        grow.error("give --sizes, --vocab-sizes or both")
+    if arguments.command == "growth" and not (arguments.sizes or arguments.vocab_sizes or arguments.workers):
+        grow.error("give --sizes, --vocab-sizes or --workers")
     if arguments.command == "counting" and arguments.pattern not in PATTERNS:
         parser.error(f"counting: --pattern {arguments.pattern} is not translated for the peers' engines")
     return arguments
@@ -182,9 +195,16 @@ def perform(arguments: argparse.Namespace) -> int:
             arguments.corpus,
             arguments.sizes,
             arguments.vocab_sizes,
+            arguments.workers,
             arguments.pattern,
             arguments.vocab_size,
         )
+    elif arguments.command == "cliffs":
+        done = cliffs.measure_cliffs(
+            session, arguments.reference, arguments.sizes, arguments.pattern, arguments.vocab_size
+        )
+    elif arguments.command == "startup":
+        done = startup.run(session)
     elif arguments.command == "counting":
         with opened_corpora(arguments) as opened:
             done = counting.run(session, opened, arguments.pattern)

@@ -1,4 +1,4 @@
-"""`growth`: our time against the bytes of the corpus, and against the vocabulary's size.
+"""`growth`: our time against the bytes of the corpus, the vocabulary's size, and the number of workers.
 
 The corpora are beginnings of one file, each cut where a document ends. Rounds go over all sizes before they
 repeat.
@@ -20,7 +20,7 @@ class Curve:
     """Median seconds of one stage (`all`: the whole command) over bytes or over vocabulary size."""
 
     corpus: str
-    over: str  # "corpus_bytes" or "vocab_size"
+    over: str  # "corpus_bytes", "vocab_size" or "workers"
     stage: str
     points: tuple[tuple[float, float], ...]
 
@@ -35,10 +35,11 @@ def measure_growth(
     source: Path,
     sizes: Sequence[int],
     vocab_sizes: Sequence[int],
+    workers: Sequence[int],
     pattern: str,
     vocab_size: int,
 ) -> list[records.Record]:
-    """Trains on each size with `vocab_size`, then on the whole file with each of `vocab_sizes`."""
+    """Trains on each size with `vocab_size`, then on the whole file with each of `vocab_sizes`, and of `workers`."""
     done = []
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as temporary:
         whole = corpora.open_corpus(source)
@@ -48,12 +49,15 @@ def measure_growth(
                 raise ValueError(f"{source}: holds {whole.bytes:,} bytes, fewer than {size:,}; leave that size out")
             target = Path(temporary, f"prefix-{size}.txt")
             shorter = corpora.prefix(source, size, session.special_token, target)
-            tasks.append(("corpus_bytes", shorter, vocab_size))
-        tasks += [("vocab_size", whole, size) for size in sorted(set(vocab_sizes))]
+            tasks.append(("corpus_bytes", shorter, vocab_size, None))
+        tasks += [("vocab_size", whole, size, None) for size in sorted(set(vocab_sizes))]
+        tasks += [("workers", whole, vocab_size, count) for count in sorted(set(workers))]
         for number in range(1, session.rounds + 1):
-            for over, corpus, vocabulary in tasks:
-                record = train_once(session, TOOLS[ours.NAME], corpus, pattern, vocabulary, kind="growth")
-                record |= {"round": number, "over": over, "source": source.name}
+            for over, corpus, vocabulary, count in tasks:
+                record = train_once(
+                    session, TOOLS[ours.NAME], corpus, pattern, vocabulary, kind="growth", workers=count
+                )
+                record |= {"round": number, "over": over, "source": source.name, "workers": count}
                 records.append(session.results, record)
                 print(line_of(record), flush=True)
                 done.append(record)

@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import growth, ours, records
+from benchmarks import cliffs, growth, ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
 NOTHING = "not measured"
+KINDS = ("train", "count", "growth", "cliff", "startup")
 
 
 def seconds_text(seconds: Sequence[float]) -> str:
@@ -135,17 +136,62 @@ def growth_section(all_records: Sequence[Record]) -> list[str]:
     lines.append("|---|---|---|---|---|---:|")
     for curve in drawn:
         (x0, y0), (x1, y1) = curve.points[0], curve.points[-1]
-        over = "bytes" if curve.over == "corpus_bytes" else "vocabulary"
+        over = {"corpus_bytes": "bytes", "vocab_size": "vocabulary"}.get(curve.over, curve.over)
         span = f"{size_text(x0)} - {size_text(x1)}" if over == "bytes" else f"{x0:,.0f} - {x1:,.0f}"
         lines.append(f"| {curve.corpus} | {over} | {curve.stage} | {span} | {y0:.2f} - {y1:.2f} | {curve.slope:.2f} |")
-    return [*lines, "", "A slope of 1 is linear growth (log-log, least squares).", ""]
+    return [
+        *lines,
+        "",
+        "A slope of 1 is linear growth (log-log, least squares); -1 over workers is perfect sharing.",
+        "",
+    ]
+
+
+def cliffs_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a kind of text."""
+    found = cliffs.cliffs(all_records)
+    if not found:
+        return []
+    lines = [
+        "**Texts unlike any other**",
+        "",
+        "| text | pattern | sizes | seconds | slope | a byte, to the reference |",
+    ]
+    lines.append("|---|---|---|---|---:|---:|")
+    for cliff in found:
+        cells = [cliff.name, cliff.pattern, "-", cliff.failure or "-", "-", ratio_text(cliff.to_reference)]
+        if cliff.points and cliff.failure is None:
+            slope = cliff.slope
+            cells[2] = ", ".join(size_text(x) for x, _ in cliff.points)
+            cells[3] = ", ".join(f"{y:.2f}" for _, y in cliff.points)
+            cells[4] = "-" if slope is None else f"{slope:.2f}"
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, "", f"The reference is a beginning of {all_records[-1]['source']}; whole commands.", ""]
+
+
+def startup_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a command of the newest session."""
+    if not all_records:
+        return []
+    newest = max(record["session"] for record in all_records)
+    lines = ["**Start-up**", "", "| what | time: median (range) |", "|---|---:|"]
+    for command in dict.fromkeys(record["command"] for record in all_records):
+        walls = [
+            record["wall_s"]
+            for record in all_records
+            if (record["session"], record["command"], record["status"]) == (newest, command, "ok")
+        ]
+        if walls:
+            lines.append(f"| {command} | {seconds_text(walls)} |")
+    return [*lines, ""]
 
 
 def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = ()) -> str:
     """The whole text between the markers; `images` are (title, link) of the plots."""
-    by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in ("train", "count", "growth")}
+    by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in KINDS}
     lines = training_section(by_kind["train"])
     lines += counting_section(by_kind["count"]) + growth_section(by_kind["growth"])
+    lines += cliffs_section(by_kind["cliff"]) + startup_section(by_kind["startup"])
     for title, link in images:
         lines += [f"![{title}]({link})", ""]
     return "\n".join(lines).rstrip() or NOTHING

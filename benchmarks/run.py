@@ -81,9 +81,18 @@ def answer_of(stdout: str) -> dict[str, Any]:
 
 
 def train_once(
-    session: Session, tool: Tool, corpus: Corpus, pattern: str, vocab_size: int, kind: str = "train"
+    session: Session,
+    tool: Tool,
+    corpus: Corpus,
+    pattern: str,
+    vocab_size: int,
+    kind: str = "train",
+    workers: int | None = None,
 ) -> records.Record:
-    """One tool, one fresh process, one record. What it learned is read after the clock has stopped."""
+    """One tool, one fresh process, one record. What it learned is read after the clock has stopped.
+
+    workers: for our own command; None: its own choice.
+    """
     refusal = tool.refusal(pattern)
     if refusal:
         return {
@@ -96,6 +105,7 @@ def train_once(
         source = corpus.path.resolve()
         if tool.name == ours.NAME:
             argv = ours.train_argv(source, run_directory, vocab_size, pattern, session.special_token)
+            argv += [] if workers is None else [f"--workers={workers}"]
         else:
             job = Job("train", tool.name, str(source), vocab_size, PATTERNS[pattern], session.special_token)
             argv = child_argv(job)

@@ -17,7 +17,7 @@ pytest.importorskip("psutil")
 sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import adapters, corpora, counting, ours, process, records, render, run  # noqa: E402
+from benchmarks import adapters, cliffs, corpora, counting, ours, process, records, render, run  # noqa: E402
 from benchmarks.tools import PATTERNS, TOOLS, Tool, child_argv  # noqa: E402
 
 SPECIAL = "<|endoftext|>"
@@ -179,9 +179,12 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     common = ["--results", str(results), "--rounds", "2"]
     assert command.main(["run", str(small_corpus), *common, "--vocab-size", "300,400"]) == 0
     assert command.main(["counting", str(small_corpus), *common, "--repeat", "3"]) == 0
-    assert command.main(["growth", str(small_corpus), *common, "--sizes", "8kB,16kB", "--vocab-sizes", "300"]) == 0
+    grow = ["growth", str(small_corpus), "--sizes", "8kB,16kB", "--vocab-sizes", "300", "--workers", "1,2"]
+    assert command.main([*grow, *common]) == 0
+    assert command.main(["cliffs", str(small_corpus), *common, "--sizes", "4kB,8kB"]) == 0
     measured = records.read(results)
-    assert [r["kind"] for r in measured] == ["train"] * 4 + ["count"] * 2 + ["growth"] * 6
+    shapes = 1 + len(cliffs.SHAPES)
+    assert [r["kind"] for r in measured] == ["train"] * 4 + ["count"] * 2 + ["growth"] * 10 + ["cliff"] * 4 * shapes
     assert {r["merges"] for r in measured if r["kind"] == "train"} == {2}
     assert all(r["stage_mb_per_s"] == r["corpus_bytes"] / 1e6 / 0.5 for r in measured if r["kind"] == "count")
     assert all("path" not in key for r in measured for key in r)
@@ -201,6 +204,8 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     text = document.read_text("utf-8")
     assert "small.txt x3" in text
     assert "slope" in text
+    assert all(shape.name in text for shape in cliffs.SHAPES)
+    assert "| small.txt | workers |" in text
     if "--no-plots" not in arguments:
         assert "](plots/tools.svg)" in text
         assert (tmp_path / "plots" / "growth.svg").stat().st_size > 1000
@@ -213,6 +218,26 @@ def test_a_tool_that_cannot_do_the_task_is_recorded(tmp_path: Path, small_corpus
     done = run.run(session, [corpus], [TOOLS["gigatoken"]], "llama3", [300])
     assert [r["status"] for r in done] == ["unsupported"]
     assert "gpt2" in done[0]["reason"]
+
+
+@pytest.mark.parametrize("shape", cliffs.SHAPES, ids=lambda shape: shape.name)
+def test_a_cliff_is_as_large_as_asked_for(shape: cliffs.Shape, tmp_path: Path, small_corpus: Path) -> None:
+    made = cliffs._write(shape, 4000, small_corpus, SPECIAL, tmp_path / "a.txt")
+    assert made.bytes == 4000
+    text = (tmp_path / "a.txt").read_bytes()
+    assert SPECIAL.encode() not in text
+    pieces = {"prose as one single piece": None, "the same piece of two bytes": 1}.get(shape.name)
+    if pieces is not None:
+        assert len(set(text.split())) == pieces
+
+
+def test_startup_is_measured_on_the_installed_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.jsonl"
+    assert command.main(["startup", "--results", str(results), "--rounds", "1"]) == 0, capsys.readouterr().out
+    measured = {r["command"]: r["wall_s"] for r in records.read(results)}
+    assert len(measured) == 5
+    assert measured["python alone"] < measured["bpe-pipeline train, 1 MB"]
+    assert "a worker answers" in render.markdown(records.read(results))
 
 
 def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
