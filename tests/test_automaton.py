@@ -29,6 +29,20 @@ def test_resuming_with_little_room_changes_nothing(pattern):
 
 
 @pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
+def test_groups_of_ascii_are_cut_like_single_characters(pattern):
+    """Boundaries at every place of a group of 16 and across two; room for one end leaves it to the plain table."""
+    automaton = native(pattern)
+    rng = random.Random(6)
+    for alphabet in (b"a1", b"a ", b"a1.", b" \n", b"ab 1.,'\n", b"foo[a-z]abc19 \n's\xc3\xa9"):
+        for _ in range(300):
+            data = bytes(rng.choices(alphabet, k=rng.randint(16, 100))).decode(errors="replace").encode()
+            whole = automaton.cut(data, room=1)
+            assert automaton.cut(data) == whole
+            ends, _ = automaton.cut_part(data)
+            assert ends == whole[: len(ends)]
+
+
+@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
 def test_a_part_gives_the_pieces_that_nothing_after_it_can_change(pattern):
     automaton = native(pattern)
     rng = random.Random(3)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import unicodedata
 from collections import Counter
 
@@ -30,6 +31,10 @@ def known(text):
 
 
 CORPUS = st.lists(st.one_of(TEXT, BROKEN, SPECIAL, st.binary(max_size=8)), max_size=12).map(b"".join).filter(known)
+
+
+def regex_cutter(expression):
+    return lambda document: [piece.decode() for piece in re.findall(expression, document.encode())]
 
 
 def counted(text, specials=(END,), *, cutter=AUTOMATON, blocks=(1 << 20,), **options):
@@ -184,6 +189,40 @@ def test_counts_in_order_of_hash_and_by_partition():
     before = len(counter)
     counter.clear_counts()
     assert (before, len(counter)) == (len(whole), 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(1, 3000), st.sampled_from([1, 300, 50_000]))
+def test_hot_pieces_at_any_time(seed, words, window):
+    """Often and seldom, of 1 to 17 bytes, with NUL in them: read, added to, cleared, growing while some are hot."""
+    generator = random.Random(seed)
+    many = [bytes(generator.choices(b"ab\0", k=generator.choice((1, 2, 7, 8, 14, 15, 16, 17)))) for _ in range(words)]
+    cut = regex_cutter(rb"[ab\0]+|\n")
+    counter = _core.ChunkCounter(cut, [], window_bytes=window)
+    expected = Counter()
+    for _ in range(6):
+        some = generator.choices(many, weights=[1 / (rank + 1) for rank in range(words)], k=generator.choice((3, 3000)))
+        counter.feed(b"\n".join(some), end=True)
+        expected.update(some)
+        if len(some) > 1:
+            expected[b"\n"] += len(some) - 1
+        choice = generator.randrange(4)
+        if choice == 0:
+            counter.add_pieces(some[:5], [7] * len(some[:5]))
+            for piece in some[:5]:
+                expected[piece] += 7
+        elif choice == 1:
+            counter.clear_counts()
+            expected.clear()
+        elif choice == 2:
+            assert oracle_counting.as_counter(counter.columns()) == expected
+    assert oracle_counting.as_counter(counter.columns()) == expected
+    assert len(counter) == len(expected)
+
+
+def test_an_empty_piece_is_not_counted():
+    counter = counted(b"abcabc", cutter=lambda _: ["", "abc", "", "abc", ""])
+    assert oracle_counting.as_counter(counter.columns()) == {b"abc": 2}
 
 
 def test_one_long_piece():

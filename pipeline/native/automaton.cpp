@@ -1,44 +1,12 @@
 #include "automaton.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <unordered_map>
 
 namespace bpe {
 namespace {
 
-constexpr uint32_t kCodePoints = 0x110000;
-constexpr uint32_t kBlocks = kCodePoints / 64;
-constexpr uint32_t kReplacement = 0xFFFD;      // the class of a byte that is not valid UTF-8
-constexpr size_t kPairTableBytes = 1u << 20;   // beyond that, one character a step
-
-// Flags of an entry of the folded table, and of a step.
-constexpr uint32_t kBack = 1;
-constexpr uint32_t kHere = 2;
-constexpr uint32_t kRetractShift = 2;
-constexpr uint32_t kRetractMask = 7;
-constexpr uint32_t kSlow = 32;
-// Flags of a pair: bits 0, 1, 2 write a boundary before the previous character, the first, the second.
-// From bit 12 on stands how many they are, so that adding the flags of a group counts its boundaries.
-constexpr uint32_t kPairSpecial = 0x100;  // not a plain pair: take the steps one by one
-constexpr uint32_t kPairSpecialSum = 0xF00;
-constexpr uint32_t kPairCountShift = 12;
-
-// Keeps the compiler from adding the state to a row's offset before the row's address: the state is known last, and
-// that addition would lie on the one chain of dependent instructions that the scan's speed hangs on.
-#if defined(__GNUC__)
-#define KEEP_IN_REGISTER(pointer) __asm__("" : "+r"(pointer))
-#else
-#define KEEP_IN_REGISTER(pointer) static_cast<void>(pointer)
-#endif
-
-constexpr size_t kGroup = 16;    // ASCII characters that one round of pair steps takes, at most 16
-constexpr size_t kWritten = 8;   // ends that a round writes whether they exist or not
-constexpr size_t kMargin = 32;   // a round may write that many
+constexpr uint32_t kReplacement = 0xFFFD;  // the class of a byte that is not valid UTF-8
+constexpr size_t kMargin = PairTable::kMargin;
 
 uint32_t code_point(const uint8_t* at, uint32_t length) {
   switch (length) {
@@ -54,96 +22,7 @@ uint32_t length_of_lead(uint8_t lead) {
   return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
 }
 
-void require(bool condition, const char* what) {
-  if (!condition) throw std::invalid_argument(std::string("automaton tables do not fit together: ") + what);
-}
-
 }  // namespace
-
-Automaton::Automaton(const AutomatonTables& tables)
-    : classes_(tables.classes),
-      states_(static_cast<uint32_t>(tables.tentative.size())),
-      plain_(tables.plain.begin(), tables.plain.end()),
-      tentative_(tables.tentative.begin(), tables.tentative.end()),
-      provable_(tables.provable.begin(), tables.provable.end()) {
-  require(classes_ >= 2 && classes_ <= 256, "number of classes");
-  require(states_ >= 1 && states_ <= 65536, "number of states");
-  require(tables.folded.size() == size_t{states_} * classes_, "folded table");
-  require(provable_.size() == size_t{classes_ - 1} * (classes_ - 1), "provable pairs");
-  require(plain_.size() % classes_ == 0 && plain_.size() >= 2 * size_t{classes_}, "plain table");
-  const size_t plain_states = plain_.size() / classes_;
-  for (uint16_t entry : plain_) require(size_t{entry} >> 1 < plain_states, "plain table's states");
-  make_class_table(tables);
-
-  state_shift_ = static_cast<uint32_t>(std::bit_width(states_ - 1));
-  steps_.assign(size_t{classes_} << state_shift_, Step{0, static_cast<uint16_t>(kSlow)});
-  for (uint32_t state = 0; state < states_; ++state) {
-    for (uint32_t cls = 0; cls < classes_; ++cls) {
-      const uint32_t entry = tables.folded[size_t{state} * classes_ + cls];
-      require(entry >> 16 < states_, "folded table's states");
-      steps_[size_t{cls} << state_shift_ | state] = {static_cast<uint16_t>(entry >> 16),
-                                                     static_cast<uint16_t>(entry & 0xFFFF)};
-    }
-  }
-  make_pair_table();
-}
-
-void Automaton::make_class_table(const AutomatonTables& tables) {
-  const auto& starts = tables.class_starts;
-  const auto& ids = tables.class_ids;
-  require(!starts.empty() && starts.size() == ids.size() && starts[0] == 0, "class runs");
-  std::vector<uint8_t> flat(64);
-  std::unordered_map<std::string, uint16_t> known;
-  block_of_.resize(kBlocks);
-  size_t run = 0;
-  for (uint32_t block = 0; block < kBlocks; ++block) {
-    const uint32_t first = block * 64;
-    const bool uniform = run + 1 == starts.size() || starts[run + 1] >= first + 64;
-    if (block > 0 && uniform && starts[run] <= first - 64) {  // the same single class as the block before
-      block_of_[block] = block_of_[block - 1];
-    } else {
-      for (uint32_t code = first; code < first + 64; ++code) {
-        while (run + 1 < starts.size() && starts[run + 1] <= code) {
-          require(starts[run + 1] > starts[run], "class runs' order");
-          ++run;
-        }
-        require(ids[run] < classes_ - 1, "class runs' classes");
-        flat[code - first] = ids[run];
-      }
-      const auto [found, added] = known.try_emplace(std::string(flat.begin(), flat.end()), blocks_.size());
-      if (added) {
-        require(blocks_.size() < 65536 - 64, "too many kinds of blocks");
-        blocks_.insert(blocks_.end(), flat.begin(), flat.end());
-      }
-      block_of_[block] = found->second;
-    }
-    while (run + 1 < starts.size() && starts[run + 1] <= first + 64) ++run;
-  }
-  for (uint32_t code = 0; code < low_.size(); ++code) low_[code] = static_cast<uint8_t>(class_at(code));
-}
-
-void Automaton::make_pair_table() {
-  const uint32_t kinds = *std::max_element(low_.begin(), low_.begin() + 128) + 1u;
-  const size_t size = size_t{kinds} * kinds * states_;
-  if (size * sizeof(Step) > kPairTableBytes) return;
-  pairs_.resize(size);
-  for (uint32_t code = 0; code < 128; ++code) {
-    first_[code] = low_[code] * kinds * states_;
-    second_[code] = low_[code] * states_;
-  }
-  for (uint32_t a = 0; a < kinds; ++a) {
-    for (uint32_t b = 0; b < kinds; ++b) {
-      for (uint32_t state = 0; state < states_; ++state) {
-        const Step one = steps_[size_t{a} << state_shift_ | state];
-        const Step two = steps_[size_t{b} << state_shift_ | one.next];
-        const bool special = one.flags > 3 || two.flags > 3;
-        const uint32_t marks = special ? 0u : one.flags | two.flags << 1;
-        const uint32_t flags = special ? kPairSpecial : marks | std::popcount(marks) << kPairCountShift;
-        pairs_[(size_t{a} * kinds + b) * states_ + state] = {two.next, static_cast<uint16_t>(flags)};
-      }
-    }
-  }
-}
 
 // The class and length of the character at text[at]; at < size.
 inline Automaton::Character Automaton::character(const uint8_t* text, size_t at, size_t size) const {
@@ -231,47 +110,6 @@ bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) c
   return true;
 }
 
-// Takes pair steps, a group at a time, as long as the groups are ASCII and ordinary and there is room. The character
-// before the first has one byte.
-inline Automaton::Cursor Automaton::run_pairs(Cursor from, const uint8_t* text, size_t size, uint32_t* ends,
-                                              size_t limit) const {
-  const Step* const pairs = pairs_.data();
-  uint32_t state = from.state;
-  size_t at = from.at;
-  size_t count = from.count;
-  for (; size - at >= kGroup && count <= limit; at += kGroup) {
-    const uint8_t* const group = text + at;
-    uint64_t words[2];
-    std::memcpy(words, group, kGroup);
-    if ((words[0] | words[1]) & 0x8080808080808080u) break;
-    uint32_t following = state;
-    uint32_t sum = 0;
-    uint32_t marks = 0;  // bit k: a boundary at at - 1 + k
-    for (uint32_t index = 0; index < kGroup; index += 2) {
-      const Step* row = pairs + (first_[group[index]] + second_[group[index + 1]]);
-      KEEP_IN_REGISTER(row);
-      const uint32_t flags = row[following].flags;
-      following = row[following].next;
-      sum += flags;
-      marks |= (flags & 7u) << index;
-    }
-    if (sum & kPairSpecialSum) break;
-    state = following;
-    const uint32_t written = sum >> kPairCountShift;
-    const uint32_t base = static_cast<uint32_t>(at) - 1;
-    uint32_t* to = ends + count;
-    count += written;
-    uint32_t* const stop = ends + count;
-    do {  // a few at a time whether they exist or not: how many there are is hard to predict
-      for (uint32_t index = 0; index < kWritten; ++index) {
-        *to++ = base + static_cast<uint32_t>(std::countr_zero(marks | 1u << 31));
-        marks &= marks - 1;
-      }
-    } while (to < stop);
-  }
-  return {state, at, at > from.at ? at - 1 : from.previous, count};
-}
-
 // Takes steps until the text or the room for ends is used up, or SLOW needs more text. True: all characters were read.
 bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
                     size_t limit) const {
@@ -306,7 +144,8 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
   };
   while (now.at < size && now.count <= limit && enough) {
     if (!pairs_.empty() && now.at - now.previous == 1) {
-      now = run_pairs(now, text, size, ends, limit);
+      const auto after = pairs_.run({now.state, now.at, now.count}, text, size, ends, limit);
+      if (after.at > now.at) now = {after.state, after.at, after.at - 1, after.count};
       if (now.at >= size || now.count > limit) break;
     }
     const uint8_t lead = text[now.at];
@@ -360,11 +199,6 @@ size_t Automaton::find_provable_cut(const uint8_t* text, size_t size, size_t fro
     if (provable_[left * (classes_ - 1) + right]) return at;
   }
   return npos;
-}
-
-size_t Automaton::memory_bytes() const {
-  return steps_.size() * sizeof(Step) + pairs_.size() * sizeof(Step) + block_of_.size() * 2 + blocks_.size() +
-         plain_.size() * 2 + tentative_.size() + provable_.size() + sizeof(*this);
 }
 
 }  // namespace bpe

@@ -16,9 +16,13 @@
 #include <span>
 #include <vector>
 
+#include "automaton_pairs.hpp"
+#include "automaton_step.hpp"
+
 namespace bpe {
 
 inline constexpr size_t npos = static_cast<size_t>(-1);
+inline constexpr uint32_t kCodePoints = 0x110000;
 
 // What Python hands over. Class `classes - 1` is the end of the document.
 struct AutomatonTables {
@@ -50,10 +54,6 @@ class Automaton {
   size_t memory_bytes() const;
 
  private:
-  struct Step {
-    uint16_t next;
-    uint16_t flags;
-  };
   struct Character {
     uint32_t cls;
     uint32_t length;  // 0: the text ends inside of it
@@ -69,21 +69,17 @@ class Automaton {
   uint32_t class_at(uint32_t code) const { return blocks_[block_of_[code >> 6] + (code & 63)]; }
   Character character(const uint8_t* text, size_t at, size_t size) const;
   bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
-  Cursor run_pairs(Cursor from, const uint8_t* text, size_t size, uint32_t* ends, size_t limit) const;
   bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
            size_t limit) const;
   size_t plain_piece(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
   size_t plain_match(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
   void make_class_table(const AutomatonTables& tables);
-  void make_pair_table();
 
   uint32_t classes_ = 0;
   uint32_t states_ = 0;
   uint32_t state_shift_ = 0;         // steps_ is [class << state_shift_ | state]
   std::vector<Step> steps_;          // the folded table
-  std::vector<Step> pairs_;          // [pair][state]; empty when it would be too large
-  std::array<uint32_t, 128> first_;  // where the pairs with this first ASCII character begin in pairs_
-  std::array<uint32_t, 128> second_; // to be added for the second
+  PairTable pairs_;                  // the same for two ASCII characters at once
   std::array<uint8_t, 2048> low_;    // classes of the characters of one and two bytes
   std::vector<uint16_t> block_of_;   // [code point / 64] where its block begins in blocks_
   std::vector<uint8_t> blocks_;      // classes, 64 a block, equal blocks stored once

@@ -240,7 +240,7 @@ void bind_counter(nb::module_& module) {
       .def("__len__", [](const Counter& self) { return self.counter.table().size(); })
       .def(
           "columns",
-          [](const Counter& self, size_t partition, size_t partitions) {
+          [](Counter& self, size_t partition, size_t partitions) {
             if (partitions == 0 || (partitions & (partitions - 1)) || partition >= partitions)
               throw nb::value_error("partitions must be a power of two and greater than partition");
             const uint64_t share = partitions == 1 ? 0 : ~uint64_t{0} / partitions + 1;

@@ -68,6 +68,7 @@ class ChunkCounter {
   void add(const uint8_t* piece, size_t size, uint64_t count) { table_.add(piece, size, count); }
 
   const PieceTable& table() const { return table_; }
+  PieceTable& table() { return table_; }
   // Forgets the pieces counted so far, not the text in the window: for a counter that is written in parts.
   void clear_counts() { table_.clear(); }
   const CountingStatistics& statistics() const { return statistics_; }

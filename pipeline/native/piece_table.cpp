@@ -11,7 +11,8 @@ namespace {
 constexpr unsigned kBlockBits = 20;
 constexpr size_t kArenaBlock = size_t{1} << kBlockBits, kLengthBytes = sizeof(uint32_t);
 constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 56) - 1;
-constexpr size_t kAhead = 24;  // slots that a prefetch runs ahead
+constexpr size_t kFewLongs = 16;       // of a batch
+constexpr size_t kSampled = 4;         // every so many misses, a piece becomes hot
 constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
 
 // The most pieces in so many slots: small tables can afford the speed of a low load.
@@ -23,11 +24,6 @@ void check_piece(size_t size) {
   if (size == 0) throw std::invalid_argument("a piece is empty");
   if (size > kMaxPieceBytes)
     throw std::length_error("a piece of " + std::to_string(size) + " bytes is longer than the limit of 1 GiB");
-}
-
-int compare(const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size) {
-  const int order = std::memcmp(a, b, std::min(a_size, b_size));
-  return order ? order : a_size < b_size ? -1 : a_size > b_size;
 }
 
 }  // namespace
@@ -90,8 +86,14 @@ uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
   return place;
 }
 
+size_t PieceTable::bytes() const {
+  const size_t batch = hot_ ? sizeof *hot_ + kBatch * (sizeof(Pending) + sizeof(uint32_t)) : 0;
+  return slots_.bytes() + arena_bytes_ + batch;
+}
+
 void PieceTable::reserve(size_t more) {
   if (capacity_ && size_ + more <= limit_) return;
+  settle();
   size_t capacity = std::max(kLeastCapacity, capacity_);
   while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
   Pages old = std::move(slots_);
@@ -110,6 +112,7 @@ void PieceTable::reserve(size_t more) {
 }
 
 void PieceTable::clear() {
+  settle();
   if (size_) std::memset(slots_.data(), 0, capacity_ * sizeof(Slot));
   arena_.clear();
   arena_used_ = kArenaBlock;
@@ -145,32 +148,71 @@ PieceTable::Slot& PieceTable::find_long(uint64_t home, uint64_t hash, const uint
 }
 
 void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
-  if (!pending_) pending_ = std::make_unique_for_overwrite<Pending[]>(kBatch);
-  reserve(pieces);
-  Pending* const pending = pending_.get();
+  if (!hot_) {
+    hot_ = std::make_unique<HotPieces>();
+    pending_ = std::make_unique_for_overwrite<Pending[]>(kBatch);
+    missed_ = std::make_unique_for_overwrite<uint32_t[]>(kBatch + 1);
+  }
+  HotPieces& hot = *hot_;
+  uint32_t* const missed = missed_.get();
+  size_t misses = 0;
   size_t at = start;
-  for (size_t i = 0; i < pieces; at = ends[i++]) {
+  for (size_t i = 0; i < pieces; ++i) {
     const size_t size = ends[i] - at;
+    missed[misses] = static_cast<uint32_t>(i);
+    size_t hit = 0;
+    if (size <= kInlineBytes) [[likely]] hit = hot.count(key_of_padded(text + at, size));
+    misses += 1 - hit;
+    at += size;
+  }
+  reserve(misses);
+  hot_in_use_ = true;
+  add_missed(text, start, ends, misses);
+}
+
+// Counts the pieces missed_[0, misses) of a batch in the large table.
+void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses) {
+  Pending* const pending = pending_.get();
+  const uint32_t* const missed = missed_.get();
+  const auto begin_of = [&](size_t piece) -> size_t { return piece ? ends[piece - 1] : start; };
+  size_t longs = 0;
+  for (size_t n = 0; n < misses; ++n) {
+    const size_t at = begin_of(missed[n]), size = ends[missed[n]] - at;
+    Pending& next = pending[n];
     uint64_t hash;
     if (size <= kInlineBytes) [[likely]] {
-      const Key key = key_of_padded(text + at, size);
-      hash = hash_key(key);
-      pending[i].slot = {key.low, key.high, 0};
+      next.key = key_of_padded(text + at, size);
+      hash = hash_key(next.key);
     } else {
       hash = hash_long(text + at, size);
-      pending[i].slot = {hash, kLongTag, 0};
+      next.key = {hash, kLongTag};
+      ++longs;
     }
-    pending[i].home = home(hash);
-    __builtin_prefetch(slots() + pending[i].home, 1);
+    next.home = home(hash);
+    __builtin_prefetch(slots() + next.home, 1);
   }
-  at = start;
-  for (size_t i = 0; i < pieces; at = ends[i++]) {
-    const Pending& want = pending[i];
-    Slot& slot = want.slot.high != kLongTag
-                     ? find_inline(want.home, {want.slot.low, want.slot.high})
-                     : find_long(want.home, want.slot.low, text + at, ends[i] - at);
-    ++slot.count;
+  // Where many pieces are long, what they will be compared with is worth fetching, too.
+  for (size_t n = 0; longs > kFewLongs && n < misses; ++n) {
+    if (pending[n].key.high != kLongTag) continue;
+    const Slot& slot = slots()[pending[n].home];
+    if (slot.low == pending[n].key.low && is_long(slot)) prefetch_entry(slot);
   }
+  for (size_t n = 0; n < misses; ++n) {
+    const Pending& next = pending[n];
+    if (next.key.high == kLongTag) [[unlikely]] {
+      const size_t at = begin_of(missed[n]);
+      ++find_long(next.home, next.key.low, text + at, ends[missed[n]] - at).count;
+    } else if (next.key.high != 0) [[likely]] {  // not an empty piece
+      Slot& slot = find_inline(next.home, next.key);
+      ++slot.count;
+      if (++inline_misses_ % kSampled == 0) hot_->put(next.key, slot.count);
+    }
+  }
+}
+
+void PieceTable::settle() {
+  if (hot_in_use_) hot_->settle();
+  hot_in_use_ = false;
 }
 
 void PieceTable::add(const uint8_t* piece, size_t size, uint64_t count) {
@@ -179,89 +221,13 @@ void PieceTable::add(const uint8_t* piece, size_t size, uint64_t count) {
 
 void PieceTable::add_hashed(uint64_t hash, const uint8_t* piece, size_t size, uint64_t count) {
   check_piece(size);
+  settle();
   reserve(1);
   Slot& slot = size <= kInlineBytes ? find_inline(home(hash), key_of(piece, size))
                                     : find_long(home(hash), hash, piece, size);
   if (count > kMaxCount || slot.count > kMaxCount - count)
     throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
   slot.count += count;
-}
-
-void PieceTable::add_all(const PieceTable& other) {
-  other.visit_range(0, ~uint64_t{0}, [&](const Slot& slot, uint64_t) {
-    uint8_t copy[16];
-    size_t size;
-    const uint8_t* piece = other.piece_of(slot, copy, size);
-    add(piece, size, slot.count);
-  });
-}
-
-// Calls visit(slot, hash) for each slot whose hash lies in [first, last], in order of hash, then of bytes.
-template <class Visit>
-void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
-  struct Entry {
-    uint64_t hash;
-    const Slot* slot;
-  };
-  std::vector<Entry> cluster;
-  const auto by_hash_then_bytes = [this](const Entry& a, const Entry& b) {
-    if (a.hash != b.hash) return a.hash < b.hash;
-    uint8_t a_copy[16], b_copy[16];
-    size_t a_size, b_size;
-    const uint8_t* a_piece = piece_of(*a.slot, a_copy, a_size);
-    const uint8_t* b_piece = piece_of(*b.slot, b_copy, b_size);
-    return compare(a_piece, a_size, b_piece, b_size) < 0;
-  };
-  const auto flush = [&] {
-    if (cluster.size() > 1) std::sort(cluster.begin(), cluster.end(), by_hash_then_bytes);
-    for (const Entry& entry : cluster) visit(*entry.slot, entry.hash);
-    cluster.clear();
-  };
-  // A slot lies at its home or behind it in the same cluster; the last cluster may go round to the front, where the
-  // slots that belong to the end are told by their home. Homes rise with hashes, so clusters come out in order.
-  const size_t begin = home(first), end = home(last);
-  for (size_t at = begin;; ++at) {
-    const bool round = at >= capacity_;
-    const Slot& slot = slots()[round ? at - capacity_ : at];
-    if (slot.high == 0) {
-      flush();
-      if (at >= end) break;
-      continue;
-    }
-    // Long pieces lie in the order in which they were met: fetch the one that will be read in a while.
-    if (at + kAhead < capacity_ && is_long(slots()[at + kAhead])) prefetch_entry(slots()[at + kAhead]);
-    const uint64_t hash = slot_hash(slot);
-    const bool from_the_end = home(hash) > (round ? at - capacity_ : at);
-    if (from_the_end == round && hash >= first && hash <= last) cluster.push_back({hash, &slot});
-  }
-}
-
-Columns PieceTable::extract(uint64_t first, uint64_t last) const {
-  std::vector<const Slot*> order;
-  size_t data_bytes = 0;
-  visit_range(first, last, [&](const Slot& slot, uint64_t) {
-    size_t size = slot.high >> 56;
-    if (is_long(slot)) long_piece(slot, size);
-    data_bytes += size;
-    order.push_back(&slot);
-  });
-  Columns columns(order.size(), data_bytes);
-  for (size_t row = 0; row < order.size(); ++row) {
-    if (row + kAhead < order.size() && is_long(*order[row + kAhead])) prefetch_entry(*order[row + kAhead]);
-    append(columns, *order[row]);
-  }
-  return columns;
-}
-
-void PieceTable::append_to(Columns& columns) const {
-  visit_range(0, ~uint64_t{0}, [&](const Slot& slot, uint64_t) { append(columns, slot); });
-}
-
-void PieceTable::append(Columns& columns, const Slot& slot) const {
-  uint8_t copy[16];
-  size_t size;
-  const uint8_t* piece = piece_of(slot, copy, size);
-  columns.append(piece, size, slot.count);
 }
 
 }  // namespace bpe

@@ -3,14 +3,16 @@
 // Idea: open addressing in slots of 24 bytes. A piece of at most 15 bytes lies in its slot (see hash.hpp's Key); a
 // longer one is its 64-bit hash and a place in the arena, compared byte by byte when the hashes agree. A slot's home
 // is its hash scaled to the capacity, so slots lie nearly in the order of their hashes, growing reads and writes in
-// sequence, and ordered output sorts only within clusters. Pieces come in batches: hash all, prefetch all, then probe.
+// sequence, and ordered output sorts only within clusters. Pieces come in batches: count the hot ones (see
+// hot_pieces.hpp), hash and prefetch the others, then probe.
 // Slot: low, high, count, 64 bits each. The top byte of `high` is 0 for an empty slot, 1..15 the length of an inline
 // piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena place in 56 bits. Counts have
 // all their 64 bits; adding past 2^63 - 1 throws.
 // Invariants: a slot lies at its home or after it with no empty slot between (going round at the end); never full.
-// Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces and 4 each. While growing, old pages are
-// given
-// back as they are read, so the peak is about the new table alone.
+// Hot pieces know where their slots lie: before slots move, or counts are read, they are settled.
+// Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces
+// and 4 each; 160 KiB for hot pieces and batches. While growing, old pages are given back as they are read, so the peak
+// is about the new table alone.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +21,7 @@
 
 #include "columns.hpp"
 #include "hash.hpp"
+#include "hot_pieces.hpp"
 #include "pages.hpp"
 
 namespace bpe {
@@ -28,7 +31,7 @@ inline constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 
 class PieceTable {
  public:
-  static constexpr size_t kBatch = 256;
+  static constexpr size_t kBatch = 1024;
 
   // `known_bits`: all pieces share that many top bits of their hash (a window of a combination).
   explicit PieceTable(unsigned known_bits = 0, size_t expected_pieces = 0);
@@ -39,23 +42,23 @@ class PieceTable {
   // Adds to one piece's count. Throws std::overflow_error beyond kMaxCount.
   void add(const uint8_t* piece, size_t size, uint64_t count);
   void add_hashed(uint64_t hash, const uint8_t* piece, size_t size, uint64_t count);
-  void add_all(const PieceTable& other);
+  void add_all(PieceTable& other);
 
   size_t size() const { return size_; }
-  size_t bytes() const { return slots_.bytes() + arena_bytes_; }
+  size_t bytes() const;
   void clear();
 
   // The pieces whose hash lies in [first, last], in order of hash, then of bytes.
-  Columns extract(uint64_t first = 0, uint64_t last = ~uint64_t{0}) const;
+  Columns extract(uint64_t first = 0, uint64_t last = ~uint64_t{0});
   // Appends all pieces, in that order, to columns that have the room.
-  void append_to(Columns& columns) const;
+  void append_to(Columns& columns);
 
  private:
   struct Slot {
     uint64_t low, high, count;
   };
   struct Pending {
-    Slot slot;  // as it would be stored, a long piece's without its place
+    Key key;        // of a short piece; a long one's hash is in `low`
     uint64_t home;
   };
 
@@ -69,6 +72,8 @@ class PieceTable {
   const uint8_t* piece_of(const Slot& slot, uint8_t (&copy)[16], size_t& size) const;
   bool same_piece(const Slot& slot, uint64_t hash, const uint8_t* piece, size_t size) const;
 
+  void settle();  // brings the counts of hot pieces home
+  void add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses);
   void reserve(size_t more);
   Slot& find_inline(uint64_t home, Key key);
   Slot& find_long(uint64_t home, uint64_t hash, const uint8_t* piece, size_t size);
@@ -82,7 +87,11 @@ class PieceTable {
   size_t capacity_ = 0, size_ = 0, limit_ = 0;
   std::vector<std::unique_ptr<uint8_t[]>> arena_;  // a place is block number << 20 | offset in the block
   size_t arena_used_, arena_bytes_ = 0;
+  std::unique_ptr<HotPieces> hot_;
+  bool hot_in_use_ = false;
+  std::unique_ptr<uint32_t[]> missed_;  // which pieces of a batch were not in hot_
   std::unique_ptr<Pending[]> pending_;
+  size_t inline_misses_ = 0;
 };
 
 }  // namespace bpe
