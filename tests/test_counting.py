@@ -220,6 +220,24 @@ def test_hot_pieces_at_any_time(seed, words, window):
     assert len(counter) == len(expected)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_stretches_without_hot_pieces_between_others(seed):
+    """Long enough that the table stops asking for hot pieces, and begins again, at uneven places."""
+    generator = random.Random(seed)
+    often = [b" the", b" of", b" and", b" to", b" in"]
+    counter = _core.ChunkCounter(compile_pattern("gpt2").automaton, [])
+    expected = Counter()
+    for _ in range(12):
+        length = generator.choice((500, 20_000, 70_000))
+        if generator.random() < 0.5:
+            pieces = generator.choices(often, k=length)
+        else:
+            pieces = [b" " + bytes(generator.choices(b"abcdefghij", k=9)) for _ in range(length)]
+        counter.feed(b"".join(pieces), end=True)
+        expected.update(pieces)
+    assert oracle_counting.as_counter(counter.columns()) == expected
+
+
 def test_an_empty_piece_is_not_counted():
     counter = counted(b"abcabc", cutter=lambda _: ["", "abc", "", "abc", ""])
     assert oracle_counting.as_counter(counter.columns()) == {b"abc": 2}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +14,7 @@ constexpr size_t kArenaBlock = size_t{1} << kBlockBits, kLengthBytes = sizeof(ui
 constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 56) - 1;
 constexpr size_t kFewLongs = 16;       // of a batch
 constexpr size_t kSampled = 4;         // every so many misses, a piece becomes hot
+constexpr size_t kBatchesWithout = 24;  // that go straight to the large table where few pieces of a batch were hot
 constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
 
 // The most pieces in so many slots: small tables can afford the speed of a low load.
@@ -153,6 +155,22 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
     pending_ = std::make_unique_for_overwrite<Pending[]>(kBatch);
     missed_ = std::make_unique_for_overwrite<uint32_t[]>(kBatch + 1);
   }
+  if (batches_without_ != 0) {
+    --batches_without_;
+    std::iota(missed_.get(), missed_.get() + pieces, 0u);
+    reserve(pieces);
+    add_missed(text, start, ends, pieces);
+    return;
+  }
+  const size_t misses = count_hot(text, start, ends, pieces);
+  if (misses > pieces / 8 * 5) batches_without_ = kBatchesWithout;
+  reserve(misses);
+  hot_in_use_ = true;
+  add_missed(text, start, ends, misses);
+}
+
+// Counts the hot pieces of a batch; how many the others are, which missed_ then lists.
+size_t PieceTable::count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
   HotPieces& hot = *hot_;
   uint32_t* const missed = missed_.get();
   size_t misses = 0;
@@ -165,9 +183,7 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
     misses += 1 - hit;
     at += size;
   }
-  reserve(misses);
-  hot_in_use_ = true;
-  add_missed(text, start, ends, misses);
+  return misses;
 }
 
 // Counts the pieces missed_[0, misses) of a batch in the large table.
@@ -205,7 +221,7 @@ void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* e
     } else if (next.key.high != 0) [[likely]] {  // not an empty piece
       Slot& slot = find_inline(next.home, next.key);
       ++slot.count;
-      if (++inline_misses_ % kSampled == 0) hot_->put(next.key, slot.count);
+      if (hot_in_use_ && ++inline_misses_ % kSampled == 0) hot_->put(next.key, slot.count);
     }
   }
 }

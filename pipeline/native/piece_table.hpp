@@ -4,7 +4,7 @@
 // longer one is its 64-bit hash and a place in the arena, compared byte by byte when the hashes agree. A slot's home
 // is its hash scaled to the capacity, so slots lie nearly in the order of their hashes, growing reads and writes in
 // sequence, and ordered output sorts only within clusters. Pieces come in batches: count the hot ones (see
-// hot_pieces.hpp), hash and prefetch the others, then probe.
+// hot_pieces.hpp) unless few were lately, hash and prefetch the others, then probe.
 // Slot: low, high, count, 64 bits each. The top byte of `high` is 0 for an empty slot, 1..15 the length of an inline
 // piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena place in 56 bits. Counts have
 // all their 64 bits; adding past 2^63 - 1 throws.
@@ -73,6 +73,7 @@ class PieceTable {
   bool same_piece(const Slot& slot, uint64_t hash, const uint8_t* piece, size_t size) const;
 
   void settle();  // brings the counts of hot pieces home
+  size_t count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces);
   void add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses);
   void reserve(size_t more);
   Slot& find_inline(uint64_t home, Key key);
@@ -89,6 +90,7 @@ class PieceTable {
   size_t arena_used_, arena_bytes_ = 0;
   std::unique_ptr<HotPieces> hot_;
   bool hot_in_use_ = false;
+  size_t batches_without_ = 0;  // that are still to pass hot_ by
   std::unique_ptr<uint32_t[]> missed_;  // which pieces of a batch were not in hot_
   std::unique_ptr<Pending[]> pending_;
   size_t inline_misses_ = 0;
