@@ -1,13 +1,14 @@
 """Combining: counters are added into one, a range of hashes at a time.
 
 All counters are ordered by the same hash, so the same range of all of them is added without the others: memory holds
-one range for each thread, however large the counters are.
+a few ranges for each thread, however large the counters are.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pipeline.counters import Columns, CounterFile, open_counter, partitions_for
 from pipeline.errors import RunDirectoryError, TrainingError
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
+_JOB_PARTITIONS = 4  # at most; a power of two
 _Part = tuple[Path, str | None]  # a counter and the fingerprint it must have
 
 
@@ -25,7 +27,7 @@ class CombineTask:
 
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
     Where one range of all counters is more than `memory_bytes`, groups of counters are combined first, into files
-    beside the output.
+    beside the output. Up to `keep_bytes` of columns stay in the worker for `take_kept`.
     """
 
     parts: Sequence[tuple[Path, str | None]]
@@ -34,6 +36,7 @@ class CombineTask:
     statistics: dict[str, Any]
     threads: int = 2
     memory_bytes: int = COMBINE_BYTES
+    keep_bytes: int = 0
 
     def __str__(self) -> str:
         return f"combining {len(self.parts)} counters into {self.output}"
@@ -59,12 +62,49 @@ def combine(task: CombineTask) -> int:
                 _combine(group, part, fingerprint="", statistics={}, threads=task.threads)
                 joined.append((part, ""))
             parts = joined
-        return _combine(
-            parts, task.output, fingerprint=task.fingerprint, statistics=task.statistics, threads=task.threads
+        kept = _Kept(task.output, task.fingerprint, task.keep_bytes)
+        rows = _combine(
+            parts,
+            task.output,
+            fingerprint=task.fingerprint,
+            statistics=task.statistics,
+            threads=task.threads,
+            keep=kept.add,
         )
+        global _kept
+        _kept = kept if kept.batches else None
+        return rows
     finally:
         for part in temporary:
             part.unlink(missing_ok=True)
+
+
+class _Kept:
+    """Columns of a combined counter, all or none, that need not be read again by the same process."""
+
+    def __init__(self, path: Path, fingerprint: str, room: int) -> None:
+        self.path, self.fingerprint = path, fingerprint
+        self.batches: list[Columns] = []
+        self._room = room
+
+    def add(self, columns: Columns) -> None:
+        self._room -= sum(memoryview(column).nbytes for column in columns)
+        if self._room >= 0:
+            self.batches.append(columns)
+        else:
+            self.batches.clear()
+
+
+_kept: _Kept | None = None
+
+
+def take_kept(path: Path, fingerprint: str) -> list[Columns] | None:
+    """The columns of a counter, if this process combined it last and kept them; they are then no longer kept."""
+    global _kept
+    kept, _kept = _kept, None
+    if kept is None or (kept.path, kept.fingerprint) != (path, fingerprint):
+        return None
+    return kept.batches
 
 
 def _groups(parts: list[_Part], memory_bytes: int) -> list[list[_Part]]:
@@ -89,23 +129,24 @@ def _combine(
     fingerprint: str,
     statistics: dict[str, Any],
     threads: int,
+    keep: Callable[[Columns], None] = lambda _: None,
 ) -> int:
     reader = _Reader(parts)
     rows = 0
 
     def combined() -> Iterator[Columns]:
         nonlocal rows
-        # One more range than threads is under way, so that writing does not hold them up.
+        ahead = iter(reader.jobs())
+        # One more job than threads is under way, so that writing does not hold them up.
         with ThreadPoolExecutor(max(threads, 1)) as pool:
-            waiting = [
-                pool.submit(reader.combine, partition) for partition in range(min(threads + 1, reader.partitions))
-            ]
-            for partition in range(reader.partitions):
-                columns = waiting.pop(0).result()
-                if partition + threads + 1 < reader.partitions:
-                    waiting.append(pool.submit(reader.combine, partition + threads + 1))
-                rows += len(columns[2])
-                yield columns
+            waiting = [pool.submit(reader.combine, job) for job in islice(ahead, threads + 1)]
+            while waiting:
+                done = waiting.pop(0).result()
+                waiting += [pool.submit(reader.combine, job) for job in islice(ahead, 1)]
+                for columns in done:
+                    rows += len(columns[2])
+                    keep(columns)
+                    yield columns
 
     try:
         write_counter(output, combined(), fingerprint=fingerprint, statistics=statistics)
@@ -123,7 +164,9 @@ class _Reader:
         self._opened: list[CounterFile] = []
         files = self._files()
         most = max((file.partitions for file in files), default=1)
+        least = min((file.partitions for file in files), default=1)
         self.partitions = max(most, partitions_for(sum(file.rows for file in files)) // 2)
+        self._job_partitions = min(_JOB_PARTITIONS, self.partitions // least)
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):
@@ -133,7 +176,15 @@ class _Reader:
         files: list[CounterFile] = self._local.files
         return files
 
-    def combine(self, partition: int) -> Columns:
+    def jobs(self) -> list[range]:
+        """Neighbouring partitions for a thread to combine, in order: of coarse counters it reads a range only once."""
+        step = self._job_partitions
+        return [range(start, start + step) for start in range(0, self.partitions, step)]
+
+    def combine(self, job: range) -> list[Columns]:
+        return [self._combine(partition) for partition in job]
+
+    def _combine(self, partition: int) -> Columns:
         ranges = [self._range(index, file, partition) for index, file in enumerate(self._files())]
         try:
             columns: Columns = _core.combine(ranges)

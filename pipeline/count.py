@@ -213,6 +213,7 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
             statistics=statistics,
             threads=threads(options),
             memory_bytes=min(combine.COMBINE_BYTES, memory_limit(options) // 4),
+            keep_bytes=memory_limit(options) // 4,
         )
         [(_, rows)] = executor.run(combine.combine, [task])
         combining_s = time.monotonic() - started

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline import _core, merge_list
-from pipeline.counters import open_counter
+from pipeline.combine import take_kept
+from pipeline.counters import Columns, open_counter
 from pipeline.errors import TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.merge_list import MergeList
@@ -36,6 +37,11 @@ class MergeTask:
         return f"merging {self.counter}"
 
 
+def _read(task: MergeTask) -> list[Columns]:
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        return [counter.read(partition) for partition in range(counter.partitions)]
+
+
 def stored(task: MergeTask) -> MergeList | None:
     """The merge list that the task would write, if it is there: perhaps a shorter one. Runs in a worker process.
 
@@ -52,9 +58,9 @@ def learn(task: MergeTask) -> MergeList:
     """
     started = time.monotonic()
     engine = _core.MergeEngine()
-    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        for partition in range(counter.partitions):
-            engine.add(*counter.read(partition))
+    batches = take_kept(task.counter, task.counter_fingerprint) or _read(task)
+    while batches:
+        engine.add(*batches.pop())  # which gives the memory back as soon as it can
     done = 0
 
     def progress(now: int, _total: int, _best_count: int) -> None:

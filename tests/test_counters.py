@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import _core, counters
-from pipeline.combine import CombineTask, combine
+from pipeline.combine import CombineTask, combine, take_kept
 from pipeline.errors import RunDirectoryError, TrainingError
 
 
@@ -110,6 +110,19 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     assert len(list(tmp_path.iterdir())) == 6
     whole = oracle_counting.as_counter(_core.combine([columns_of(part)[0] for part in parts]))
     assert list(whole.items()) == list(read(output).items())
+
+
+def test_what_was_combined_is_kept_once_where_there_is_room(tmp_path):
+    paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 70_000)) for i in range(2)]
+    output = tmp_path / "sum.parquet"
+    combine_files(paths, output, keep_bytes=100_000)
+    assert take_kept(output, "s") is None
+    combine_files(paths, output, keep_bytes=1 << 30)
+    kept = sum((oracle_counting.as_counter(columns) for columns in take_kept(output, "s")), Counter())
+    assert kept == read(output)
+    assert take_kept(output, "s") is None
+    combine_files(paths, output, keep_bytes=1 << 30)
+    assert take_kept(output, "another") is None
 
 
 def test_sum_beyond_63_bits_is_refused(tmp_path):
