@@ -172,7 +172,7 @@ class Training {
       });
       for (std::size_t s = 0; s < shards.size(); ++s)
         for (std::size_t i = 0; i < fresh_.size(); ++i)
-          index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]);
+          index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]).handle;
     }
     if (shared)
       for (auto& around : around_) around.clear();
