@@ -123,6 +123,7 @@ class Training {
       if (best == kNoPair) break;
       any = true;
       merge_pair(shards, index, best);
+      index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
   }
@@ -217,7 +218,7 @@ class Training {
         const bool may_be_indexed = sketch_->bound(change.counter) >= index.threshold();
         sketch_->subtract(change.counter, change.weight);
         if (!may_be_indexed || change.key == merged.key) continue;
-        const auto number = index.find(change.key, hash_of(change.key));
+        const auto number = index.find(change.key);
         if (number != kNoPair) index.pair(number).count -= change.weight;
       }
     }

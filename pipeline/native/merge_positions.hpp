@@ -61,12 +61,12 @@ class ListWriter {
     *next_++ = position;
   }
   struct List {
-    ListHandle handle;
-    std::uint64_t positions;
+    ListHandle handle = 0;
+    std::uint64_t positions = 0;
   };
   // Ends the list; nothing may be appended after.
   List finish(PositionArena& arena) const {
-    if (tail_ == 0) return {0, 0};
+    if (tail_ == 0) return {};
     arena.at(tail_)[1] = static_cast<std::uint32_t>(capacity_ - room_);
     ListHandle after = 0;
     std::uint64_t positions = 0;

@@ -92,6 +92,7 @@ PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionAre
   for (const auto& tally : tallies) expected = std::max(expected, tally.used());
   PairIndex index(tokens, tie_break, tallies.size(), threshold, expected);
   std::vector<const PairTally::Slot*> found(tallies.size());
+  std::vector<ListWriter::List> lists(tallies.size());
   for (std::size_t first = 0; first < tallies.size(); ++first)
     for (const auto& slot : tallies[first].slots()) {
       if (slot.key == PairTally::kFree) continue;
@@ -107,15 +108,14 @@ PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionAre
         count += found[s]->count;
       }
       if (earlier || count < threshold) continue;
-      const auto number = index.add(slot.key, count, 0);
+      std::uint64_t positions = 0;
       for (std::size_t s = first; s < tallies.size(); ++s) {
-        if (found[s] == nullptr) continue;
-        const auto list = found[s]->list.finish(arenas[s]);
-        index.list(number, s) = list.handle;
-        index.pair(number).positions += list.positions;
+        lists[s] = found[s] != nullptr ? found[s]->list.finish(arenas[s]) : ListWriter::List{};
+        positions += lists[s].positions;
       }
+      const auto number = index.add(slot.key, count, positions);
+      for (std::size_t s = first; s < tallies.size(); ++s) index.list(number, s) = lists[s].handle;
     }
-  index.start();
   return index;
 }
 
