@@ -24,6 +24,7 @@ namespace merge {
 namespace {
 
 constexpr std::uint64_t kShareFrom = 1500;  // occurrences from which a merge is shared by the team
+constexpr std::uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
 constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
 
@@ -122,10 +123,36 @@ class Training {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       any = true;
+      prefetch_upcoming(shards, index);
       merge_pair(shards, index, best);
       index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
+  }
+
+  // Small merges wait for memory at every step, so what the next ones will need is sent for while this one is made:
+  // the pair, its lists, the positions. Where nothing is known of what comes next this costs a few comparisons.
+  template <class S>
+  void prefetch_upcoming(std::vector<Shard<S>>& shards, PairIndex& index) {
+    if (const auto pair = index.upcoming(9); pair != kNoPair) index.prefetch(pair);
+    const auto chunks = [&](std::size_t ahead, auto&& use) {
+      const auto pair = index.upcoming(ahead);
+      if (pair == kNoPair || index.pair(pair).positions > kSmall) return;
+      for (std::size_t s = 0; s < shards.size(); ++s)
+        if (const auto list = index.list(pair, s); list != 0) use(s, arenas_[s].at(list));
+    };
+    chunks(7, [](std::size_t, const std::uint32_t* chunk) { __builtin_prefetch(chunk); });
+    chunks(5, [&](std::size_t s, const std::uint32_t* chunk) {
+      if (chunk[0] != 0) __builtin_prefetch(arenas_[s].at(chunk[0]));
+    });
+    chunks(2, [&](std::size_t s, const std::uint32_t* chunk) {
+      const auto* symbols = shards[s].symbols.data();
+      for (int several = 0; several < 2; ++several) {
+        for (std::uint32_t i = 0; i < chunk[1]; ++i) __builtin_prefetch(symbols + chunk[2 + i], 1);
+        if (chunk[0] == 0) break;
+        chunk = arenas_[s].at(chunk[0]);
+      }
+    });
   }
 
   template <class S>
@@ -187,23 +214,23 @@ class Training {
     changes_.clear();
     auto &before = around_[0].left, &after = around_[0].right;
     const auto doubled = before[join.made];
-    note(merged.key, merged.count, nullptr);
+    note(index, merged.key, merged.count, nullptr);
     for (const Symbol symbol : before) {
       if (symbol == kBoundary) continue;
       auto& entry = before[symbol];
       if (symbol != join.made && key_of(symbol, join.left) != merged.key)
-        note(key_of(symbol, join.left), entry.weight, nullptr);
-      note(key_of(symbol, join.made), entry.weight, &entry);
+        note(index, key_of(symbol, join.left), entry.weight, nullptr);
+      note(index, key_of(symbol, join.made), entry.weight, &entry);
     }
     for (const Symbol symbol : after) {
       if (symbol == kBoundary) continue;
       auto& entry = after[symbol];
-      if (key_of(join.right, symbol) != merged.key) note(key_of(join.right, symbol), entry.weight, nullptr);
+      if (key_of(join.right, symbol) != merged.key) note(index, key_of(join.right, symbol), entry.weight, nullptr);
       if (symbol == join.left) {
         entry.weight -= doubled.weight;
         entry.positions -= doubled.positions;
       }
-      note(key_of(join.made, symbol), entry.weight, &entry);
+      note(index, key_of(join.made, symbol), entry.weight, &entry);
     }
     for (const auto& change : changes_) {
       if (limits_.forbids(tokens_, left_of(change.key), right_of(change.key))) continue;
@@ -225,9 +252,10 @@ class Training {
   }
 
   // made: where the neighbour of a pair that came is counted; null for a pair that went.
-  void note(PairKey key, std::uint64_t weight, Neighbours::Entry* made) {
+  void note(const PairIndex& index, PairKey key, std::uint64_t weight, Neighbours::Entry* made) {
     const auto counter = sketch_->counter_of(key);
     sketch_->prefetch(counter);
+    if (made == nullptr) index.prefetch(key);
     changes_.push_back({key, counter, weight, made});
   }
 
@@ -287,8 +315,13 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
   if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
   if (options.threads == 0) throw std::invalid_argument("threads must be at least 1");
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
+  if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");
   used_ = true;
-  return merge::Training(options, poll).run(std::move(batches_));
+  std::uint64_t bytes = 0;
+  for (const auto& batch : batches_) bytes += static_cast<std::uint64_t>(batch.offsets.back() - batch.offsets.front());
+  MergeOptions chosen = options;
+  chosen.threads = static_cast<unsigned>(std::min<std::uint64_t>(options.threads, 1 + bytes / options.thread_bytes));
+  return merge::Training(chosen, poll).run(std::move(batches_));
 }
 
 }  // namespace bpe

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
 
+#include "merge_recount.hpp"
 #include "merge_tally.hpp"
 
 namespace bpe::merge {
@@ -10,6 +13,7 @@ namespace {
 
 constexpr Position kSlotsPerBeat = Position{1} << 20;
 constexpr Position kBlock = 512;
+constexpr std::size_t kRecountFrom = std::size_t{1} << 16;  // counters that reach the threshold
 constexpr std::size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
 
 // Closes the gaps of symbols[in, end) towards symbols[out...]; returns the new end of what is kept.
@@ -23,25 +27,17 @@ Position close_gaps(S* symbols, Position in, Position end, Position out) {
   return out;
 }
 
-// Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are listed like
-// others and left out when the tallies are combined.
-template <class S, class Passes>
-PairTally walk_shard(Shard<S>& shard, PositionArena& arena, const Passes& passes, bool gaps, Pulse& pulse,
-                     unsigned member) {
-  PairTally tally;
+// Walks over a shard in blocks, closing gaps; use(weight, positions, n) gets those where a pair starts that passes,
+// block after block. Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are
+// listed like others and left out when the tallies are combined.
+template <class S, class Passes, class Use>
+void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, unsigned member, Use&& use) {
   S* const symbols = shard.symbols.data();
   std::array<Position, kBlock> positions;
-  std::array<PairTally::Slot*, kBlock> slots;
-  std::array<std::uint32_t, kBlock> places;
-  const auto pair_at = [symbols](Position position) { return key_of(symbols[position], symbols[position + 1]); };
   Position in = 1, out = 1, next_beat = 0;
   for (std::size_t r = 0; r + 1 < shard.runs.size(); ++r) {
     const auto weight = shard.runs[r].weight;
     const Position run_end = shard.runs[r + 1].begin;
-    const auto add = [&arena, weight](PairTally::Slot& slot, Position position) {
-      slot.count += weight;
-      slot.list.append(arena, position);
-    };
     shard.runs[r].begin = out;
     while (in < run_end) {
       if (in >= next_beat) {
@@ -60,29 +56,71 @@ PairTally walk_shard(Shard<S>& shard, PositionArena& arena, const Passes& passes
         n += passes((left << 32) + right);
         left = right;
       }
-      tally.reserve(n);
-      if (tally.used() < kCachedPairs) {
-        for (std::size_t i = 0; i < n; ++i) {
-          const auto key = pair_at(positions[i]);
-          add(tally.at(key, tally.place_of(key)), positions[i]);
-        }
-        continue;
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto place = tally.place_of(pair_at(positions[i]));
-        tally.prefetch(place);
-        places[i] = static_cast<std::uint32_t>(place);
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        slots[i] = &tally.at(pair_at(positions[i]), places[i]);
-        slots[i]->list.prefetch();
-      }
-      for (std::size_t i = 0; i < n; ++i) add(*slots[i], positions[i]);
+      use(weight, positions.data(), n);
     }
   }
   shard.runs.back().begin = out;
   shard.size = out;
   shard.symbols.shrink(out);
+}
+
+template <class S>
+PairKey pair_at(const Shard<S>& shard, Position position) {
+  return key_of(shard.symbols.data()[position], shard.symbols.data()[position + 1]);
+}
+
+template <class S, class Passes>
+void recount_shard(Shard<S>& shard, std::size_t s, Recount& recount, const Passes& passes, bool gaps, Pulse& pulse,
+                   unsigned member) {
+  recount.clear(s);
+  std::array<std::size_t, kBlock> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](std::uint64_t weight, const Position* positions, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      places[i] = recount.place_of(Sketch::product(pair_at(shard, positions[i])));
+      recount.prefetch(s, places[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) recount.add(s, places[i], weight);
+  });
+}
+
+// `recount` may be null: then what passes is taken as it is.
+template <class S, class Passes>
+PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* recount, const Passes& passes, bool gaps,
+                      Pulse& pulse, unsigned member) {
+  PairTally tally;
+  std::array<PairTally::Slot*, kBlock> slots;
+  std::array<std::uint32_t, kBlock> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](std::uint64_t weight, Position* positions, std::size_t n) {
+    const auto add = [&arena, weight](PairTally::Slot& slot, Position position) {
+      slot.count += weight;
+      slot.list.append(arena, position);
+    };
+    if (recount != nullptr) {
+      const auto all = std::exchange(n, 0);
+      for (std::size_t i = 0; i < all; ++i) {
+        positions[n] = positions[i];
+        n += recount->passes(recount->place_of(Sketch::product(pair_at(shard, positions[i]))));
+      }
+    }
+    tally.reserve(n);
+    if (tally.used() < kCachedPairs) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto key = pair_at(shard, positions[i]);
+        add(tally.at(key, tally.place_of(key)), positions[i]);
+      }
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto place = tally.place_of(pair_at(shard, positions[i]));
+      tally.prefetch(place);
+      places[i] = static_cast<std::uint32_t>(place);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      slots[i] = &tally.at(pair_at(shard, positions[i]), places[i]);
+      slots[i]->list.prefetch();
+    }
+    for (std::size_t i = 0; i < n; ++i) add(*slots[i], positions[i]);
+  });
   return tally;
 }
 
@@ -149,9 +187,18 @@ PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionA
   const Filter filter(sketch, threshold);
   std::vector<PairTally> tallies(shards.size());
   const auto walk = [&](const auto& passes) {
+    std::optional<Recount> recount;
+    if (filter.reaching() >= kRecountFrom && threshold <= Recount::kTop) {
+      recount.emplace(shards.size(), filter.reaching() * 4);
+      team.each(shards.size(), [&](std::size_t s, unsigned member) {
+        recount_shard(shards[s], s, *recount, passes, gaps, pulse, member);
+      });
+      recount->settle(threshold);
+    }
     team.each(shards.size(), [&](std::size_t s, unsigned member) {
       arenas[s].clear();
-      tallies[s] = walk_shard(shards[s], arenas[s], passes, gaps, pulse, member);
+      tallies[s] = tally_shard(shards[s], arenas[s], recount ? &*recount : nullptr, passes, gaps && !recount, pulse,
+                               member);
     });
   };
   if (filter.in_bytes())

@@ -19,10 +19,9 @@ std::uint32_t Sketch::lowest_reaching(std::uint64_t threshold) const {
 
 Filter::Filter(const Sketch& sketch, std::uint64_t threshold) {
   const auto lowest = sketch.lowest_reaching(threshold);
-  std::uint32_t reaching = 0;
-  for (std::size_t counter = 0; counter < sketch.size(); ++counter) reaching += sketch.reaches(counter, lowest);
+  for (std::size_t counter = 0; counter < sketch.size(); ++counter) reaching_ += sketch.reaches(counter, lowest);
   std::size_t places = std::size_t{1} << 14;
-  while (places < sketch.size() && places < std::size_t{32} * reaching) places *= 2;
+  while (places < sketch.size() && places < 32 * reaching_) places *= 2;
   mask_ = places - 1;
   if (places <= kMaxBytes)
     bytes_.assign(places, 0);

@@ -65,6 +65,7 @@ class Filter {
  public:
   Filter(const Sketch& sketch, std::uint64_t threshold);
   bool in_bytes() const { return words_.empty(); }
+  std::size_t reaching() const { return reaching_; }  // counters that reach the threshold
   // 1 where the pair of this product passes, else 0; only the one that in_bytes() names may be called.
   std::size_t byte(std::uint64_t product) const { return bytes_[Sketch::spread(product) & mask_]; }
   std::size_t bit(std::uint64_t product) const {
@@ -74,6 +75,7 @@ class Filter {
 
  private:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 18;
+  std::size_t reaching_ = 0;
   std::uint64_t mask_;
   std::vector<std::uint8_t> bytes_;
   std::vector<std::uint64_t> words_;
