@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "merge_join.hpp"
+#include "merge_prepare.hpp"
 #include "merge_scan.hpp"
 
 namespace bpe {
@@ -24,7 +25,6 @@ namespace merge {
 namespace {
 
 constexpr std::uint64_t kShareFrom = 1500;  // occurrences from which a merge is shared by the team
-constexpr std::uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
 constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
 
@@ -123,36 +123,11 @@ class Training {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       any = true;
-      prefetch_upcoming(shards, index);
+      prefetch_upcoming(shards, arenas_, index);
       merge_pair(shards, index, best);
       index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
-  }
-
-  // Small merges wait for memory at every step, so what the next ones will need is sent for while this one is made:
-  // the pair, its lists, the positions. Where nothing is known of what comes next this costs a few comparisons.
-  template <class S>
-  void prefetch_upcoming(std::vector<Shard<S>>& shards, PairIndex& index) {
-    if (const auto pair = index.upcoming(9); pair != kNoPair) index.prefetch(pair);
-    const auto chunks = [&](std::size_t ahead, auto&& use) {
-      const auto pair = index.upcoming(ahead);
-      if (pair == kNoPair || index.pair(pair).positions > kSmall) return;
-      for (std::size_t s = 0; s < shards.size(); ++s)
-        if (const auto list = index.list(pair, s); list != 0) use(s, arenas_[s].at(list));
-    };
-    chunks(7, [](std::size_t, const std::uint32_t* chunk) { __builtin_prefetch(chunk); });
-    chunks(5, [&](std::size_t s, const std::uint32_t* chunk) {
-      if (chunk[0] != 0) __builtin_prefetch(arenas_[s].at(chunk[0]));
-    });
-    chunks(2, [&](std::size_t s, const std::uint32_t* chunk) {
-      const auto* symbols = shards[s].symbols.data();
-      for (int several = 0; several < 2; ++several) {
-        for (std::uint32_t i = 0; i < chunk[1]; ++i) __builtin_prefetch(symbols + chunk[2 + i], 1);
-        if (chunk[0] == 0) break;
-        chunk = arenas_[s].at(chunk[0]);
-      }
-    });
   }
 
   template <class S>
