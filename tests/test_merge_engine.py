@@ -79,6 +79,7 @@ tuning = st.fixed_dictionaries(
     {},
     optional={
         "threads": st.integers(1, 3),
+        "thread_bytes": st.just(1),  # else nothing so small is shared
         "narrow_symbols": st.integers(0, 300),
         "index_positions": st.integers(1, 50),
     },
@@ -129,7 +130,7 @@ def natural_counter(seed: int, n_pieces: int) -> Counter:
 def test_same_merges_as_huggingface_on_a_long_tail(min_frequency: int) -> None:
     counter = natural_counter(seed=1, n_pieces=3000)
     theirs = train_huggingface(counter, 3000, min_frequency=min_frequency)
-    for options in ({}, {"threads": 2, "index_positions": 3000, "narrow_symbols": 700}):
+    for options in ({}, {"threads": 2, "thread_bytes": 1, "index_positions": 3000, "narrow_symbols": 700}):
         ours = train(counter, 3000, min_frequency=min_frequency, **options)
         assert [(left, right) for left, right, _ in ours] == theirs
 
@@ -155,10 +156,33 @@ def test_tuning_threads_and_batches_change_nothing(tie_break: str) -> None:
             2500,
             tie_break=tie_break,
             threads=threads,
+            thread_bytes=1,
             narrow_symbols=narrow_symbols,
             index_positions=index_positions,
         )
         assert merges_of(result) == expected
+
+
+def test_a_long_tail_of_pairs_counted_twice() -> None:
+    """So many pairs of low counts that the engine counts them under a second hash before it lists them."""
+    chance = random.Random(6)
+    counter = {chance.randbytes(24): chance.choice([1, 1, 1, 2, 3]) for _ in range(180_000)}
+    theirs = train_huggingface(counter, 90_000)
+    for index_positions in (100_000, 10**9):
+        ours = train(counter, 90_000, threads=2, index_positions=index_positions)
+        assert [(left, right) for left, right, _ in ours] == theirs
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("tie_break", ["lowest-ids", "greatest-bytes"])
+def test_many_equal_counts_come_in_the_order_of_the_tie_break(tie_break: str, threads: int) -> None:
+    """Levels of the queue hold many pairs each, and new pairs come to the level that is open."""
+    chance = random.Random(7)
+    counter = {"".join(chance.choices("abcdef", k=9)).encode(): chance.choice([1, 2, 20_000]) for _ in range(120)}
+    options = {"tie_break": tie_break, "threads": threads, "thread_bytes": 1}
+    expected = train_reference(counter, 400, tie_break)
+    for tuning in ({}, {"index_positions": 40}, {"narrow_symbols": 300}):
+        assert train(counter, 400, **options, **tuning) == expected
 
 
 def test_tie_breaks_of_the_textbook_example() -> None:
@@ -183,7 +207,7 @@ def test_greatest_bytes_looks_beyond_any_common_prefix(prefix: int) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_counts_beyond_32_bits(threads: int) -> None:
     counter = {b" the": 2**33, b" of": 2**33 + 1, b"th": 2**61, b"rare": 1, b"then": 2**32 - 1}
-    assert train(counter, 20, threads=threads) == train_reference(counter, 20)
+    assert train(counter, 20, threads=threads, thread_bytes=1) == train_reference(counter, 20)
 
 
 def test_a_piece_may_come_in_several_batches() -> None:
@@ -225,6 +249,7 @@ def test_wrong_arguments_are_refused() -> None:
         ({"min_frequency": 0}, "min_frequency"),
         ({"threads": 0}, "threads"),
         ({"narrow_symbols": 65537}, "narrow_symbols"),
+        ({"thread_bytes": 0}, "thread_bytes"),
     ]:
         with pytest.raises(ValueError, match=message):
             engine.run(1, **options)
@@ -255,7 +280,7 @@ def test_progress_rises_and_its_exception_stops_the_training(threads: int) -> No
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        long_training().run(10**6, threads=threads, progress=progress)
+        long_training().run(10**6, threads=threads, thread_bytes=1, progress=progress)
     assert seen == sorted(seen, key=lambda step: step[0])
     assert {max_merges for _, max_merges, _ in seen} == {10**6}
 

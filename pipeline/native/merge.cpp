@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "merge_join.hpp"
+#include "merge_prepare.hpp"
 #include "merge_scan.hpp"
 
 namespace bpe {
@@ -122,7 +123,9 @@ class Training {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       any = true;
+      prefetch_upcoming(shards, arenas_, index);
       merge_pair(shards, index, best);
+      index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
   }
@@ -172,7 +175,7 @@ class Training {
       });
       for (std::size_t s = 0; s < shards.size(); ++s)
         for (std::size_t i = 0; i < fresh_.size(); ++i)
-          index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]);
+          index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]).handle;
     }
     if (shared)
       for (auto& around : around_) around.clear();
@@ -186,23 +189,23 @@ class Training {
     changes_.clear();
     auto &before = around_[0].left, &after = around_[0].right;
     const auto doubled = before[join.made];
-    note(merged.key, merged.count, nullptr);
+    note(index, merged.key, merged.count, nullptr);
     for (const Symbol symbol : before) {
       if (symbol == kBoundary) continue;
       auto& entry = before[symbol];
       if (symbol != join.made && key_of(symbol, join.left) != merged.key)
-        note(key_of(symbol, join.left), entry.weight, nullptr);
-      note(key_of(symbol, join.made), entry.weight, &entry);
+        note(index, key_of(symbol, join.left), entry.weight, nullptr);
+      note(index, key_of(symbol, join.made), entry.weight, &entry);
     }
     for (const Symbol symbol : after) {
       if (symbol == kBoundary) continue;
       auto& entry = after[symbol];
-      if (key_of(join.right, symbol) != merged.key) note(key_of(join.right, symbol), entry.weight, nullptr);
+      if (key_of(join.right, symbol) != merged.key) note(index, key_of(join.right, symbol), entry.weight, nullptr);
       if (symbol == join.left) {
         entry.weight -= doubled.weight;
         entry.positions -= doubled.positions;
       }
-      note(key_of(join.made, symbol), entry.weight, &entry);
+      note(index, key_of(join.made, symbol), entry.weight, &entry);
     }
     for (const auto& change : changes_) {
       if (limits_.forbids(tokens_, left_of(change.key), right_of(change.key))) continue;
@@ -217,16 +220,17 @@ class Training {
         const bool may_be_indexed = sketch_->bound(change.counter) >= index.threshold();
         sketch_->subtract(change.counter, change.weight);
         if (!may_be_indexed || change.key == merged.key) continue;
-        const auto number = index.find(change.key, hash_of(change.key));
+        const auto number = index.find(change.key);
         if (number != kNoPair) index.pair(number).count -= change.weight;
       }
     }
   }
 
   // made: where the neighbour of a pair that came is counted; null for a pair that went.
-  void note(PairKey key, std::uint64_t weight, Neighbours::Entry* made) {
+  void note(const PairIndex& index, PairKey key, std::uint64_t weight, Neighbours::Entry* made) {
     const auto counter = sketch_->counter_of(key);
     sketch_->prefetch(counter);
+    if (made == nullptr) index.prefetch(key);
     changes_.push_back({key, counter, weight, made});
   }
 
@@ -286,8 +290,13 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
   if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
   if (options.threads == 0) throw std::invalid_argument("threads must be at least 1");
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
+  if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");
   used_ = true;
-  return merge::Training(options, poll).run(std::move(batches_));
+  std::uint64_t bytes = 0;
+  for (const auto& batch : batches_) bytes += static_cast<std::uint64_t>(batch.offsets.back() - batch.offsets.front());
+  MergeOptions chosen = options;
+  chosen.threads = static_cast<unsigned>(std::min<std::uint64_t>(options.threads, 1 + bytes / options.thread_bytes));
+  return merge::Training(chosen, poll).run(std::move(batches_));
 }
 
 }  // namespace bpe

@@ -1,81 +1,59 @@
 #include "merge_index.hpp"
 
-#include <algorithm>
 #include <bit>
+#include <functional>
 
 namespace bpe::merge {
 
 PairIndex::PairIndex(const Tokens& tokens, TieBreak tie_break, std::size_t n_shards, std::uint64_t threshold,
                      std::size_t expected_pairs)
-    : tokens_(tokens), tie_break_(tie_break), n_shards_(n_shards), threshold_(threshold) {
-  const std::size_t n_slots = std::bit_ceil(std::max<std::size_t>(1024, 3 * expected_pairs));
-  resize_table(n_slots);
+    : n_shards_(n_shards), queue_(tokens, tie_break, threshold) {
+  resize_table(std::bit_ceil(std::max<std::size_t>(1024, 3 * expected_pairs)));
 }
 
-void PairIndex::place(PairKey key, std::uint64_t hash, PairNumber number) {
+void PairIndex::place(std::uint64_t hash, PairNumber number) {
   std::size_t slot = slot_of(hash);
   while (slots_[slot].number != kNoPair) slot = (slot + 1) & (slots_.size() - 1);
-  slots_[slot] = {key, number};
+  slots_[slot] = {tag_of(hash), number};
 }
 
 void PairIndex::resize_table(std::size_t n_slots) {
   slots_.assign(n_slots, {0, kNoPair});
-  for (PairNumber number = 0; number < pairs_.size(); ++number)
-    place(pairs_[number].key, hash_of(pairs_[number].key), number);
+  for (PairNumber number = 0; number < pairs_.size(); ++number) place(hash_of(pairs_[number].key), number);
 }
 
 PairNumber PairIndex::add(PairKey key, std::uint64_t count, std::uint64_t positions) {
   const auto number = static_cast<PairNumber>(pairs_.size());
-  const auto hash = hash_of(key);
-  pairs_.push_back({key, count, positions});
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  pairs_.push_back({key, count, static_cast<std::uint32_t>(std::min(positions, kMost)), kNoPair});
   lists_.resize(lists_.size() + n_shards_, 0);
-  if (3 * pairs_.size() > 2 * slots_.size())
-    resize_table(2 * slots_.size());
+  if (2 * pairs_.size() > slots_.size())
+    resize_table(4 * slots_.size());
   else
-    place(key, hash, number);
-  queue_.push_back({count, key, number});
-  if (started_)
-    std::push_heap(queue_.begin(), queue_.end(), [this](const auto& a, const auto& b) { return worse(a, b); });
+    place(hash_of(key), number);
+  queue_.push(pairs_, number);
   return number;
 }
 
-void PairIndex::start() {
-  std::make_heap(queue_.begin(), queue_.end(), [this](const auto& a, const auto& b) { return worse(a, b); });
-  started_ = true;
-}
-
-PairNumber PairIndex::find(PairKey key, std::uint64_t hash) const {
+PairNumber PairIndex::find(PairKey key) const {
+  const auto hash = hash_of(key);
   for (std::size_t slot = slot_of(hash);; slot = (slot + 1) & (slots_.size() - 1)) {
-    if (slots_[slot].number == kNoPair || slots_[slot].key == key) return slots_[slot].number;
+    const auto [tag, number] = slots_[slot];
+    if (number == kNoPair || (tag == tag_of(hash) && pairs_[number].key == key)) return number;
   }
 }
 
-bool PairIndex::worse(const Candidate& one, const Candidate& other) const {
-  if (one.count != other.count) return one.count < other.count;
-  if (tie_break_ == TieBreak::lowest_ids) return one.key > other.key;
-  const int left = tokens_.compare(left_of(one.key), left_of(other.key));
-  return left != 0 ? left < 0 : tokens_.compare(right_of(one.key), right_of(other.key)) < 0;
-}
-
-PairNumber PairIndex::take_best() {
-  const auto worse_than = [this](const auto& a, const auto& b) { return worse(a, b); };
-  while (!queue_.empty()) {
-    std::pop_heap(queue_.begin(), queue_.end(), worse_than);
-    Candidate& last = queue_.back();
-    const auto count = pairs_[last.number].count;
-    if (count == last.count) {
-      const PairNumber best = last.number;
-      queue_.pop_back();
-      return best;
-    }
-    if (count >= threshold_) {
-      last.count = count;
-      std::push_heap(queue_.begin(), queue_.end(), worse_than);
-    } else {
-      queue_.pop_back();
-    }
+void PairIndex::narrow(std::size_t enough) {
+  if (pairs_.size() < std::max(narrow_at_, 2 * enough)) return;
+  std::vector<std::uint64_t> counts;
+  for (const auto& pair : pairs_)
+    if (pair.count >= threshold()) counts.push_back(pair.count);
+  if (counts.size() >= 2 * enough) {
+    const auto last = counts.begin() + static_cast<std::ptrdiff_t>(enough);
+    std::nth_element(counts.begin(), last, counts.end(), std::greater<>());
+    queue_.raise(*last);
   }
-  return kNoPair;
+  narrow_at_ = pairs_.size() + pairs_.size() / 4;
 }
 
 }  // namespace bpe::merge

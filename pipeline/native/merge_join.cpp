@@ -40,6 +40,7 @@ void join_listed(Shard<S>& shard, const Join& join, const std::vector<std::uint3
                  std::vector<Position>& positions, Surroundings& around, Pulse& pulse, unsigned member) {
   S* const symbols = shard.symbols.data();
   const std::uint32_t left_span = spans[join.left], right_span = spans[join.right];
+  const std::uint32_t reach = left_span + right_span;
   WeightCursor weights(shard.runs);
   Neighbours::Adder left(around.left), right(around.right);
   Position* const listed = positions.data();
@@ -48,7 +49,10 @@ void join_listed(Shard<S>& shard, const Join& join, const std::vector<std::uint3
   for (std::size_t i = 0; i < n;) {
     pulse.beat(member);
     for (const std::size_t stop = std::min(n, i + kPerBeat); i < stop; ++i) {
-      if (i + kAhead < n) __builtin_prefetch(symbols + listed[i + kAhead], 1);
+      if (i + kAhead < n) {  // both ends: an eighth of the occurrences straddle two cache lines
+        __builtin_prefetch(symbols + listed[i + kAhead] - 1, 1);
+        __builtin_prefetch(symbols + listed[i + kAhead] + reach, 1);
+      }
       const Position first = listed[i];
       if (symbols[first] != join.left) continue;
       const Position second = first + left_span;
@@ -82,8 +86,8 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
       const Position position = positions[i];
       const Symbol before = symbols[position - 1] & ~kTail<S>, after = symbols[position + made_span];
       const auto &left = around.left[before], &right = around.right[after];
-      if (left.writer != 0) writers[left.writer - 1].append(arena, position - spans[before], 6);
-      if (right.writer != 0) writers[right.writer - 1].append(arena, position, 6);
+      if (left.writer != 0) writers[left.writer - 1].append(arena, position - spans[before]);
+      if (right.writer != 0) writers[right.writer - 1].append(arena, position);
     }
   }
 }

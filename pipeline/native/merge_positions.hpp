@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "merge_memory.hpp"
@@ -50,41 +51,50 @@ class PositionArena {
   std::uint32_t used_ = kBlockWords;  // of the last block in use
 };
 
-// A list that is being written. Chunk: handle of the next, number of positions, the positions.
+// A list that is being written. Chunk: link, number of positions, the positions. While the list grows a chunk
+// links to the one before it, so that a writer needs to know its last chunk only; finish() turns the links.
 class ListWriter {
  public:
-  void append(PositionArena& arena, Position position, std::uint32_t first_capacity) {
-    if (used_ == capacity_) grow(arena, first_capacity);
-    arena.at(tail_)[2 + used_++] = position;
+  void append(PositionArena& arena, Position position) {
+    if (room_ == 0) grow(arena);
+    --room_;
+    *next_++ = position;
   }
-  ListHandle finish(PositionArena& arena) const {
-    if (tail_ != 0) seal(arena, 0);
-    return head_;
+  struct List {
+    ListHandle handle = 0;
+    std::uint64_t positions = 0;
+  };
+  // Ends the list; nothing may be appended after.
+  List finish(PositionArena& arena) const {
+    if (tail_ == 0) return {};
+    arena.at(tail_)[1] = static_cast<std::uint32_t>(capacity_ - room_);
+    ListHandle after = 0;
+    std::uint64_t positions = 0;
+    for (ListHandle chunk = tail_; chunk != 0;) {
+      positions += arena.at(chunk)[1];
+      const ListHandle before = std::exchange(arena.at(chunk)[0], after);
+      after = std::exchange(chunk, before);
+    }
+    return {after, positions};
   }
-  void prefetch(PositionArena& arena) const {
-    if (tail_ != 0) __builtin_prefetch(arena.at(tail_) + 2 + used_, 1);
-  }
+  void prefetch() const { __builtin_prefetch(next_, 1); }
 
  private:
-  static constexpr std::uint32_t kMaxCapacity = 4094;
-  void seal(PositionArena& arena, ListHandle next) const {
-    arena.at(tail_)[0] = next;
-    arena.at(tail_)[1] = used_;
-  }
-  void grow(PositionArena& arena, std::uint32_t first_capacity) {
+  static constexpr std::uint32_t kFirstCapacity = 6, kMaxCapacity = 4094;
+  void grow(PositionArena& arena) {
     const std::uint32_t capacity =
-        std::min(kMaxCapacity, capacity_ == 0 ? first_capacity : 2 * std::uint32_t{capacity_} + 2);
+        capacity_ == 0 ? kFirstCapacity : std::min(kMaxCapacity, 2 * std::uint32_t{capacity_} + 2);
     const ListHandle chunk = arena.allocate(capacity + 2);
-    if (tail_ != 0)
-      seal(arena, chunk);
-    else
-      head_ = chunk;
+    std::uint32_t* const words = arena.at(chunk);
+    words[0] = tail_;
+    words[1] = capacity;
+    next_ = words + 2;
     tail_ = chunk;
-    used_ = 0;
-    capacity_ = static_cast<std::uint16_t>(capacity);
+    room_ = capacity_ = static_cast<std::uint16_t>(capacity);
   }
-  ListHandle head_ = 0, tail_ = 0;
-  std::uint16_t used_ = 0, capacity_ = 0;
+  Position* next_ = nullptr;
+  ListHandle tail_ = 0;
+  std::uint16_t room_ = 0, capacity_ = 0;
 };
 
 // Appends a finished list to `out`.

@@ -2,84 +2,38 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <optional>
 #include <utility>
+
+#include "merge_recount.hpp"
+#include "merge_tally.hpp"
 
 namespace bpe::merge {
 namespace {
 
 constexpr Position kSlotsPerBeat = Position{1} << 20;
 constexpr Position kBlock = 512;
+constexpr std::size_t kRecountFrom = std::size_t{1} << 16;  // counters that reach the threshold
 constexpr std::size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
 
-// What one shard's scan finds: a hash table of pairs, each with its count and the list being written.
-class PairTally {
- public:
-  struct Slot {
-    PairKey key;
-    std::uint64_t count;
-    ListWriter list;
-    std::uint32_t positions;
-  };
-  static constexpr PairKey kFree = ~PairKey{0};
-
-  PairTally() : slots_(1 << 12, Slot{kFree, 0, {}, 0}) {}
-  void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[slot_of(hash)], 1); }
-  Slot& at(PairKey key, std::uint64_t hash) {
-    for (std::size_t slot = slot_of(hash);; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot].key == key) return slots_[slot];
-      if (slots_[slot].key == kFree) {
-        slots_[slot].key = key;
-        ++used_;
-        return slots_[slot];
-      }
-    }
+// Closes the gaps of symbols[in, end) towards symbols[out...]; returns the new end of what is kept.
+template <class S>
+Position close_gaps(S* symbols, Position in, Position end, Position out) {
+  for (; in < end; ++in) {
+    const S symbol = symbols[in];
+    symbols[out] = symbol;
+    out += symbol < kTail<S>;
   }
-  const Slot* find(PairKey key, std::uint64_t hash) const {
-    for (std::size_t slot = slot_of(hash);; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot].key == key) return &slots_[slot];
-      if (slots_[slot].key == kFree) return nullptr;
-    }
-  }
-  // Room for one more block; slots move.
-  void reserve(std::size_t more) {
-    if (3 * (used_ + more) <= 2 * slots_.size()) return;
-    std::vector<Slot> old(2 * slots_.size(), Slot{kFree, 0, {}, 0});
-    old.swap(slots_);
-    used_ = 0;
-    for (const auto& slot : old)
-      if (slot.key != kFree) at(slot.key, hash_of(slot.key)) = slot;
-  }
-  const std::vector<Slot>& slots() const { return slots_; }
-  std::size_t used() const { return used_; }
+  return out;
+}
 
- private:
-  std::size_t slot_of(std::uint64_t hash) const { return hash >> 20 & (slots_.size() - 1); }
-  std::vector<Slot> slots_;
-  std::size_t used_ = 0;
-};
-
-// Whether a pair may be merged at all.
-template <bool limited>
-struct Allowed {
-  const Tokens& tokens;
-  const Limits& limits;
-  bool operator()(Symbol left, Symbol right) const {
-    return left != kBoundary && right != kBoundary && (!limited || !limits.forbids(tokens, left, right));
-  }
-};
-
-template <bool limited, class S>
-PairTally walk_shard(Shard<S>& shard, PositionArena& arena, const Filter& filter, bool gaps,
-                     const Allowed<limited>& allowed, Pulse& pulse, unsigned member) {
-  PairTally tally;
+// Walks over a shard in blocks, closing gaps; use(weight, positions, n) gets those where a pair starts that passes,
+// block after block. Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are
+// listed like others and left out when the tallies are combined.
+template <class S, class Passes, class Use>
+void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, unsigned member, Use&& use) {
   S* const symbols = shard.symbols.data();
   std::array<Position, kBlock> positions;
-  union Hit {
-    std::uint64_t hash;
-    PairTally::Slot* slot;
-  };
-  std::array<Hit, kBlock> hits;
   Position in = 1, out = 1, next_beat = 0;
   for (std::size_t r = 0; r + 1 < shard.runs.size(); ++r) {
     const auto weight = shard.runs[r].weight;
@@ -92,81 +46,114 @@ PairTally walk_shard(Shard<S>& shard, PositionArena& arena, const Filter& filter
       }
       const Position kept = out;
       const Position end = run_end - in > kBlock ? in + kBlock : run_end;
-      if (gaps) {
-        for (; in < end; ++in) {
-          const S symbol = symbols[in];
-          symbols[out] = symbol;
-          out += symbol < kTail<S>;
-        }
-      } else {
-        out = in = end;
-      }
+      out = gaps ? close_gaps(symbols, in, end, out) : end;
+      in = end;
       std::size_t n = 0;
+      auto left = Sketch::product(symbols[kept - 1]);
       for (Position i = kept; i < out; ++i) {
-        const S left = symbols[i - 1], right = symbols[i];
+        const auto right = Sketch::product(symbols[i]);
         positions[n] = i - 1;
-        n += filter.passes(key_of(left, right));
+        n += passes((left << 32) + right);
+        left = right;
       }
-      tally.reserve(n);
-      const std::size_t passed = std::exchange(n, 0);
-      for (std::size_t i = 0; i < passed; ++i) {
-        const Symbol left = symbols[positions[i]], right = symbols[positions[i] + 1];
-        if (!allowed(left, right)) continue;
-        positions[n] = positions[i];
-        hits[n].hash = hash_of(key_of(left, right));
-        tally.prefetch(hits[n++].hash);
-      }
-      const auto add = [&](PairTally::Slot& slot, Position position) {
-        slot.count += weight;
-        ++slot.positions;
-        slot.list.append(arena, position, 6);
-      };
-      const auto slot_at = [&](std::size_t i) -> PairTally::Slot& {
-        return tally.at(key_of(symbols[positions[i]], symbols[positions[i] + 1]), hits[i].hash);
-      };
-      if (tally.used() < kCachedPairs) {
-        for (std::size_t i = 0; i < n; ++i) add(slot_at(i), positions[i]);
-        continue;
-      }
-      for (std::size_t i = 0; i < n; ++i) {
-        auto& slot = slot_at(i);
-        slot.list.prefetch(arena);
-        hits[i].slot = &slot;
-      }
-      for (std::size_t i = 0; i < n; ++i) add(*hits[i].slot, positions[i]);
+      use(weight, positions.data(), n);
     }
   }
   shard.runs.back().begin = out;
   shard.size = out;
   shard.symbols.shrink(out);
+}
+
+template <class S>
+PairKey pair_at(const Shard<S>& shard, Position position) {
+  return key_of(shard.symbols.data()[position], shard.symbols.data()[position + 1]);
+}
+
+template <class S, class Passes>
+void recount_shard(Shard<S>& shard, std::size_t s, Recount& recount, const Passes& passes, bool gaps, Pulse& pulse,
+                   unsigned member) {
+  recount.clear(s);
+  std::array<std::size_t, kBlock> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](std::uint64_t weight, const Position* positions, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      places[i] = recount.place_of(Sketch::product(pair_at(shard, positions[i])));
+      recount.prefetch(s, places[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) recount.add(s, places[i], weight);
+  });
+}
+
+// `recount` may be null: then what passes is taken as it is.
+template <class S, class Passes>
+PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* recount, const Passes& passes, bool gaps,
+                      Pulse& pulse, unsigned member) {
+  PairTally tally;
+  std::array<PairTally::Slot*, kBlock> slots;
+  std::array<std::uint32_t, kBlock> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](std::uint64_t weight, Position* positions, std::size_t n) {
+    const auto add = [&arena, weight](PairTally::Slot& slot, Position position) {
+      slot.count += weight;
+      slot.list.append(arena, position);
+    };
+    if (recount != nullptr) {
+      const auto all = std::exchange(n, 0);
+      for (std::size_t i = 0; i < all; ++i) {
+        positions[n] = positions[i];
+        n += recount->passes(recount->place_of(Sketch::product(pair_at(shard, positions[i]))));
+      }
+    }
+    tally.reserve(n);
+    if (tally.used() < kCachedPairs) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto key = pair_at(shard, positions[i]);
+        add(tally.at(key, tally.place_of(key)), positions[i]);
+      }
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto place = tally.place_of(pair_at(shard, positions[i]));
+      tally.prefetch(place);
+      places[i] = static_cast<std::uint32_t>(place);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      slots[i] = &tally.at(pair_at(shard, positions[i]), places[i]);
+      slots[i]->list.prefetch();
+    }
+    for (std::size_t i = 0; i < n; ++i) add(*slots[i], positions[i]);
+  });
   return tally;
 }
 
 PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionArena>& arenas, std::uint64_t threshold,
-                  const Tokens& tokens, TieBreak tie_break) {
+                  const Tokens& tokens, TieBreak tie_break, const Limits& limits) {
   std::size_t expected = 0;
   for (const auto& tally : tallies) expected = std::max(expected, tally.used());
   PairIndex index(tokens, tie_break, tallies.size(), threshold, expected);
   std::vector<const PairTally::Slot*> found(tallies.size());
+  std::vector<ListWriter::List> lists(tallies.size());
   for (std::size_t first = 0; first < tallies.size(); ++first)
     for (const auto& slot : tallies[first].slots()) {
       if (slot.key == PairTally::kFree) continue;
-      const auto hash = hash_of(slot.key);
-      std::uint64_t count = 0, positions = 0;
+      if (left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary ||
+          limits.forbids(tokens, left_of(slot.key), right_of(slot.key)))
+        continue;
+      std::uint64_t count = 0;
       bool earlier = false;
       for (std::size_t s = 0; s < tallies.size() && !earlier; ++s) {
-        found[s] = s == first ? &slot : tallies[s].find(slot.key, hash);
+        found[s] = s == first ? &slot : tallies[s].find(slot.key);
         if (found[s] == nullptr) continue;
         earlier = s < first;
         count += found[s]->count;
-        positions += found[s]->positions;
       }
       if (earlier || count < threshold) continue;
+      std::uint64_t positions = 0;
+      for (std::size_t s = first; s < tallies.size(); ++s) {
+        lists[s] = found[s] != nullptr ? found[s]->list.finish(arenas[s]) : ListWriter::List{};
+        positions += lists[s].positions;
+      }
       const auto number = index.add(slot.key, count, positions);
-      for (std::size_t s = first; s < tallies.size(); ++s)
-        if (found[s] != nullptr) index.list(number, s) = found[s]->list.finish(arenas[s]);
+      for (std::size_t s = first; s < tallies.size(); ++s) index.list(number, s) = lists[s].handle;
     }
-  index.start();
   return index;
 }
 
@@ -199,17 +186,26 @@ PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionA
                             TieBreak tie_break, const Limits& limits, Team& team, Pulse& pulse) {
   const Filter filter(sketch, threshold);
   std::vector<PairTally> tallies(shards.size());
-  const auto walk = [&](const auto& allowed) {
+  const auto walk = [&](const auto& passes) {
+    std::optional<Recount> recount;
+    if (filter.reaching() >= kRecountFrom && threshold <= Recount::kTop) {
+      recount.emplace(shards.size(), filter.reaching() * 4);
+      team.each(shards.size(), [&](std::size_t s, unsigned member) {
+        recount_shard(shards[s], s, *recount, passes, gaps, pulse, member);
+      });
+      recount->settle(threshold);
+    }
     team.each(shards.size(), [&](std::size_t s, unsigned member) {
       arenas[s].clear();
-      tallies[s] = walk_shard(shards[s], arenas[s], filter, gaps, allowed, pulse, member);
+      tallies[s] = tally_shard(shards[s], arenas[s], recount ? &*recount : nullptr, passes, gaps && !recount, pulse,
+                               member);
     });
   };
-  if (limits.max_token_bytes == std::numeric_limits<std::uint64_t>::max())
-    walk(Allowed<false>{tokens, limits});
+  if (filter.in_bytes())
+    walk([&filter](std::uint64_t product) { return filter.byte(product); });
   else
-    walk(Allowed<true>{tokens, limits});
-  return combine(tallies, arenas, threshold, tokens, tie_break);
+    walk([&filter](std::uint64_t product) { return filter.bit(product); });
+  return combine(tallies, arenas, threshold, tokens, tie_break, limits);
 }
 
 template std::uint64_t choose_threshold(const std::vector<Shard<std::uint16_t>>&, const std::vector<std::uint32_t>&,

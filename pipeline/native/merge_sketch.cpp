@@ -19,15 +19,22 @@ std::uint32_t Sketch::lowest_reaching(std::uint64_t threshold) const {
 
 Filter::Filter(const Sketch& sketch, std::uint64_t threshold) {
   const auto lowest = sketch.lowest_reaching(threshold);
-  std::uint32_t reaching = 0;
-  for (std::size_t counter = 0; counter < sketch.size(); ++counter) reaching += sketch.reaches(counter, lowest);
-  std::size_t bits = std::size_t{1} << 14;
-  while (bits < sketch.size() && bits < std::size_t{32} * reaching) bits *= 2;
-  mask_ = bits - 1;
-  words_.assign(bits / 64, 0);
-  for (std::size_t counter = 0; counter < sketch.size(); ++counter)
-    if (sketch.reaches(counter, lowest))
-      words_[(counter & mask_) >> 6] |= std::uint64_t{1} << (counter & 63);
+  for (std::size_t counter = 0; counter < sketch.size(); ++counter) reaching_ += sketch.reaches(counter, lowest);
+  std::size_t places = std::size_t{1} << 14;
+  while (places < sketch.size() && places < 32 * reaching_) places *= 2;
+  mask_ = places - 1;
+  if (places <= kMaxBytes)
+    bytes_.assign(places, 0);
+  else
+    words_.assign(places / 64, 0);
+  for (std::size_t counter = 0; counter < sketch.size(); ++counter) {
+    if (!sketch.reaches(counter, lowest)) continue;
+    const auto place = counter & mask_;
+    if (in_bytes())
+      bytes_[place] = 1;
+    else
+      words_[place >> 6] |= std::uint64_t{1} << (place & 63);
+  }
 }
 
 BoundHistogram::BoundHistogram(const Sketch& sketch) {

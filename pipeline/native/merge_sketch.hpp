@@ -29,7 +29,7 @@ class Sketch {
   // For a corpus of so many slots, whose counts add up to `mass`.
   Sketch(std::uint64_t slots, std::uint64_t mass);
 
-  std::size_t counter_of(PairKey pair) const { return spread(pair) & (size_ - 1); }
+  std::size_t counter_of(PairKey pair) const { return spread(product(pair)) & (size_ - 1); }
   void prefetch(std::size_t counter) const { __builtin_prefetch(&counters_.data()[counter], 1); }
   std::uint64_t bound(std::size_t counter) const {
     const auto value = counters_.data()[counter];
@@ -46,8 +46,10 @@ class Sketch {
   // bound(counter) >= threshold, for a given threshold in one comparison.
   std::uint32_t lowest_reaching(std::uint64_t threshold) const;
   bool reaches(std::size_t counter, std::uint32_t lowest) const { return counters_.data()[counter] >= lowest; }
-  // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it.
-  static std::uint64_t spread(PairKey pair) { return pair * 0x9E3779B97F4A7C15u >> (64 - kMaxBits); }
+  // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear:
+  // the product of (left, right) is (product(left) << 32) + product(right).
+  static std::uint64_t product(PairKey pair) { return pair * 0x9E3779B97F4A7C15u; }
+  static std::uint64_t spread(std::uint64_t product) { return product >> (64 - kMaxBits); }
 
  private:
   static constexpr unsigned kMaxBits = 24;
@@ -57,17 +59,25 @@ class Sketch {
   Buffer<std::uint32_t> counters_;
 };
 
-// The pairs whose counter reaches a threshold, as a bitmap folded until it fits a near cache.
+// The pairs whose counter reaches a threshold: which counters do, folded until it fits a near cache. Where a
+// byte a counter still fits, that is used, since looking at a single bit costs a walk half as much again.
 class Filter {
  public:
   Filter(const Sketch& sketch, std::uint64_t threshold);
-  bool passes(PairKey pair) const {
-    const auto bit = Sketch::spread(pair) & mask_;
-    return (words_[bit >> 6] & std::uint64_t{1} << (bit & 63)) != 0;
+  bool in_bytes() const { return words_.empty(); }
+  std::size_t reaching() const { return reaching_; }  // counters that reach the threshold
+  // 1 where the pair of this product passes, else 0; only the one that in_bytes() names may be called.
+  std::size_t byte(std::uint64_t product) const { return bytes_[Sketch::spread(product) & mask_]; }
+  std::size_t bit(std::uint64_t product) const {
+    const auto place = Sketch::spread(product) & mask_;
+    return words_[place >> 6] >> (place & 63) & 1;
   }
 
  private:
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 18;
+  std::size_t reaching_ = 0;
   std::uint64_t mask_;
+  std::vector<std::uint8_t> bytes_;
   std::vector<std::uint64_t> words_;
 };
 

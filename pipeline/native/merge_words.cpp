@@ -16,10 +16,13 @@ constexpr std::uint64_t kDirectCounts = std::uint64_t{1} << 16;
 constexpr std::int64_t kMaxPieceBytes = std::int64_t{1} << 30;
 constexpr std::uint64_t kMaxMass = (std::uint64_t{1} << 63) - 1;
 constexpr std::uint64_t kMaxShardSlots = 0xFFFFFF00;
+constexpr std::uint64_t kSplitRun = std::uint64_t{1} << 15;  // slots from which a run is ordered by how words begin
+constexpr std::size_t kBeginnings = 256;
 constexpr std::size_t kPiecesPerBeat = std::size_t{1} << 14;
 constexpr std::size_t kBytesPerBeat = std::size_t{1} << 22;
 
-// One look at all pieces: how much there is, and the different counts, numbered from the highest: the runs.
+// One look at all pieces: how much there is, and the lanes that words are laid into, from the highest count: one
+// a count, or one a beginning where a count has many words.
 class Census {
  public:
   Census(std::span<const PieceBatch> batches, Pulse& pulse) : direct_(kDirectCounts, 0) {
@@ -34,31 +37,36 @@ class Census {
         total_bytes += count * bytes;
         if (count == 0 || bytes < 2) continue;
         slots += bytes + 1;
-        if (count < kDirectCounts)
-          direct_[count] = 1;
-        else
-          high_[count] = 0;
+        (count < kDirectCounts ? direct_[count] : high_[count]) += bytes + 1;
       }
-    for (const auto& [count, unused] : high_) counts_.push_back(count);
-    std::sort(counts_.begin(), counts_.end(), std::greater<>());
-    for (std::uint32_t i = 0; i < counts_.size(); ++i) high_[counts_[i]] = i;
+    std::vector<std::uint64_t> high_counts;
+    for (const auto& [count, unused] : high_) high_counts.push_back(count);
+    std::sort(high_counts.begin(), high_counts.end(), std::greater<>());
+    for (const auto count : high_counts) number(count, high_[count]);
     for (std::uint64_t count = kDirectCounts; count-- > 1;)
-      if (direct_[count] != 0) {
-        direct_[count] = static_cast<std::uint32_t>(counts_.size());
-        counts_.push_back(count);
-      }
+      if (direct_[count] != 0) number(count, direct_[count]);
   }
-  std::size_t runs() const { return counts_.size(); }
-  std::uint64_t count(std::size_t run) const { return counts_[run]; }
-  std::uint32_t run_of(std::uint64_t count) const {
-    return count < kDirectCounts ? direct_[count] : high_.find(count)->second;
+  std::size_t lanes() const { return counts_.size(); }
+  std::uint64_t count(std::size_t lane) const { return counts_[lane]; }
+  // The lane of a piece of at least two bytes.
+  std::size_t lane_of(std::span<const std::uint8_t> piece, std::uint64_t count) const {
+    const auto lane = count < kDirectCounts ? direct_[count] : high_.find(count)->second;
+    const auto beginning = piece[0] == ' ' ? piece[1] : piece[0];
+    return static_cast<std::size_t>((lane & kSplit) != 0 ? (lane ^ kSplit) + beginning : lane);
   }
   std::uint64_t slots = 0, mass = 0, total_bytes = 0;
 
  private:
-  std::vector<std::uint32_t> direct_;
-  std::unordered_map<std::uint64_t, std::uint32_t> high_;
-  std::vector<std::uint64_t> counts_;
+  static constexpr std::uint64_t kSplit = std::uint64_t{1} << 63;
+  // Turns a count's slots into its first lane.
+  void number(std::uint64_t count, std::uint64_t& entry) {
+    const bool split = entry >= kSplitRun;
+    entry = counts_.size() | (split ? kSplit : 0);
+    counts_.insert(counts_.end(), split ? kBeginnings : 1, count);
+  }
+  std::vector<std::uint64_t> direct_;
+  std::unordered_map<std::uint64_t, std::uint64_t> high_;
+  std::vector<std::uint64_t> counts_;  // by lane
 };
 
 // Calls visit(piece, count, shard) for every piece worth keeping, always in the same order and to the same
@@ -85,14 +93,15 @@ void deal(std::span<const PieceBatch> batches, std::size_t n_shards, unsigned me
     }
 }
 
-// Makes room for one shard's words; next[r] becomes where the first word of run r goes.
+// Makes room for one shard's words; next[r] becomes where the first word of lane r goes.
 template <class S>
 void lay_out(Shard<S>& shard, const Census& census, std::vector<std::uint64_t>& next) {
   std::uint64_t end = 1;
   for (std::size_t r = 0; r < next.size(); ++r) {
     const auto slots = next[r];
     next[r] = end;
-    if (slots != 0) shard.runs.push_back({static_cast<Position>(end), census.count(r)});
+    if (slots != 0 && (shard.runs.empty() || shard.runs.back().weight != census.count(r)))
+      shard.runs.push_back({static_cast<Position>(end), census.count(r)});
     end += slots;
   }
   if (end > kMaxShardSlots) throw std::length_error("a shard of the pieces passes 2^32 slots");
@@ -137,13 +146,13 @@ std::vector<Shard<S>> take_words(std::span<const PieceBatch> batches, std::uint6
   std::mutex adding;
   team.run([&](unsigned member) {
     const auto mine = [&](std::size_t s) { return s % team.members() == member; };
-    // By shard and run: first how many slots, then where the next word goes.
+    // By shard and lane: first how many slots, then where the next word goes.
     std::vector<std::vector<std::uint64_t>> next(n_shards);
     for (std::size_t s = 0; s < n_shards; ++s)
-      if (mine(s)) next[s].assign(census.runs(), 0);
+      if (mine(s)) next[s].assign(census.lanes(), 0);
     deal(batches, n_shards, member, pulse,
          [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
-           if (mine(s)) next[s][census.run_of(count)] += piece.size() + 1;
+           if (mine(s)) next[s][census.lane_of(piece, count)] += piece.size() + 1;
          });
     for (std::size_t s = 0; s < n_shards; ++s)
       if (mine(s)) lay_out(shards[s], census, next[s]);
@@ -152,7 +161,7 @@ std::vector<Shard<S>> take_words(std::span<const PieceBatch> batches, std::uint6
     deal(batches, n_shards, member, pulse,
          [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
            if (!mine(s)) return;
-           auto& at = next[s][census.run_of(count)];
+           auto& at = next[s][census.lane_of(piece, count)];
            S* const out = shards[s].symbols.data() + at;
            S left = out[0] = symbol_of[piece[0]];
            for (std::size_t i = 1; i < piece.size(); ++i) {
