@@ -18,7 +18,6 @@ from pipeline import __version__
 _CGROUP = Path("/sys/fs/cgroup")
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
-_CHUNKS_PER_WORKER = 2
 # A worker's table of pieces, its sorted arrays and the write buffer take at most about this many bytes per byte
 # of chunk on text with few repetitions (Chinese and Japanese prose).
 WORKER_BYTES_PER_CHUNK_BYTE = 2.5
@@ -72,10 +71,14 @@ def available_memory() -> int:
 
 
 def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
-    """Bytes of a chunk: a few chunks a worker, so that all end together, and never more than memory allows."""
-    by_balance = -(-corpus_bytes // (workers * _CHUNKS_PER_WORKER))
+    """Bytes of a chunk: as few chunks as memory allows, and as many for each worker, so that all end together.
+
+    Every counter is put in order, written, and read again: fewer counters are less of that.
+    """
     by_memory = int(memory_bytes / workers / WORKER_BYTES_PER_CHUNK_BYTE)
-    return max(_MIN_CHUNK_BYTES, min(by_balance, by_memory, _MAX_CHUNK_BYTES))
+    most = max(_MIN_CHUNK_BYTES, min(by_memory, _MAX_CHUNK_BYTES))
+    rounds = -(-corpus_bytes // (workers * most))
+    return max(_MIN_CHUNK_BYTES, -(-corpus_bytes // (workers * max(1, rounds))))
 
 
 def describe() -> dict[str, str]:

@@ -48,7 +48,8 @@ def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.Mo
 def test_chunks_follow_cores_and_memory() -> None:
     gib = 1 << 30
     assert environment.default_chunk_bytes(100, 2, gib) == 1 << 20
-    assert environment.default_chunk_bytes(100 << 20, 2, 64 * gib) == 25 << 20
+    assert environment.default_chunk_bytes(100 << 20, 2, 64 * gib) == 50 << 20
+    assert environment.default_chunk_bytes(300 << 20, 2, 64 * gib) == 75 << 20  # two for each worker, not three
     assert environment.default_chunk_bytes(1000 * gib, 2, 64 * gib) == 128 << 20
     assert environment.default_chunk_bytes(1000 * gib, 8, gib) < 64 << 20
 
