@@ -73,7 +73,9 @@ def test_leaving_early_stops_the_workers() -> None:
 
 def test_workers_are_kept_from_run_to_run() -> None:
     with LocalExecutor(lambda: 1) as executor:
-        first, second = (dict(executor.run(worker_tasks.process_id, range(2))) for _ in range(2))
+        first = dict(executor.run(worker_tasks.process_id, range(2)))
+        assert list(executor.run(worker_tasks.process_id, [])) == []
+        second = dict(executor.run(worker_tasks.process_id, range(2)))
     assert len({*first.values(), *second.values()}) == 1
 
 

@@ -145,7 +145,7 @@ class LocalExecutor:
         waiting = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
         busy: dict[Connection, _Worker] = {}
-        self._keep_idle(len(tasks))
+        self._keep_idle(max(1, len(tasks)))  # one is kept whatever comes: its imports, and what its task left, are warm
 
         def hand_out() -> None:
             while waiting and len(busy) < workers:
