@@ -178,10 +178,8 @@ size_t PieceTable::count_hot(const uint8_t* text, size_t start, const uint32_t* 
   for (size_t i = 0; i < pieces; ++i) {
     const size_t size = ends[i] - at;
     missed[misses] = static_cast<uint32_t>(i);
-    size_t hit = 0;
-    if (size <= kInlineBytes) [[likely]] hit = hot.count(key_of_padded(text + at, size));
-    misses += 1 - hit;
-    at += size;
+    misses += 1 - hot.count(text + at, size);
+    at = ends[i];
   }
   return misses;
 }
@@ -221,7 +219,8 @@ void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* e
     } else if (next.key.high != 0) [[likely]] {  // not an empty piece
       Slot& slot = find_inline(next.home, next.key);
       ++slot.count;
-      if (hot_in_use_ && ++inline_misses_ % kSampled == 0) hot_->put(next.key, slot.count);
+      if (next.key.high >> 56 <= HotPieces::kMaxBytes && ++short_misses_ % kSampled == 0 && hot_in_use_)
+        hot_->put(HotPieces::word_of(next.key), slot.count);
     }
   }
 }

@@ -11,7 +11,7 @@
 // Invariants: a slot lies at its home or after it with no empty slot between (going round at the end); never full.
 // Hot pieces know where their slots lie: before slots move, or counts are read, they are settled.
 // Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces
-// and 4 each; 160 KiB for hot pieces and batches. While growing, old pages are given back as they are read, so the peak
+// and 4 each; 224 KiB for hot pieces and batches. While growing, old pages are given back as they are read, so the peak
 // is about the new table alone.
 #pragma once
 #include <cstddef>
@@ -93,7 +93,7 @@ class PieceTable {
   size_t batches_without_ = 0;  // that are still to pass hot_ by
   std::unique_ptr<uint32_t[]> missed_;  // which pieces of a batch were not in hot_
   std::unique_ptr<Pending[]> pending_;
-  size_t inline_misses_ = 0;
+  size_t short_misses_ = 0;
 };
 
 }  // namespace bpe
