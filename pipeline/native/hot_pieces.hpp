@@ -4,8 +4,8 @@
 // bytes stays in the processor's fast caches, needs no good hash, and tells a hit without a branch, so nothing is
 // mispredicted. An entry counts what it has met since it was put in; `totals_` knows where in the large table that is
 // added when it goes.
-// Invariants: an entry without a total is empty, and its count means nothing; totals stay where they are until `settle`,
-// which empties the cache.
+// Invariants: an entry without a total is empty, and its count means nothing; totals stay where they are until
+// `settle`, which empties the cache.
 // Cost: 192 KiB, of which 128 are used at every piece.
 #pragma once
 #include <array>

@@ -2,9 +2,10 @@
 //
 // A shard is one array of symbols: a boundary, then word after word, each closed by a boundary. Words stand in
 // runs of equal count, highest first, so that a position's weight follows from its run and no word carries
-// one. Within a long run words that begin alike stand together: a pair then occurs, mostly, in one stretch of the
-// array, and the walk over it finds its lists in the cache. Words go to the shard that is shortest so far; shards share nothing, so each may be worked on by a
-// thread of its own. Pieces of one byte are left out: no merge can touch them.
+// one. Within a long run words that begin alike stand together: a pair then occurs, mostly, in one stretch of
+// the array, and the walk over it finds its lists in the cache. Words go to the shard that is shortest so far;
+// shards share nothing, so each may be worked on by a thread of its own. Pieces of one byte are left out: no
+// merge can touch them.
 //
 // Tokens lie in the array as spans: a token of several slots has its symbol in the first, the symbol with the
 // tail bit in the last, and holes between, which have the tail bit too. Its length in slots is a property of
