@@ -207,7 +207,7 @@ def _merge_and_export(
         listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
     started = time.monotonic()
     vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right, special_tokens, special_ids=options.special_ids)
-    model = Model(vocabulary, pattern, options.pad_token)
+    model = Model(vocabulary, pattern, options.pad_token, trained=True)
     directory = run.tokenizer_directory(options.vocab_size)
     written, refused = export_model(model, directory, options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it

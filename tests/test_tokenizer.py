@@ -1,7 +1,9 @@
 """Encoding against the definition, special tokens against tiktoken, decoding, and what is refused."""
 
 import random
+from array import array
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 
 import pytest
 import samples
@@ -173,6 +175,23 @@ def test_what_a_tokenizer_shows() -> None:
     assert ours.pattern.name == "gpt2"
     assert (ours.model.eos_token, ours.model.pad_token) == (EOT, PAD)
     assert ours.model.unreachable_tokens() == []
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(st.text("ab", min_size=1, max_size=14).map(str.encode), st.integers(1, 9), min_size=1, max_size=8),
+    st.sampled_from(["lowest-ids", "greatest-bytes"]),
+    st.none() | st.integers(2, 9),
+)
+def test_no_trained_token_is_unreachable(counter: dict[bytes, int], tie_break: str, longest: int | None) -> None:
+    """What `Model.trained` relies on."""
+    engine = _core.MergeEngine()
+    offsets = array("q", accumulate(map(len, counter), initial=0))
+    engine.add(offsets, b"".join(counter), array("Q", counter.values()))
+    result = engine.run(40, tie_break=tie_break, max_token_bytes=longest)
+    vocabulary = Vocabulary.from_id_pairs(result.left, result.right)
+    assert Tokenizer(vocabulary).model.unreachable_tokens() == []
+    assert len(vocabulary.tokens) == 256 + len(result.left)
 
 
 def test_a_pad_token_must_be_a_special_token() -> None:
