@@ -40,6 +40,9 @@ def engine_of(*counters: Counter) -> Any:
 
 
 def merges_of(result: Any) -> Merges:
+    # What was joined is the count, but for pairs of a token with itself.
+    for left, right, count, joined in zip(result.left, result.right, result.counts, result.joined, strict=True):
+        assert joined == count if left != right else (count + 1) // 2 <= joined <= count
     return list(zip(result.left, result.right, result.counts, strict=True))
 
 
@@ -80,6 +83,7 @@ tuning = st.fixed_dictionaries(
     optional={
         "threads": st.integers(1, 3),
         "thread_bytes": st.just(1),  # else nothing so small is shared
+        "share_from": st.sampled_from([0, 1, 3]),
         "narrow_symbols": st.integers(0, 300),
         "index_positions": st.integers(1, 50),
     },
@@ -183,6 +187,56 @@ def test_many_equal_counts_come_in_the_order_of_the_tie_break(tie_break: str, th
     expected = train_reference(counter, 400, tie_break)
     for tuning in ({}, {"index_positions": 40}, {"narrow_symbols": 300}):
         assert train(counter, 400, **options, **tuning) == expected
+
+
+def test_a_thread_lists_nothing_for_neighbours_that_it_never_met() -> None:
+    """A merge makes many new pairs, all in the words of one thread; a later one meets their tokens in the other's."""
+    lone, others = range(0x80, 0xBC), range(0xC0, 0xFC)
+    x, y, u, v, p, q, z, rest = range(0x60, 0x68)
+    counted: list[tuple[bytes, int]] = []
+
+    def in_turn(*two: tuple[list[int], int]) -> None:  # which the engine deals out to its two threads
+        counted.extend((bytes(piece), count) for piece, count in two)
+
+    for first in lone:
+        in_turn(([first, x, y], 200_000), ([rest] * 3, 1))
+    for _ in range(800):
+        in_turn(([x, y], 1), ([x, y], 1))
+    for first in others:
+        in_turn(([first, u, v], 55_000), ([first, u, v], 55_000))
+    for first in lone:
+        in_turn(([rest] * 3, 1), ([first, p, q], 1))
+    for last in [[z]] * 1150 + [[]] * 20:
+        in_turn(([p, q, *last], 1), ([p, q, *last], 1))
+    for _ in range(1100):
+        for first in range(40):
+            in_turn(([first, first + 40, 0x68], 1), ([first, first + 40, 0x68], 1))
+
+    def learned(threads: int) -> Merges:
+        engine = _core.MergeEngine()
+        ends = itertools.accumulate((len(piece) for piece, _ in counted), initial=0)
+        engine.add(
+            struct.pack(f"={len(counted) + 1}q", *ends),
+            b"".join(piece for piece, _ in counted),
+            struct.pack(f"={len(counted)}Q", *(count for _, count in counted)),
+        )
+        result = engine.run(300, min_frequency=100, threads=threads, thread_bytes=1, index_positions=8000)
+        return merges_of(result)
+
+    assert learned(2) == learned(1)
+    assert learned(3) == learned(1)
+
+
+def test_a_pair_between_all_tokens_that_there_are() -> None:
+    """Every token stands left of the pair, and one of them twice: as many neighbours as symbols."""
+    first, second = b"a", b"b"
+    rest = [bytes([byte]) for byte in range(256) if bytes([byte]) not in (first, second)]
+    pairs = [left + right for left, right in zip(rest[::2], rest[1::2], strict=True)]
+    pairs += [rest[1] + rest[0], rest[3] + rest[2]]
+    counter = dict.fromkeys(pairs, 100_000) | {pair + first + second: 10 for pair in pairs}
+    counter |= {bytes([byte]) + first + second: 10 for byte in range(256)}
+    counter |= {first + second: 11, (first + second) * 2: 10}
+    assert train(counter, 130) == train_reference(counter, 130)
 
 
 def test_tie_breaks_of_the_textbook_example() -> None:

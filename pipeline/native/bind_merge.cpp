@@ -62,7 +62,7 @@ bpe::TieBreak tie_break_of(const std::string& name) {
 bpe::MergeResult run(bpe::MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
                      std::optional<std::uint64_t> max_token_bytes, const std::string& tie_break,
                      unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
-                     std::uint64_t index_positions, std::uint64_t thread_bytes) {
+                     std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from) {
   bpe::MergeOptions options;
   options.max_merges = max_merges;
   options.min_frequency = min_frequency;
@@ -72,6 +72,7 @@ bpe::MergeResult run(bpe::MergeEngine& engine, std::uint64_t max_merges, std::ui
   options.narrow_symbols = narrow_symbols;
   options.index_positions = index_positions;
   options.thread_bytes = thread_bytes;
+  options.share_from = share_from;
   const auto poll = [&progress](const bpe::MergeProgress& now) {
     nb::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -109,8 +110,9 @@ void bind_merge(nb::module_& module) {
       .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1,
            "max_token_bytes"_a = nb::none(), "tie_break"_a = "lowest-ids", "threads"_a = 1,
            "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
+           "share_from"_a = 1500,
            "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
-           "narrow_symbols, index_positions and thread_bytes (of pieces, for each thread beyond the first) are tuning "
-           "and change no result.");
+           "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
+           "(occurrences of a pair) are tuning and change no result.");
 }

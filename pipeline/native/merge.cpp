@@ -24,7 +24,7 @@ namespace bpe {
 namespace merge {
 namespace {
 
-constexpr std::uint64_t kShareFrom = 1500;  // occurrences from which a merge is shared by the team
+constexpr std::uint64_t kSpareWords = std::uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
 constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
 constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
 
@@ -115,11 +115,13 @@ class Training {
     return std::max<std::uint64_t>(std::uint64_t{1} << 20, slots / 4);
   }
 
-  // Merges until no indexed pair reaches the threshold; false when there was none at all.
+  // Merges until no indexed pair reaches the threshold, or the lists of new pairs have grown far beyond those that the
+  // phase began with; false when there was no merge at all.
   template <class S>
   bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
     bool any = false;
-    while (result_.counts.size() < options_.max_merges && tokens_.next() < end_symbol) {
+    const auto most_words = 2 * listed_words() + kSpareWords * arenas_.size();
+    while (result_.counts.size() < options_.max_merges && tokens_.next() < end_symbol && listed_words() <= most_words) {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       any = true;
@@ -128,6 +130,11 @@ class Training {
       index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
+  }
+
+  std::uint64_t listed_words() const {
+    return std::accumulate(arenas_.begin(), arenas_.end(), std::uint64_t{0},
+                           [](auto sum, const PositionArena& arena) { return sum + arena.words(); });
   }
 
   template <class S>
@@ -143,7 +150,7 @@ class Training {
     pulse_.progress.best_count = pair.count;
     index.pair(best).count = 0;
 
-    const bool shared = pair.positions >= kShareFrom && team_.members() > 1;
+    const bool shared = pair.positions >= options_.share_from && team_.members() > 1;
     const auto on_shards = [&](auto&& work) {
       if (shared)
         team_.each(shards.size(), work);
@@ -234,14 +241,15 @@ class Training {
     changes_.push_back({key, counter, weight, made});
   }
 
-  // Every member's surroundings learn which lists member 0 decided on.
+  // Every member's surroundings learn which lists member 0 decided on: those of neighbours that the member has seen.
+  // It meets no others, and only what was seen is cleared after the merge.
   void give_writers() {
     for (std::uint32_t i = 0; i < fresh_.size(); ++i) {
       const bool made_right = right_is_made(fresh_[i]);
       for (unsigned member = 1; member < team_.members(); ++member) {
         auto& side = made_right ? around_[member].left : around_[member].right;
         auto& entry = side[made_right ? fresh_[i].left : fresh_[i].right];
-        entry.writer = i + 1;
+        if (entry.positions != 0) entry.writer = i + 1;
       }
     }
   }

@@ -42,6 +42,7 @@ struct MergeOptions {
   std::uint32_t narrow_symbols = 65536;  // symbols below this are held in 16 bits; at most 65536
   std::uint64_t index_positions = 0;     // positions indexed in one phase; 0 chooses by the corpus
   std::uint64_t thread_bytes = 4 << 20;  // bytes of pieces for each thread beyond the first: fewer do not repay it
+  std::uint64_t share_from = 1500;       // occurrences from which a merge is shared by the threads
 };
 
 struct MergeProgress {

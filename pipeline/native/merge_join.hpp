@@ -31,7 +31,7 @@ class Neighbours {
     std::uint32_t writer = 0;  // 1 + index of the list that pass 2 writes; 0: none
   };
   void reserve(Symbol symbols) {
-    if (entries_.size() < symbols) {
+    if (entries_.size() <= symbols) {
       entries_.resize(symbols + symbols / 2);
       seen_.resize(entries_.size());
     }

@@ -1,8 +1,8 @@
 // Lists of positions: where the pairs of a phase stand, ascending, one list per pair and shard.
 //
 // A list is a chain of chunks of growing size in its shard's arena; lists grow side by side while words are
-// scanned in order. The arena only grows: it is emptied as a whole between phases, and its size is what ends
-// a phase when memory would run out. Handle 0 is the empty list.
+// scanned in order. The arena only grows: it is emptied as a whole between phases, and a phase ends when it has
+// grown too far. Handle 0 is the empty list.
 #pragma once
 #include <algorithm>
 #include <cstddef>

@@ -15,6 +15,7 @@ constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 
 constexpr size_t kFewLongs = 16;       // of a batch
 constexpr size_t kSampled = 4;         // every so many misses, a piece becomes hot
 constexpr size_t kBatchesWithout = 24;  // that go straight to the large table where few pieces of a batch were hot
+constexpr size_t kTellingBatch = 64;    // pieces of a batch that says something about the text
 constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
 
 // The most pieces in so many slots: small tables can afford the speed of a low load.
@@ -163,7 +164,7 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
     return;
   }
   const size_t misses = count_hot(text, start, ends, pieces);
-  if (misses > pieces / 8 * 5) batches_without_ = kBatchesWithout;
+  if (pieces >= kTellingBatch && 8 * misses > 5 * pieces) batches_without_ = kBatchesWithout;
   reserve(misses);
   hot_in_use_ = true;
   add_missed(text, start, ends, misses);
