@@ -45,7 +45,7 @@ def _many_files(directory: Path) -> list[str]:
 CASES = [
     Case("one text", _one_text, ("--chunk-size", "12KiB")),
     Case("many files", _many_files, ("--chunk-size", "9KiB", "--pattern", "llama3")),
-    Case("regex", _many_files, ("--chunk-size", "16KiB", "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
+    Case("regex", _many_files, ("--chunk-size", "9KiB", "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
 ]
 
 

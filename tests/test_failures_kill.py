@@ -142,26 +142,27 @@ def _stage(run: Path) -> str:
 
 
 def test_killed_at_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
-    assert _kill_at_changes(trained, library, tmp_path, kills=8, seed=1) >= 6
+    assert _kill_at_changes(trained, library, tmp_path, kills=6, seed=1) >= 5
 
 
 def test_killed_at_moments(trained: Trained, tmp_path: Path) -> None:
-    _kill_at_moments(trained, tmp_path, kills=4, seed=2)
+    _kill_at_moments(trained, tmp_path, kills=3, seed=2)
 
 
 @pytest.mark.slow
 def test_killed_at_hundreds_of_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
-    assert _kill_at_changes(trained, library, tmp_path, kills=160, seed=3) >= 150
+    assert _kill_at_changes(trained, library, tmp_path, kills=100, seed=3) >= 90
 
 
 @pytest.mark.slow
 def test_killed_at_hundreds_of_moments(trained: Trained, tmp_path: Path) -> None:
-    stages = _kill_at_moments(trained, tmp_path, kills=100, seed=4)
+    stages = _kill_at_moments(trained, tmp_path, kills=60, seed=4)
     assert stages >= {"planning", "counting", "merging"}
 
 
-def test_a_killed_run_is_no_obstacle_and_a_running_one_is(trained: Trained, tmp_path: Path) -> None:
+def test_a_killed_run_is_no_obstacle_and_a_running_one_is(tmp_path: Path) -> None:
     """The lock is the system's: it dies with its process, however that ends; the file that it leaves says nothing."""
+    trained = Trained(CASES[0], tmp_path)
     output = tmp_path / "run"
     words = trained.command(output, 1)
     process = start(words)
