@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UsageError
+from pipeline.untrusted import CONFIG_BYTES, read_bounded
 from pipeline.values import (
     parse_bytes,
     parse_flag,
@@ -80,6 +81,13 @@ class Options:
         "replace",
         "count",
         "invalid UTF-8: replace it, stop, or skip its document",
+    )
+    pattern_timeout: int = _option(
+        parse_whole_number(1, 1_000_000),
+        60,
+        "run",
+        "seconds for a document, for each MiB of a long one, where the regex package cuts",
+        "SECONDS",
     )
     max_piece_bytes: int | None = _option(
         parse_piece_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
@@ -212,7 +220,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises `UsageError` naming the file and the place in it where it cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, CONFIG_BYTES).decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"configuration file {path} cannot be read: {reason}; give a readable UTF-8 file") from None
@@ -251,6 +259,9 @@ def _parse_config(suffix: str, text: str) -> object:
         import yaml
 
         try:
+            # An alias can stand for a list of aliases of lists of aliases ...: a few lines that no message could show.
+            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+                raise ValueError("an alias (*name) stands in it: write the value out")
             return yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from None

@@ -55,6 +55,7 @@ def open_run(directory: Path, options: Options, pattern: CompiledPattern, listen
             listener(Notice("info", f"going on with the corpus of {directory}"))
             options = replace(options, inputs=tuple(file.path for file in stored.manifest.files))
     listing = _list_corpus(options, listener)
+    run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = _cut_by(pattern)
     if stored is None:
         if not options.overwrite:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline import _core, counters
 from pipeline.corpus.files import CorpusFile
-from pipeline.errors import InputError, InvalidTextError, TrainingError
+from pipeline.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
@@ -58,7 +58,10 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
     for span in task.spans:
         file, start, stop = span
         begins.append((fed, file.path, start))
-        _feed(counter, specials, task, span, begins)
+        try:
+            _feed(counter, specials, task, span, begins)
+        except PatternTimeoutError as error:
+            raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
         fed += stop - start
     statistics = dict(counter.statistics())
     places = [_place(begins, offset) for offset in statistics.pop("invalid_offsets")]
@@ -130,13 +133,13 @@ class _RegexCutter:
     """Cuts documents with the `regex` package, noting the characters that it may class differently from runtimes."""
 
     def __init__(self, pattern: CompiledPattern) -> None:
-        self._expression = pattern.expression
+        self._pattern = pattern
         self._differing = differing_characters()
         self._seen: set[str] = set()
 
     def __call__(self, document: str) -> Iterator[str]:
         self._seen |= self._differing.intersection(document)
-        return cut_with_regex(self._expression, document)
+        return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s)
 
     def concerned(self) -> str:
         """The characters of the corpus on which Unicode versions disagree, in order."""

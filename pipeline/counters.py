@@ -3,7 +3,8 @@
 A counter has the columns `piece` (large_binary) and `count` (uint64), each piece once, ordered by the native core's
 `hash64`, then by bytes. Its row groups are equal ranges of the hash (a power of two of them), so counters are
 combined range by range and never need to be in memory whole. The file's metadata holds the format version, the
-fingerprint of what made it, and statistics as JSON; pages carry checksums. Files appear whole or not at all.
+fingerprint of what made it, and statistics as JSON; everything is under checksums (`pipeline.tables`). Files appear
+whole or not at all.
 
 Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). Taking a counter of 813,000 pieces out
 of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain columns, whose file was a sixth smaller.
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core
+from pipeline import _core, tables
 from pipeline.atomic import whole_file
 from pipeline.errors import RunDirectoryError
 
@@ -26,6 +27,7 @@ PARTITION_ROWS = 1 << 16  # about so many rows in a row group
 # offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and gives them
 Columns: TypeAlias = tuple[Any, Any, Any]
 
+_COLUMNS = {"piece": "large_binary", "count": "uint64"}
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
 
 
@@ -58,13 +60,11 @@ def write_counter(path: Path, partitions: Iterable[Columns], *, fingerprint: str
         pq.ParquetWriter(
             partial,
             schema,
-            compression="none",
-            use_dictionary=False,
-            write_statistics=False,
-            write_page_checksum=True,
+            **tables.WRITE_OPTIONS,
             column_encoding={"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"},
         ) as writer,
     ):
+        group_rows, checksums = [], []
         for offsets, data, counts in partitions:
             rows = len(counts)
             pieces = pa.LargeBinaryArray.from_buffers(
@@ -73,6 +73,9 @@ def write_counter(path: Path, partitions: Iterable[Columns], *, fingerprint: str
             numbers = pa.UInt64Array.from_buffers(count.type, rows, [None, pa.py_buffer(counts)])
             batch = pa.RecordBatch.from_arrays([pieces, numbers], schema=schema)
             writer.write_batch(batch, row_group_size=max(rows, 1))
+            group_rows.append(rows)
+            checksums.append(tables.checksum(offsets, data, counts))
+        writer.add_key_value_metadata(tables.sealed(metadata, group_rows, checksums))
 
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
@@ -90,6 +93,7 @@ class CounterFile:
     partitions: int
     fingerprint: str
     statistics: dict[str, Any]
+    _checksums: Sequence[str] = field(repr=False)
     _file: Any = field(repr=False)
 
     def partition_bytes(self) -> int:
@@ -108,14 +112,17 @@ class CounterFile:
         with _damage(self.path):
             batch = self._file.read_row_group(partition, use_threads=False).combine_chunks()
             rows = batch.num_rows
-            if rows == 0:
-                return memoryview(bytes(8)), b"", b""
-            pieces, counts = (column.chunk(0) for column in batch.columns)
-            if pieces.null_count or counts.null_count:
-                raise ValueError("a row without piece or count")
-            offsets = pieces.buffers()[1].slice(8 * pieces.offset, 8 * (rows + 1))
-            numbers = counts.buffers()[1].slice(8 * counts.offset, 8 * rows)
-            return offsets, pieces.buffers()[2] or b"", numbers
+            columns: Columns = memoryview(bytes(8)), b"", b""
+            if rows > 0:
+                pieces, counts = (column.chunk(0) for column in batch.columns)
+                if pieces.null_count or counts.null_count:
+                    raise ValueError("a row without piece or count")
+                offsets = pieces.buffers()[1].slice(8 * pieces.offset, 8 * (rows + 1))
+                numbers = counts.buffers()[1].slice(8 * counts.offset, 8 * rows)
+                columns = offsets, pieces.buffers()[2] or b"", numbers
+            if tables.checksum(*columns) != self._checksums[partition]:
+                raise ValueError(f"row group {partition} is not as it was written")
+            return columns
 
     def close(self) -> None:
         """Close the file; what was read stays."""
@@ -168,13 +175,10 @@ def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
 
     with _damage(path):
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        schema = file.schema_arrow
-        stored = schema.metadata or {}
-        version = stored.get(_FORMAT, b"").decode()
+        version = (file.metadata.metadata or {}).get(_FORMAT, b"unknown").decode(errors="replace")
         if version != str(FORMAT_VERSION):
-            raise RunDirectoryError(f"{path} is a counter of format {version or 'unknown'}, not {FORMAT_VERSION}")
-        if [(f.name, str(f.type)) for f in schema] != [("piece", "large_binary"), ("count", "uint64")]:
-            raise ValueError("its columns are not piece and count")
+            raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
+        stored, checksums = tables.check(file, _COLUMNS, path.stat().st_size)
         partitions = file.metadata.num_row_groups
         if partitions < 1 or partitions & (partitions - 1):
             raise ValueError(f"{partitions} row groups are not a power of two")
@@ -184,6 +188,7 @@ def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
             partitions,
             stored[_FINGERPRINT].decode(),
             dict(json.loads(stored[_STATISTICS])),
+            checksums,
             file,
         )
     if fingerprint is not None and counter.fingerprint != fingerprint:
@@ -198,6 +203,6 @@ def _damage(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except tables.DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

@@ -21,6 +21,10 @@ class PatternError(UsageError):
     """A pre-tokenization pattern that does not compile; the message points at the place in it."""
 
 
+class PatternTimeoutError(PipelineError):
+    """A pattern that takes too long on a document; tells the document by its beginning."""
+
+
 class InputError(PipelineError):
     """A corpus or a tokenizer file that cannot be read as asked."""
 

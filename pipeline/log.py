@@ -35,7 +35,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
 
     logger = logging.getLogger(ROOT)
     try:
-        file_handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace", delay=False)
+        file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
     except OSError as error:
         raise RunDirectoryError(
             f"the log {path} cannot be written: {error.strerror or error}; make it writable, or choose another --output"
@@ -60,6 +60,18 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
                 previous_level, logger.propagate = _before.pop()
                 logger.setLevel(previous_level)
         handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that takes what the disk takes: where it is full or gone, what matters fails by itself and says so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Lose the record."""
+
+    def close(self) -> None:
+        """Close the file; what could not be written before cannot be now."""
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 class _RecordQueue(queue.Queue[logging.LogRecord]):
@@ -93,10 +105,8 @@ class PipeHandler(logging.Handler):
         if record.exc_info:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
             record.exc_info = None
-        try:
+        with contextlib.suppress(OSError):  # the coordinator is gone, and soon this process
             self._send(record)
-        except OSError:
-            self.handleError(record)
 
 
 def relay(record: logging.LogRecord) -> None:

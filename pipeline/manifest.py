@@ -14,13 +14,14 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.atomic import make_directory, write_whole
-from pipeline.config import Options, flag_of
+from pipeline.config import Options, flag_of, make_options
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
-from pipeline.errors import RunDirectoryError
+from pipeline.errors import RunDirectoryError, UsageError
 from pipeline.run_directory import remove_results
+from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
 FORMAT_VERSION = 1
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
@@ -105,6 +106,7 @@ def save(run: Run) -> None:
         "files": [asdict(file) for file in manifest.files],
         "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
     }
+    document["digest"] = fingerprint(document)
     make_directory(run.directory / "counts")
     write_whole(run.directory / "run.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
@@ -112,11 +114,11 @@ def save(run: Run) -> None:
 def load(directory: Path) -> Run | None:
     """The run in a directory, or None where there is none.
 
-    Raises `RunDirectoryError` where `run.json` cannot be read or is of a newer format.
+    Raises `RunDirectoryError` where `run.json` cannot be read, is not as it was written, or is of a newer format.
     """
     path = directory / "run.json"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_bounded(path, MANIFEST_BYTES))
     except FileNotFoundError:
         return None
     except NotADirectoryError:
@@ -130,16 +132,19 @@ def load(directory: Path) -> Run | None:
             "or start anew with --overwrite"
         )
     try:
+        if document.pop("digest", None) != fingerprint(document):
+            raise ValueError("it is not as it was written")
         manifest = Manifest(
             counting=dict(document["counting"]),
             merging=None if document["merging"] is None else dict(document["merging"]),
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
-            cutting=dict(document["cutting"]),
+            cutting={str(name): str(value) for name, value in document["cutting"].items()},
             files=tuple(map(_stored_file, document["files"])),
             chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
         )
         _check_plan(manifest)
-    except (KeyError, TypeError, ValueError) as error:
+        _check_options(manifest)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); --overwrite starts anew") from None
     return Run(directory, manifest)
 
@@ -157,6 +162,12 @@ def _check_plan(manifest: Manifest) -> None:
                 raise ValueError(f"chunk {number} is of a file that is not listed")
             if not 0 <= span.start < span.stop <= manifest.files[span.file].size:
                 raise ValueError(f"chunk {number} is not within its file")
+
+
+def _check_options(manifest: Manifest) -> None:
+    for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
+        if stored is not None and make_options(stored).of_stage(stage) != stored:
+            raise ValueError(f"its options of {stage} are not all there")
 
 
 def require(directory: Path) -> Run:

@@ -5,13 +5,16 @@ every smaller vocabulary; a larger one is learned anew from the counter, never f
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline import tables
 from pipeline.atomic import whole_file
-from pipeline.errors import InputError, RunDirectoryError
+from pipeline.errors import InputError, RunDirectoryError, TrainingError
 from pipeline.vocabulary import Vocabulary
 
+_COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 
 
@@ -73,8 +76,14 @@ def save(merges: MergeList, path: Path, fingerprint: str) -> None:
     stopped = b"exhausted" if merges.exhausted else b"limit"
     metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
     table = pa.table(columns).replace_schema_metadata(metadata)
-    with whole_file(path) as partial:
-        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
+    with whole_file(path) as partial, pq.ParquetWriter(partial, table.schema, **tables.WRITE_OPTIONS) as writer:
+        writer.write_table(table, row_group_size=max(len(merges), 1))
+        writer.add_key_value_metadata(tables.sealed(metadata, [len(merges)], [_checksum(pairs, merges)]))
+
+
+def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
+    ends = array("Q", (len(left) << 32 | len(right) for left, right in pairs))
+    return tables.checksum(ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined)
 
 
 def load(path: Path, fingerprint: str) -> MergeList | None:
@@ -84,18 +93,22 @@ def load(path: Path, fingerprint: str) -> MergeList | None:
     """
     if not path.exists():
         return None
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(path).metadata or {}
-        if metadata.get(_FINGERPRINT) != fingerprint.encode():
-            return None
-        table = pq.read_table(path, page_checksum_verification=True)
-        vocabulary = Vocabulary.from_merges(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            metadata, checksums = tables.check(file, _COLUMNS, path.stat().st_size)
+            if metadata.get(_FINGERPRINT) != fingerprint.encode():
+                return None
+            table = file.read()
+        pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
+        vocabulary = Vocabulary.from_merges(pairs)
         counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
         exhausted = metadata[_STOPPED] == b"exhausted"
-        return MergeList(vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, InputError) as error:
-        reason = " ".join(str(error).split())
+        merges = MergeList(vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted)
+        if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
+            raise ValueError("its merges are not those that were written")
+        return merges
+    except (*tables.DAMAGE, OverflowError, InputError, TrainingError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

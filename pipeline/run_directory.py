@@ -5,11 +5,12 @@ What the files in it mean is `pipeline.manifest`'s knowledge.
 
 import contextlib
 import fcntl
+import functools
 import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pipeline.atomic import make_directory
@@ -17,6 +18,7 @@ from pipeline.errors import RunDirectoryError
 
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
+_OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
 _OWNED = ("run.json", "counts", "counter.parquet", *_RESULTS, "log.txt")
 
 
@@ -77,7 +79,7 @@ def remove_results(directory: Path) -> None:
 
 
 def _other_tokenizers(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("tokenizer-*") if re.fullmatch(r"tokenizer-[0-9]+", path.name))
+    return sorted(path for path in directory.glob("tokenizer-*") if _OTHER_TOKENIZER.fullmatch(path.name))
 
 
 def sweep(directory: Path) -> None:
@@ -92,6 +94,24 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
+
+
+def refuse_corpus_inside(directory: Path, paths: Iterable[str]) -> None:
+    """Raise `RunDirectoryError` where a corpus file lies where the run's own files go: they would replace it.
+
+    paths: absolute ones.
+    """
+    home = Path(os.path.realpath(directory))
+    real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
+    for path in paths:
+        parent, last = os.path.split(path)
+        place = Path(real(parent), last)
+        name = place.relative_to(home).parts[0] if place.is_relative_to(home) else ""
+        if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
+            raise RunDirectoryError(
+                f"{path} is part of the corpus, but the run's own files go to {directory / name}; choose another "
+                "--output, or move the corpus"
+            )
 
 
 def refuse_foreign_files(directory: Path) -> None:

@@ -62,10 +62,10 @@ def _warn(event: Event) -> None:
 
 def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Model]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
-    pattern = compile_pattern(options.pattern)
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     _check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
-    with _at_work(directory, options) as stages:
+    with _at_work(directory, options, executor) as stages:
         run = count.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
@@ -75,9 +75,9 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
 
 def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
-    pattern = compile_pattern(options.pattern)
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
-    with _at_work(directory, options) as stages:
+    with _at_work(directory, options, executor) as stages:
         run = count.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
@@ -100,7 +100,7 @@ def run_merge(
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
     pattern = compile_pattern(options.pattern)
     _check_before_work(options, pattern)
-    with _at_work(directory, options) as stages:
+    with _at_work(directory, options, executor) as stages:
         run = manifest.require(directory)
         counted = count.counted(run, executor)
         if counted is None:
@@ -148,6 +148,7 @@ class _Stages:
     """The times and the memory of a command, noted as it goes."""
 
     options: Options
+    executor: Executor
     watch: environment.MemoryWatch
     times: dict[str, float | None] = field(default_factory=dict)
 
@@ -171,6 +172,7 @@ class _Stages:
             counted.facts,
             stages=counted.times | self.times,
             peak_memory_bytes=self.watch.peak_bytes,
+            retries=self.executor.retries,
             **found,
         )
         write_whole(run.directory / "report.txt", render(summary) + "\n")
@@ -179,11 +181,11 @@ class _Stages:
 
 
 @contextlib.contextmanager
-def _at_work(directory: Path, options: Options) -> Iterator[_Stages]:
+def _at_work(directory: Path, options: Options, executor: Executor) -> Iterator[_Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on."""
     try:
         with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
-            yield _Stages(options, watch)
+            yield _Stages(options, executor, watch)
     except KeyboardInterrupt:
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
         without = ", without --overwrite," if options.overwrite else ""

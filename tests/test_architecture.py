@@ -18,7 +18,7 @@ LEVELS = (
     {"export", "load"},
     {"model", "manifest", "merge_list"},
     {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory", "workers"},
-    {"executors", "atomic", "environment", "events", "log", "values"},
+    {"executors", "atomic", "environment", "events", "log", "tables", "untrusted", "values"},
     {"errors", "_core", "__init__"},
 )
 LEVEL_OF = {name: depth for depth, names in enumerate(LEVELS) for name in names}

@@ -1,12 +1,6 @@
 """The main road from files to a tokenizer: the merges of Hugging Face's trainer, and one answer however it is done."""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import peers
@@ -140,43 +134,6 @@ def test_counts_beyond_32_bits_train_right(tmp_path: Path) -> None:
     expected = train_reference(huge, 6)
     assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
     assert [tokenizer.vocab[token] for token in tokenizer.encode(" the")] == [b" the"]
-
-
-def _train_command(corpus: Path, output: Path, *more: str) -> list[str]:
-    options = ["--vocab-size", "1500", "--chunk-size", "64KiB", "--workers", "2", "--quiet"]
-    return [sys.executable, "-P", "-m", "pipeline", "train", str(corpus), "--output", str(output), *options, *more]
-
-
-def _kill_at_random_moments(corpus: Path, tmp_path: Path, kills: int) -> None:
-    subprocess.run(_train_command(corpus, tmp_path / "whole"), check=True, stdout=subprocess.DEVNULL)
-    started = time.monotonic()
-    subprocess.run(_train_command(corpus, tmp_path / "timed"), check=True, stdout=subprocess.DEVNULL)
-    duration_s = time.monotonic() - started
-    moments = random.Random(5)
-    killed = 0
-    for number in range(kills):
-        output = tmp_path / f"killed-{number}"
-        command = _train_command(corpus, output)
-        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
-        try:
-            process.wait(moments.uniform(0.05, 1.0) * duration_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            killed += 1
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        assert _model(output) == _model(tmp_path / "whole")
-        assert list(output.glob("**/*.partial")) == []
-    assert killed > kills / 2
-
-
-def test_killed_at_some_moments_and_run_again(corpus: Path, tmp_path: Path) -> None:
-    _kill_at_random_moments(corpus, tmp_path, kills=6)
-
-
-@pytest.mark.slow
-def test_killed_at_many_moments_and_run_again(corpus: Path, tmp_path: Path) -> None:
-    _kill_at_random_moments(corpus, tmp_path, kills=60)
 
 
 def test_a_pattern_outside_the_subset_trains_with_a_warning(tmp_path: Path) -> None:

@@ -19,6 +19,11 @@ def ignore_progress(_: int) -> None:
 class Executor(Protocol):
     """Runs tasks on some processes and yields their results as they end."""
 
+    @property
+    def retries(self) -> int:
+        """How many attempts failed so far, in all runs, and were made again."""
+        ...
+
     def run(
         self,
         function: Callable[[Task], Result],

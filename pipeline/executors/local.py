@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 
@@ -56,7 +56,7 @@ class _ForkServer:
         # It and the workers inherit the blocked signal: Ctrl-C is the coordinator's, from the first instruction on.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            with theirs:
+            with theirs, _no_room():
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _START, *map(json.dumps, words)],
                     pass_fds=[theirs.fileno()],
@@ -74,7 +74,7 @@ class _ForkServer:
         socket.send_fds(self._control, [FORK], [pipe.fileno()])
         process = self._answer()
         if process < 0:
-            raise WorkerError(f"no worker process can be started: {os.strerror(-process)}; ask for fewer --workers")
+            raise _no_worker(os.strerror(-process))
         return process
 
     def wait(self, process: int) -> int:
@@ -95,6 +95,19 @@ class _ForkServer:
         self._process.wait()
 
 
+def _no_worker(reason: object) -> WorkerError:
+    return WorkerError(f"no worker process can be started: {reason}; ask for fewer --workers")
+
+
+@contextmanager
+def _no_room() -> Iterator[None]:
+    """Say in one line that the system gives no more processes or pipes."""
+    try:
+        yield
+    except OSError as error:
+        raise _no_worker(error.strerror or error) from None
+
+
 @dataclass(eq=False)
 class _Worker:
     process: int
@@ -112,6 +125,8 @@ class _Worker:
             status = self.server.wait(self.process)
         except (EOFError, OSError):
             return "was lost"
+        if status == -signal.SIGKILL:
+            return "was killed by signal 9, as the system does where memory ends: give it more, or fewer --workers"
         return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
 
@@ -125,6 +140,12 @@ class LocalExecutor:
         self._workers = workers
         self._setup = setup
         self._idle: list[_Worker] = []
+        self._retries = 0
+
+    @property
+    def retries(self) -> int:
+        """See `Executor.retries`."""
+        return self._retries
 
     def __enter__(self) -> "LocalExecutor":
         self._server = _ForkServer(self._setup)
@@ -163,6 +184,7 @@ class LocalExecutor:
                     f"{tasks[worker.task]} failed {MAX_ATTEMPTS} times, the last time because {reason}; "
                     "what is finished is kept: run the same command again to go on"
                 )
+            self._retries += 1
             _log.warning("%s failed (%s); trying again in a fresh process", tasks[worker.task], reason)
             waiting.append(worker.task)
 
@@ -201,7 +223,8 @@ class LocalExecutor:
                 worker.stop()
 
     def _start(self) -> _Worker:
-        ours, theirs = Pipe()
+        with _no_room():
+            ours, theirs = Pipe()
         with theirs:
             try:
                 process = self._server.fork(theirs)

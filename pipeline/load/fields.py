@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from pipeline.errors import InputError
+from pipeline.untrusted import MODEL_BYTES, read_bounded
 
 T = TypeVar("T")
 
-MAX_FILE_BYTES = 1 << 30
 _NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
 
 
@@ -57,11 +57,9 @@ def shortened(value: object) -> str:
 
 
 def read_json(file: Path) -> Field:
-    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than 1 GiB."""
+    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than a tokenizer may be."""
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(f"{file} is larger than {MAX_FILE_BYTES >> 30} GiB: this is no tokenizer file")
-        return Field(json.loads(file.read_bytes()), file)
+        return Field(json.loads(read_bounded(file, MODEL_BYTES)), file)
     except OSError as reason:
         raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
     except UnicodeDecodeError as reason:

@@ -114,6 +114,8 @@ class CharSet:
         return CharSet(self.items, not self.negated)
 
 
+MAX_COMPARISONS = 30_000_000  # of finding a partition, some seconds
+
 ANY = CharSet((), negated=True)
 LINE_FEED = CharSet((Item(((10, 10),)),))
 
@@ -201,10 +203,13 @@ class Classes:
         return self.count
 
 
-def partition(sets: Sequence[CharSet]) -> Classes:
-    """The coarsest partition in which each set is a union of classes."""
-    cuts = sorted({bound for chars in sets for bound in chars.bounds() if bound < CODE_POINTS} | {CODE_POINTS})
+def partition(sets: Sequence[CharSet]) -> Classes | None:
+    """The coarsest partition in which each set is a union of classes; None where finding it takes too long."""
+    bounds = [bound for chars in sets for bound in chars.bounds()]
+    cuts = sorted({bound for bound in bounds if bound < CODE_POINTS} | {CODE_POINTS})
     category_starts, categories = category_runs()
+    if (len(cuts) + len(categories)) * (len(bounds) + len(sets)) > MAX_COMPARISONS:
+        return None
     class_of_signature: dict[int, int] = {}
     starts = array("I")
     ids = bytearray()

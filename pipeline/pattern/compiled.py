@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeline import _core
-from pipeline.errors import PatternError
+from pipeline.errors import PatternError, PatternTimeoutError
 from pipeline.pattern.classes import UNICODE_VERSION, partition
 from pipeline.pattern.dfa import MAX_CLASSES, Machine, raw_table
 from pipeline.pattern.fold import fold, provable_pairs
@@ -20,6 +20,10 @@ from pipeline.pattern.nfa import assemble, check_claims
 from pipeline.pattern.parse import Node, Refusal, parse
 from pipeline.pattern.presets import PRESETS
 
+MAX_EXPRESSION = 1 << 16  # characters
+DEFAULT_TIMEOUT_S = 60
+_TIMED_CHARACTERS = 1 << 20  # an honest pattern takes a second for so many, ten at most
+_SHOWN_CHARACTERS = 40
 _POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 _&\-./=:]*?:\]")
 _SET_OPERATORS = ("||", "~~", "&&", "--")
 
@@ -59,6 +63,7 @@ class CompiledPattern:
     refusal: str | None
     unicode_version: str = UNICODE_VERSION
     tree: Node | None = field(default=None, repr=False, compare=False)
+    timeout_s: int = DEFAULT_TIMEOUT_S  # of `regex`: for a document of a million characters or less
 
     @cached_property
     def automaton(self) -> _core.Automaton | None:
@@ -68,15 +73,16 @@ class CompiledPattern:
     def cut(self, text: str) -> list[str]:
         """The pieces of a document, in order; together they are the document. For small texts."""
         if self.automaton is None:
-            return list(cut_with_regex(self.expression, text))
+            return list(cut_with_regex(self.expression, text, self.timeout_s))
         data = text.encode()
         ends = self.automaton.cut(data)
         return [data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def compile_pattern(pattern: str) -> CompiledPattern:
-    """Compiles a preset's name or a regular expression.
+def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
+    """Compiles a preset's name or a regular expression, in some seconds at most.
 
+    timeout_s: how long the `regex` package may take where it has to cut: see `cut_with_regex`.
     Raises PatternError for what `regex` does not compile, and for what can match the empty string.
     """
     name = pattern if pattern in PRESETS else None
@@ -87,9 +93,10 @@ def compile_pattern(pattern: str) -> CompiledPattern:
         tree = parse(expression)
         tables = build(tree)
     except Refusal as refusal:
-        return CompiledPattern(name, expression, None, _placed(refusal.reason, expression, refusal.position))
+        reason = _placed(refusal.reason, expression, refusal.position)
+        return CompiledPattern(name, expression, None, reason, timeout_s=timeout_s)
     except RecursionError:
-        return CompiledPattern(name, expression, None, "its long chain of parts")
+        return CompiledPattern(name, expression, None, "its long chain of parts", timeout_s=timeout_s)
     if tables is None:
         raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
     return CompiledPattern(name, expression, tables, None, tree=tree)
@@ -99,7 +106,7 @@ def build(tree: Node) -> AutomatonTables | None:
     """The tables of a tree; None if it can match the empty string; `Refusal` if they grow too large."""
     program = assemble(tree)
     classes = partition(program.sets)
-    if classes.count >= MAX_CLASSES:
+    if classes is None or classes.count >= MAX_CLASSES:
         raise Refusal(f"the pattern tells more than {MAX_CLASSES} classes of characters apart", 0)
     check_claims(program, classes.masks)
     machine = Machine(program, classes.masks, classes.count + 1)
@@ -118,26 +125,47 @@ def build(tree: Node) -> AutomatonTables | None:
     )
 
 
-def cut_with_regex(expression: str, text: str) -> Iterator[str]:
-    """The pieces of a document by the `regex` package; each stretch that nothing matches is a piece."""
+def cut_with_regex(expression: str, text: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[str]:
+    """The pieces of a document by the `regex` package; each stretch that nothing matches is a piece.
+
+    Backtracking can take longer than anybody lives. Raises PatternTimeoutError after `timeout_s`, or, for a document
+    of more than 2^20 characters, after so long for each 2^20 of them: about a hundredth of the usual speed.
+    """
     at = 0
-    for match in _require_valid(expression).finditer(text):
-        start, stop = match.span()
-        if start == stop:
-            raise PatternError(
-                f"the pattern {expression!r} matches the empty string at character {start} of a document"
-            )
-        if at < start:
-            yield text[at:start]
-        yield text[start:stop]
-        at = stop
+    limit_s = timeout_s * max(1.0, len(text) / _TIMED_CHARACTERS)
+    try:
+        for match in _require_valid(expression).finditer(text, timeout=limit_s):
+            start, stop = match.span()
+            if start == stop:
+                raise PatternError(
+                    f"the pattern {expression!r} matches the empty string at character {start} of a document"
+                )
+            if at < start:
+                yield text[at:start]
+            yield text[start:stop]
+            at = stop
+    except TimeoutError:
+        raise PatternTimeoutError(
+            f"the pattern {_shortened(expression)} takes longer than {limit_s:.0f} s for the document of {len(text):,} "
+            f"characters that begins with {text[:_SHOWN_CHARACTERS]!r}, at its character {at:,}; write it so that it "
+            "need not go back (no repetition within a repetition), or give it more time with --pattern-timeout"
+        ) from None
     if at < len(text):
         yield text[at:]
+
+
+def _shortened(expression: str) -> str:
+    shown = repr(expression)
+    return shown if len(shown) <= 2 * _SHOWN_CHARACTERS else f"{shown[: 2 * _SHOWN_CHARACTERS]}..."
 
 
 def _require_valid(expression: str) -> Any:
     import regex
 
+    if len(expression) > MAX_EXPRESSION:
+        raise PatternError(
+            f"the pattern is {len(expression):,} characters long, at most {MAX_EXPRESSION:,} are taken: shorten it"
+        )
     try:
         regex.compile(expression)  # as it is written: the places in its complaints are the writer's
         compiled = regex.compile(with_document_end(expression))

@@ -15,6 +15,7 @@ from pipeline.pattern.parse import Refusal
 
 MAX_STATES = 4096
 MAX_CLASSES = 255  # together with the end of the document
+MAX_STEPS = 20_000_000  # of making the automaton, some seconds
 
 Threads = tuple[int, ...]
 Row = list[tuple[Threads, bool]]  # per class: the threads after it, and whether a match ends before it
@@ -31,6 +32,7 @@ class Machine:
         self.end = classes - 1
         self.rows: dict[Threads, Row] = {}
         self.items: dict[int, list[tuple[int, int]]] = {}
+        self.steps = 0
 
     def row(self, threads: Threads) -> Row:
         """What each class does to a list of threads."""
@@ -41,6 +43,7 @@ class Machine:
 
     def _make_row(self, threads: Threads) -> Row:
         waiting = [item for thread in threads for item in self._followed(thread)]
+        self.take_steps(len(waiting) * self.classes)
         row: Row = []
         for cls in range(self.classes):
             bit = 1 << cls
@@ -54,6 +57,12 @@ class Machine:
                     after[target] = None
             row.append((tuple(after), matched))
         return row
+
+    def take_steps(self, steps: int) -> None:
+        """Note so much work; `Refusal` where it is too much altogether."""
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise Refusal("the automaton takes too long to make", 0)
 
     def _followed(self, thread: int) -> list[tuple[int, int]]:
         """Where a thread can be before a character, best first: (classes, thread after it or -1 for MATCH)."""
@@ -70,6 +79,7 @@ class Machine:
             if not guard:
                 continue
             seen[at] = seen.get(at, 0) | guard
+            self.take_steps(1)
             operation, *operands = self.code[at]
             if operation == SPLIT:
                 stack.extend((choice, guard) for choice in reversed(operands))

@@ -18,6 +18,7 @@ from pipeline.pattern.parse import Alternation, Atomic, Chars, Look, Node, Refus
 
 CHAR, SPLIT, LOOK, MATCH = range(4)
 MAX_INSTRUCTIONS = 20_000
+MAX_REACHED = 100_000  # instructions, each under every condition, that the proof of a claim may look at
 
 Instruction = tuple[int, ...]
 
@@ -126,6 +127,9 @@ class _Reach:
             at, guard = stack.pop()
             if (at, guard) in seen:
                 continue
+            if len(seen) >= MAX_REACHED:
+                self.classes = -1  # not proved
+                return
             seen.add((at, guard))
             operation, *operands = program.code[at]
             if operation == SPLIT:

@@ -48,6 +48,7 @@ class Summary:
     refused: dict[str, str] = field(default_factory=dict)
     stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
     peak_memory_bytes: int = 0
+    retries: int = 0  # tasks of worker processes that failed and were done again
 
     @property
     def bytes_per_token(self) -> float | None:
@@ -87,6 +88,8 @@ def render(summary: Summary) -> str:
             rows.append(("longest tokens", " ".join(vocabulary.longest)))
     times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in summary.stages.items())
     rows.append(("time", times))
+    if summary.retries:
+        rows.append(("retries", f"{summary.retries:,}, of work whose process failed: log.txt says which and why"))
     rows.append(("peak memory", f"{format_bytes(summary.peak_memory_bytes)} (all processes together)"))
     if summary.tokenizer_directory is not None:
         rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
