@@ -13,12 +13,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.atomic import whole_file
 from pipeline.errors import RunDirectoryError
+from pipeline.storage import Location, RemoteError, arrow_source
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
@@ -37,7 +37,9 @@ def partitions_for(rows: int) -> int:
     return partitions
 
 
-def write_counter(path: Path, partitions: Iterable[Columns], *, fingerprint: str, statistics: dict[str, Any]) -> None:
+def write_counter(
+    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: dict[str, Any]
+) -> None:
     """Write a counter whose equal ranges of hashes come one after the other, each becoming a row group.
 
     Only one partition needs to be in memory. Raises `RunDirectoryError` where the file cannot be written.
@@ -85,7 +87,7 @@ def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
 class CounterFile:
     """An open counter file. Reading it may raise `RunDirectoryError` (damaged). For one thread at a time."""
 
-    path: Path
+    path: Location
     rows: int
     partitions: int
     fingerprint: str
@@ -119,7 +121,7 @@ class CounterFile:
 
     def close(self) -> None:
         """Close the file; what was read stays."""
-        self._file.close()
+        self._file.close(force=True)
 
     def __enter__(self) -> "CounterFile":
         return self
@@ -140,7 +142,7 @@ class CounterFacts:
 class LookTask:
     """Counter files that may be there, each with the fingerprint that it must have: a task for a worker."""
 
-    parts: Sequence[tuple[Path, str]]
+    parts: Sequence[tuple[Location, str]]
 
     def __str__(self) -> str:
         return f"looking at {len(self.parts)} counters"
@@ -151,7 +153,7 @@ def look(task: LookTask) -> list[CounterFacts | None]:
     return [_facts(path, fingerprint) for path, fingerprint in task.parts]
 
 
-def _facts(path: Path, fingerprint: str) -> CounterFacts | None:
+def _facts(path: Location, fingerprint: str) -> CounterFacts | None:
     try:
         with open_counter(path, fingerprint=fingerprint) as counter:
             return CounterFacts(counter.rows, counter.statistics)
@@ -159,7 +161,7 @@ def _facts(path: Path, fingerprint: str) -> CounterFacts | None:
         return None
 
 
-def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
+def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:
     """Open a counter file; a context manager, which closes it.
 
     Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`.
@@ -167,7 +169,7 @@ def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
     import pyarrow.parquet as pq
 
     with _damage(path):
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(arrow_source(path), page_checksum_verification=True)
         schema = file.schema_arrow
         stored = schema.metadata or {}
         version = stored.get(_FORMAT, b"").decode()
@@ -192,12 +194,14 @@ def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
 
 
 @contextmanager
-def _damage(path: Path) -> Iterator[None]:
+def _damage(path: Location) -> Iterator[None]:
     """Turn what Arrow and JSON say of a broken file into one line that names it."""
     try:
         yield
     except FileNotFoundError:
         raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
+    except RemoteError as error:
+        raise RunDirectoryError(f"the counter {path} cannot be read: {error.strerror}") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
@@ -20,7 +19,8 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
 from pipeline.errors import RunDirectoryError
-from pipeline.run_directory import remove_results
+from pipeline.run_directory import remove_results, require_ours
+from pipeline.storage import Location, RemoteError
 
 FORMAT_VERSION = 1
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
@@ -69,24 +69,24 @@ class Manifest:
 class Run:
     """A run directory and its manifest."""
 
-    directory: Path
+    directory: Location
     manifest: Manifest
 
     @property
-    def counter_path(self) -> Path:
+    def counter_path(self) -> Location:
         """The combined counter."""
         return self.directory / "counter.parquet"
 
     @property
-    def merges_path(self) -> Path:
+    def merges_path(self) -> Location:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
 
-    def chunk_path(self, index: int) -> Path:
+    def chunk_path(self, index: int) -> Location:
         """The counter of the chunk with this index in the plan."""
         return self.directory / "counts" / f"{index:06d}.parquet"
 
-    def tokenizer_directory(self, vocab_size: int) -> Path:
+    def tokenizer_directory(self, vocab_size: int) -> Location:
         """Where the tokenizer of this size lies: `tokenizer` for the run's first size, `tokenizer-8000` for others."""
         return self.directory / ("tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}")
 
@@ -105,11 +105,12 @@ def save(run: Run) -> None:
         "files": [asdict(file) for file in manifest.files],
         "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
     }
+    require_ours(run.directory)
     make_directory(run.directory / "counts")
     write_whole(run.directory / "run.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
-def load(directory: Path) -> Run | None:
+def load(directory: Location) -> Run | None:
     """The run in a directory, or None where there is none.
 
     Raises `RunDirectoryError` where `run.json` cannot be read or is of a newer format.
@@ -121,6 +122,8 @@ def load(directory: Path) -> Run | None:
         return None
     except NotADirectoryError:
         raise RunDirectoryError(f"{directory} is a file, not a run directory; choose another --output") from None
+    except RemoteError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
     version = document.get("format_version") if isinstance(document, dict) else None
@@ -159,7 +162,7 @@ def _check_plan(manifest: Manifest) -> None:
                 raise ValueError(f"chunk {number} is not within its file")
 
 
-def require(directory: Path) -> Run:
+def require(directory: Location) -> Run:
     """The run in a directory; raises `RunDirectoryError` where there is none."""
     run = load(directory)
     if run is None:
@@ -167,7 +170,7 @@ def require(directory: Path) -> Run:
     return run
 
 
-def refuse_other_options(directory: Path, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+def refuse_other_options(directory: Location, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
     """Raise `RunDirectoryError` naming the first option in which the stored run and the one asked for differ."""
     for name, value in asked.items():
         if stored.get(name) != value:

@@ -6,10 +6,10 @@ every smaller vocabulary; a larger one is learned anew from the counter, never f
 
 from array import array
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline.atomic import whole_file
 from pipeline.errors import InputError, RunDirectoryError
+from pipeline.storage import Location, RemoteError, arrow_source
 from pipeline.vocabulary import Vocabulary
 
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
@@ -58,7 +58,7 @@ class MergeList:
         )
 
 
-def save(merges: MergeList, path: Path, fingerprint: str) -> None:
+def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     """Write `merges.parquet`: left, right (large_binary), count and joined (uint64), a row a merge."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -77,25 +77,28 @@ def save(merges: MergeList, path: Path, fingerprint: str) -> None:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
 
 
-def load(path: Path, fingerprint: str) -> MergeList | None:
+def load(path: Location, fingerprint: str) -> MergeList | None:
     """The merge list at `path`, or None where there is none with this fingerprint.
 
     Raises `RunDirectoryError` where the file is damaged.
     """
-    if not path.exists():
-        return None
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(path).metadata or {}
-        if metadata.get(_FINGERPRINT) != fingerprint.encode():
+        if not path.exists():
             return None
-        table = pq.read_table(path, page_checksum_verification=True)
+        with pq.ParquetFile(arrow_source(path), page_checksum_verification=True) as file:
+            metadata = file.schema_arrow.metadata or {}
+            if metadata.get(_FINGERPRINT) != fingerprint.encode():
+                return None
+            table = file.read()
         vocabulary = Vocabulary.from_merges(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
         counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
         exhausted = metadata[_STOPPED] == b"exhausted"
         return MergeList(vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted)
+    except RemoteError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, InputError) as error:
         reason = " ".join(str(error).split())
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

@@ -8,12 +8,13 @@ import fcntl
 import itertools
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.atomic import make_directory
 from pipeline.errors import RunDirectoryError
+from pipeline.storage import Location, Remote, lock, names_in, remove
+from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
@@ -36,12 +37,25 @@ def new_directory(parent: Path = Path("runs")) -> Path:
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Location) -> Iterator[None]:
     """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it.
 
-    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process.
+    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process;
+    in a store it is what `pipeline.storage.lock` can promise.
     """
     make_directory(directory)
+    with lock.held(directory) if isinstance(directory, Remote) else _flocked(directory):
+        yield
+
+
+def require_ours(directory: Location) -> None:
+    """Raise `RunDirectoryError`, before anything is published, where another process took over, as stores allow."""
+    if isinstance(directory, Remote):
+        lock.require_ours(directory)
+
+
+@contextlib.contextmanager
+def _flocked(directory: Path) -> Iterator[None]:
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -64,37 +78,41 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def clear(directory: Path) -> None:
+def clear(directory: Location) -> None:
     """Remove what a run owns in a directory, and nothing else."""
-    for path in [directory / name for name in _OWNED] + _other_tokenizers(directory):
+    for path in [*(directory / name for name in _OWNED), *_other_tokenizers(directory)]:
         _remove(path)
 
 
-def remove_results(directory: Path) -> None:
+def remove_results(directory: Location) -> None:
     """Remove what was learned from the counters: merges, tokenizers, reports."""
-    for path in [directory / name for name in _RESULTS] + _other_tokenizers(directory):
+    for path in [*(directory / name for name in _RESULTS), *_other_tokenizers(directory)]:
         _remove(path)
 
 
-def _other_tokenizers(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("tokenizer-*") if re.fullmatch(r"tokenizer-[0-9]+", path.name))
+def _other_tokenizers(directory: Location) -> list[Location]:
+    return [directory / name for name in names_in(directory) if re.fullmatch(r"tokenizer-[0-9]+", name)]
 
 
-def sweep(directory: Path) -> None:
+def sweep(directory: Location) -> None:
     """Remove what writers left half done when they were killed."""
-    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
-        for path in directory.glob(pattern):
-            _remove(path)
+    inner = [name for name in names_in(directory) if name == "counts" or name.startswith("tokenizer")]
+    for place in (directory, *(directory / name for name in inner)):
+        for name in names_in(place) if isinstance(place, Remote) or place.is_dir() else []:
+            if name.startswith(".") and name.endswith((".partial", ".part")):
+                _remove(place / name)
+    if isinstance(directory, Remote):
+        sweep_scratch()
 
 
-def _remove(path: Path) -> None:
+def _remove(path: Location) -> None:
     try:
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        remove(path)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
 
 
-def refuse_foreign_files(directory: Path) -> None:
+def refuse_foreign_files(directory: Location) -> None:
     """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
     foreign = next((name for name in _OWNED if (directory / name).exists()), None)
     if foreign is not None:
