@@ -80,25 +80,36 @@ def _flocked(directory: Path) -> Iterator[None]:
 
 def clear(directory: Location) -> None:
     """Remove what a run owns in a directory, and nothing else."""
-    for path in [*(directory / name for name in _OWNED), *_other_tokenizers(directory)]:
-        _remove(path)
+    _remove_named(directory, _OWNED)
 
 
 def remove_results(directory: Location) -> None:
     """Remove what was learned from the counters: merges, tokenizers, reports."""
-    for path in [*(directory / name for name in _RESULTS), *_other_tokenizers(directory)]:
-        _remove(path)
+    _remove_named(directory, _RESULTS)
 
 
-def _other_tokenizers(directory: Location) -> list[Location]:
-    return [directory / name for name in names_in(directory) if re.fullmatch(r"tokenizer-[0-9]+", name)]
+def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
+    """Remove what has these names, in their order, and the tokenizers of other sizes."""
+    there = _names_in(directory)
+    others = [name for name in there if re.fullmatch(r"tokenizer-[0-9]+", name)]
+    for name in [*(name for name in names if name in there), *others]:
+        _remove(directory / name)
+
+
+def _names_in(directory: Location) -> list[str]:
+    try:
+        return names_in(directory)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{directory} cannot be read: {error.strerror or error}; choose another --output"
+        ) from None
 
 
 def sweep(directory: Location) -> None:
     """Remove what writers left half done when they were killed."""
-    inner = [name for name in names_in(directory) if name == "counts" or name.startswith("tokenizer")]
+    inner = [name for name in _names_in(directory) if name == "counts" or name.startswith("tokenizer")]
     for place in (directory, *(directory / name for name in inner)):
-        for name in names_in(place) if isinstance(place, Remote) or place.is_dir() else []:
+        for name in _names_in(place) if isinstance(place, Remote) or place.is_dir() else []:
             if name.startswith(".") and name.endswith((".partial", ".part")):
                 _remove(place / name)
     if isinstance(directory, Remote):
@@ -114,7 +125,8 @@ def _remove(path: Location) -> None:
 
 def refuse_foreign_files(directory: Location) -> None:
     """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
-    foreign = next((name for name in _OWNED if (directory / name).exists()), None)
+    there = _names_in(directory)
+    foreign = next((name for name in _OWNED if name in there), None)
     if foreign is not None:
         raise RunDirectoryError(
             f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "

@@ -1,7 +1,11 @@
-"""A real S3 server on the loopback interface, and what lies in its buckets."""
+"""A real S3 server on the loopback interface, and what lies in its buckets.
 
-import logging
-import os
+The server is a process of its own (this file run as a script): it has its own warnings and its own interpreter lock.
+"""
+
+import itertools
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +18,7 @@ CREDENTIALS = {
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -36,36 +41,56 @@ class Store:
         return where
 
     def put(self, key: str, content: bytes | str) -> str:
-        data = content.encode() if isinstance(content, str) else content
-        self._request("PUT", key, data)
+        _request(
+            "PUT", f"{self.address}/{self.bucket}/{key}", content.encode() if isinstance(content, str) else content
+        )
         return self.uri(key)
 
     def get(self, key: str) -> bytes:
-        return self._request("GET", key)
+        return _request("GET", f"{self.address}/{self.bucket}/{key}")
 
-    def _request(self, method: str, key: str, data: bytes | None = None) -> bytes:
-        url = f"http://{self.address}/{self.bucket}/{key}"
-        headers = {"Content-Type": "application/octet-stream"}
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method)) as answer:
-            return bytes(answer.read())
+    def listing(self) -> list[str]:
+        return [child.name for child in self.remote("").children(recursive=True) if child.is_file]
+
+
+def _request(method: str, place: str, data: bytes | None = None) -> bytes:
+    headers = {"Content-Type": "application/octet-stream"}
+    with urllib.request.urlopen(urllib.request.Request(f"http://{place}", data, headers, method=method)) as answer:
+        return bytes(answer.read())
+
+
+def new_bucket(address: str) -> Store:
+    store = Store(address, f"bucket-{next(_numbers)}")
+    _request("PUT", f"{address}/{store.bucket}")
+    return store
 
 
 @contextmanager
 def serving() -> Iterator[str]:
     """A server with nothing in it; gives its address."""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-W", "ignore", __file__],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as server:  # fmt: skip
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.stdin.close()  # which ends it
+
+
+def _serve() -> None:
     from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    os.environ.update(CREDENTIALS)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield f"{host}:{port}"
-    finally:
-        server.stop()
+    host, port = server.get_host_and_port()
+    sys.stdout.write(f"{host}:{port}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    server.stop()
 
 
-def new_bucket(address: str, name: str) -> Store:
-    urllib.request.urlopen(urllib.request.Request(f"http://{address}/{name}", method="PUT")).close()
-    return Store(address, name)
+if __name__ == "__main__":
+    _serve()

@@ -31,14 +31,16 @@ def _expand(where: Remote) -> list[Remote]:
     if magic is not None:
         if found := list(_matching(where)):
             return found
-        raise InputError(f"no object matches {where}: check the URI's glob, and that the bucket is the right one")
+        raise InputError(f"no object matches {where}: check the glob and the bucket")
     if (where / _RUN).is_file():
         raise InputError(f"{where} is a run directory (it holds a run.json): name the corpus, not a run")
     found = _below(where)
+    if not found and not Remote(where.base, where.query, "").exists():
+        raise InputError(f"{where} cannot be read: the bucket of {where.base} does not exist; check its name")
     if not found:
         raise InputError(
             f"{where} does not exist, or has no objects to read below it (hidden ones and run directories are "
-            "skipped): check the bucket and the key"
+            "skipped): check the key"
         )
     return found
 

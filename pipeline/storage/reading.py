@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 8 << 20  # bytes
+_SMALL_BYTES = 256 << 10  # an object of no more is read at once
 
 
 class LocalFile(io.FileIO):
@@ -40,12 +41,23 @@ class RemoteFile(io.RawIOBase):
         self._position = 0
         self._ahead = _LEAST_AHEAD
         self._block, self._block_start = b"", 0
+        self._small: bytes | None = None
 
     def read_at(self, start: int, size: int) -> bytes:
         """Up to so many bytes from a place; threads may share the file for this."""
         size = min(size, self._size - start)
         if size <= 0:
             return b""
+        if self._size <= _SMALL_BYTES:
+            return self._whole()[start : start + size]
+        return self._read_at(start, size)
+
+    def _whole(self) -> bytes:
+        if self._small is None:
+            self._small = self._read_at(0, self._size)
+        return self._small
+
+    def _read_at(self, start: int, size: int) -> bytes:
         with failures_told(str(self._where)):
             return bytes(self._file.read_at(size, start))
 

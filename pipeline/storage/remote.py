@@ -222,7 +222,7 @@ def reason_of(error: Exception) -> str:
     full = " ".join(str(error).split())
     told = re.search(r"AWS Error (\S+)(?: \[code \d+\])?(?: \([^)]*\))? during \w+ operation: (.*)", full)
     text = f"{told[1]}: {told[2]}" if told else full
-    text = re.split(r" Detail: |\. (?=Looks like|Request ID)", text)[0].rstrip(". ") or type(error).__name__
+    text = re.split(r" Detail: | \(Request ID|\. (?=Looks like)", text)[0].rstrip(". ") or type(error).__name__
     if len(text) > _MOST_CHARACTERS:
         text = text[: _MOST_CHARACTERS - 1] + "…"
     remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, full)), None)
