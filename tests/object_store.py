@@ -6,10 +6,11 @@ The server is a process of its own (this file run as a script): it has its own w
 import itertools
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from pipeline.storage import Remote, location
 
@@ -41,27 +42,31 @@ class Store:
         return where
 
     def put(self, key: str, content: bytes | str) -> str:
-        _request(
-            "PUT", f"{self.address}/{self.bucket}/{key}", content.encode() if isinstance(content, str) else content
-        )
+        with _files(self.address).open_output_stream(f"{self.bucket}/{key}") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
         return self.uri(key)
 
     def get(self, key: str) -> bytes:
-        return _request("GET", f"{self.address}/{self.bucket}/{key}")
+        with _files(self.address).open_input_file(f"{self.bucket}/{key}") as file:
+            return bytes(file.read())
 
     def listing(self) -> list[str]:
         return [child.name for child in self.remote("").children(recursive=True) if child.is_file]
 
 
-def _request(method: str, place: str, data: bytes | None = None) -> bytes:
-    headers = {"Content-Type": "application/octet-stream"}
-    with urllib.request.urlopen(urllib.request.Request(f"http://{place}", data, headers, method=method)) as answer:
-        return bytes(answer.read())
+@cache
+def _files(address: str) -> Any:
+    from pyarrow import fs
+
+    key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    return fs.S3FileSystem(
+        access_key=key, secret_key=secret, endpoint_override=address, scheme="http", allow_bucket_creation=True
+    )
 
 
 def new_bucket(address: str) -> Store:
     store = Store(address, f"bucket-{next(_numbers)}")
-    _request("PUT", f"{address}/{store.bucket}")
+    _files(address).create_dir(store.bucket)
     return store
 
 

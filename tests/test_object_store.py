@@ -40,10 +40,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def corpus(store: Store) -> str:
     for name, text in TEXTS.items():
-        where = store.remote(name)
-        with tempfile.NamedTemporaryFile() as file:
-            Path(file.name).write_text(text, newline="")
-            where.upload(Path(file.name))
+        store.put(name, text)
     return store.uri("corpus")
 
 

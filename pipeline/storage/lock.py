@@ -14,16 +14,14 @@ import json
 import os
 import platform
 import secrets
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RunDirectoryError
 from pipeline.storage.remote import Remote
-from pipeline.storage.scratch import is_alive, place
+from pipeline.storage.scratch import is_alive, place, scratch_directory
 
 REFRESH_S = 5.0
 STALE_S = 60.0
@@ -151,10 +149,9 @@ def _started(process: int) -> float | None:
 
 
 def _put(lock: Remote, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        lock.upload(Path(file.name))
+    with scratch_directory() as directory:
+        (directory / "lock").write_bytes(content)
+        lock.upload(directory / "lock")
 
 
 def _take_away(lock: Remote) -> None:
