@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.atomic import whole_file
-from pipeline.errors import RunDirectoryError
-from pipeline.storage import Location, RemoteError, arrow_source
+from pipeline.errors import RunDirectoryError, StorageError
+from pipeline.storage import Location, Remote, RemoteError, arrow_source, each
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
@@ -150,7 +150,8 @@ class LookTask:
 
 def look(task: LookTask) -> list[CounterFacts | None]:
     """What each counter says of itself; None where there is no complete one of its fingerprint."""
-    return [_facts(path, fingerprint) for path, fingerprint in task.parts]
+    remote = any(isinstance(path, Remote) for path, _ in task.parts)
+    return list(each(lambda part: _facts(*part), task.parts, remote=remote))
 
 
 def _facts(path: Location, fingerprint: str) -> CounterFacts | None:
@@ -201,7 +202,7 @@ def _damage(path: Location) -> Iterator[None]:
     except FileNotFoundError:
         raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
     except RemoteError as error:
-        raise RunDirectoryError(f"the counter {path} cannot be read: {error.strerror}") from None
+        raise StorageError(f"the counter {path} cannot be read: {error.strerror}") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

@@ -18,7 +18,7 @@ from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
-from pipeline.errors import RunDirectoryError
+from pipeline.errors import RunDirectoryError, StorageError
 from pipeline.run_directory import remove_results, require_ours
 from pipeline.storage import Location, RemoteError
 
@@ -123,7 +123,7 @@ def load(directory: Location) -> Run | None:
     except NotADirectoryError:
         raise RunDirectoryError(f"{directory} is a file, not a run directory; choose another --output") from None
     except RemoteError as error:
-        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
     version = document.get("format_version") if isinstance(document, dict) else None

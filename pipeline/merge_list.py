@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass
 
 from pipeline.atomic import whole_file
-from pipeline.errors import InputError, RunDirectoryError
+from pipeline.errors import InputError, RunDirectoryError, StorageError
 from pipeline.storage import Location, RemoteError, arrow_source
 from pipeline.vocabulary import Vocabulary
 
@@ -98,7 +98,7 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         exhausted = metadata[_STOPPED] == b"exhausted"
         return MergeList(vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted)
     except RemoteError as error:
-        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, InputError) as error:
         reason = " ".join(str(error).split())
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

@@ -38,10 +38,20 @@ def test_directories_and_globs_are_those_of_local_inputs(
             (root / name).write_text("text")
         except OSError:
             continue  # it is a file already, or a directory
+    if pattern.endswith("/**"):  # Python's glob finds the file `a` for `a/**`, too
+        pattern += "/*"
     local = _listed(f"{root}/{pattern}")
     ours = _listed(f"fsspec+file://{root}/{pattern}", "fsspec+file://")
     event("something" if local else "nothing")
     assert ours == local
+
+
+def test_everything_below_a_prefix(tmp_path: Path) -> None:
+    for name in ("a/1.txt", "a/b/2.txt", "a/.b/3.txt", "c.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    assert _listed(f"fsspec+file://{tmp_path}/a/**", f"fsspec+file://{tmp_path}/") == ["a/1.txt", "a/b/2.txt"]
+    assert _listed(f"fsspec+file://{tmp_path}/c.txt/**") is None
 
 
 def test_uris_of_files_are_paths(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import atomic, storage
-from pipeline.errors import RunDirectoryError, UsageError
-from pipeline.storage import Location, Remote, location, reading, scratch
+from pipeline import _core, atomic, counters, merge_list, storage
+from pipeline.errors import RunDirectoryError, StorageError, UsageError
+from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
 from pipeline.storage.remote import reason_of
 
 pytest.importorskip("fsspec")  # `fsspec+file://` is a store of objects to us, and a directory to the tests
@@ -140,6 +140,24 @@ def _same_reads(path: Path, data: bytes) -> None:
                 ours.seek(start + got)
         other.seek(0)
         assert other.read() == data
+
+
+def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where Arrow reads through our file: nothing is counted again for it."""
+    counter = _core.ChunkCounter(lambda document: [document], [])
+    counter.add_pieces([b"a", b"b"], [1, 2])
+    path = remote(tmp_path) / "counter.parquet"
+    counters.write_counter(path, counters.counter_partitions(counter), fingerprint="f", statistics={})
+    task = counters.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
+    assert [facts and facts.rows for facts in counters.look(task)] == [2, None, None]
+
+    def fail(*_: object) -> bytes:
+        raise RemoteError(5, "the network is down")
+
+    monkeypatch.setattr(reading.RemoteFile, "_read_at", fail)
+    for ask in (lambda: counters.look(task), lambda: merge_list.load(path, "f")):
+        with pytest.raises(StorageError, match=r"counter\.parquet cannot be read: the network is down"):
+            ask()
 
 
 def test_what_is_written_in_part_never_appears(tmp_path: Path) -> None:

@@ -12,17 +12,15 @@ import os
 import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.corpus import remote
 from pipeline.errors import InputError
-from pipeline.storage import LocalFile, OpenFile, Remote, is_uri, named
+from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
 from pipeline.storage import open_file as open_location
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
-_LOOKS_AT_ONCE = 16
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
@@ -114,7 +112,7 @@ def _listing(paths: Sequence[str], what: str) -> Listing:
         if real not in seen:
             seen.add(real)
             different.append(path)
-    for file in _described(different):
+    for file in each(describe, different, remote=any(map(is_uri, different))):
         if file.size:
             files.append(file)
         else:
@@ -126,15 +124,6 @@ def _listing(paths: Sequence[str], what: str) -> Listing:
             else f"{what} is empty: none of its {len(empty)} files has a byte"
         )
     return Listing(tuple(files), tuple(empty))
-
-
-def _described(paths: Sequence[str]) -> Iterator[CorpusFile]:
-    """Look at files, in their order; at many at a time where each look waits for a store."""
-    if not any(map(is_uri, paths)):
-        yield from map(describe, paths)
-        return
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        yield from pool.map(describe, paths)
 
 
 def _expand(name: str) -> list[str]:

@@ -9,9 +9,10 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import UsageError
@@ -20,8 +21,11 @@ from pipeline.storage.remote import Remote, RemoteError
 
 Location: TypeAlias = Path | Remote
 OpenFile: TypeAlias = LocalFile | RemoteFile
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 SCHEMES = ("abfs", "abfss", "file", "gcs", "gs", "hdfs", "hf", "s3", "viewfs")
+_ASKED_AT_ONCE = 16
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/]")  # what pathlib makes of a URI
 _SECRET = re.compile(r"(^|[?&;])[^=&;]*(secret|password|token|access_key|account_key)[^=&;]*=", re.IGNORECASE)
@@ -35,6 +39,7 @@ __all__ = [
     "RemoteError",
     "RemoteFile",
     "arrow_source",
+    "each",
     "existing",
     "is_uri",
     "location",
@@ -119,6 +124,15 @@ def existing(files: Sequence[Location]) -> list[bool]:
     for parent in {file.parent for file in files if isinstance(file, Remote)}:
         names[parent] = set(names_in(parent))
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
+
+
+def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: bool) -> Iterator[Answer]:
+    """The answers for all items, in their order; of a store many are asked for at a time, since each is a wait."""
+    if not remote:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        yield from pool.map(function, items)
 
 
 def remove(where: Location) -> None:
