@@ -25,7 +25,8 @@ from pipeline.config import (
     read_config,
 )
 from pipeline.errors import PipelineError, UsageError
-from pipeline.values import EXPORT_FORMATS
+from pipeline.storage import Location
+from pipeline.values import EXPORT_FORMATS, parse_location
 
 if TYPE_CHECKING:
     from pipeline.events import Listener
@@ -96,6 +97,14 @@ def _about_stdout(error: OSError) -> str | None:
     return None
 
 
+def _location(text: str) -> Location:
+    """A path or a URI, as an argument or a flag gives it."""
+    try:
+        return parse_location(text)
+    except ValueError as error:
+        raise click.BadParameter(f"expected {error}, not {text!r}") from None
+
+
 def _click_option(name: str, option: Field[Any]) -> Callable[[Any], Any]:
     help_text, metavar = option.metadata["help"], option.metadata["metavar"]
     if option.type is bool:
@@ -121,7 +130,7 @@ def _run_options(*names: str) -> Callable[[Any], Any]:
                 )(function)
             function = _click_option(name, OPTION_FIELDS[name])(function)
         function = click.option(
-            "--config", type=Path, metavar="FILE", help="YAML, JSON or TOML with the same names; flags override it"
+            "--config", type=_location, metavar="FILE", help="YAML, JSON or TOML with the same names; flags override it"
         )(function)
         return click.option("--print-config", is_flag=True, help="print the options that would be used, and stop")(
             function
@@ -159,7 +168,7 @@ def _settle(names: Sequence[str], values: dict[str, Any], inputs: Sequence[str] 
 
         shown = {name: getattr(options, name) for name in ("inputs", *names) if name not in unfit}
         plain = {
-            name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+            name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Location) else value
             for name, value in shown.items()
         }
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
@@ -199,9 +208,9 @@ def _print_plan(options: Options) -> None:
 
 _debug = click.option("--debug", is_flag=True, expose_value=False, help="show the traceback of a failure")
 _inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
-_run_directory = click.argument("run_directory", type=Path, metavar="RUN")
+_run_directory = click.argument("run_directory", type=_location, metavar="RUN")
 _tokenizer = click.option(
-    "--tokenizer", type=Path, required=True, metavar="DIR", help="a tokenizer directory, tokenizer.json, or a run"
+    "--tokenizer", type=_location, required=True, metavar="DIR", help="a tokenizer directory, tokenizer.json, or a run"
 )
 
 
@@ -217,7 +226,7 @@ def commands() -> None:
 @_run_options(*_TRAIN_OPTIONS)
 @_debug
 def train(inputs: tuple[str, ...], **values: Any) -> None:
-    """Count, merge, export and report: INPUT (files, directories, globs) becomes a tokenizer.
+    """Count, merge, export and report: INPUT (files, directories, globs, URIs) becomes a tokenizer.
 
     Without INPUT the sample corpus is used: the running Python's own standard library.
 
@@ -262,7 +271,7 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
 @_run_directory
 @_run_options(*_MERGE_OPTIONS)
 @_debug
-def merge(run_directory: Path, **values: Any) -> None:
+def merge(run_directory: Location, **values: Any) -> None:
     """Learn a vocabulary from the counts in RUN and export it; nothing is counted again."""
     settled = _settle(_MERGE_OPTIONS, values)
     if settled is not None:
@@ -276,11 +285,11 @@ def merge(run_directory: Path, **values: Any) -> None:
 
 
 @commands.command()
-@click.argument("tokenizer", type=Path, metavar="RUN|TOKENIZER")
-@click.option("--output", type=Path, metavar="DIR", help="where to write; default: the tokenizer's own directory")
+@click.argument("tokenizer", type=_location, metavar="RUN|TOKENIZER")
+@click.option("--output", type=_location, metavar="DIR", help="where to write; default: the tokenizer's own directory")
 @click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
 @_debug
-def export(tokenizer: Path, output: Path | None, formats: str | None) -> None:
+def export(tokenizer: Location, output: Location | None, formats: str | None) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken."""
     from pipeline.encode import load_tokenizer, tokenizer_home
     from pipeline.training import export_model
@@ -295,12 +304,12 @@ def export(tokenizer: Path, output: Path | None, formats: str | None) -> None:
 
 
 @commands.command()
-@click.argument("paths", nargs=-1, type=Path, metavar="[FILE ...]")
+@click.argument("paths", nargs=-1, type=_location, metavar="[FILE ...]")
 @click.option("--text", metavar="STRING", help="encode this text instead of files")
 @_tokenizer
 @click.option("--ordinary", is_flag=True, help="take special tokens in the text as plain text")
 @_debug
-def encode(paths: tuple[Path, ...], text: str | None, tokenizer: Path, ordinary: bool) -> None:
+def encode(paths: tuple[Location, ...], text: str | None, tokenizer: Location, ordinary: bool) -> None:
     """Print the token ids of FILEs (`-`: standard input) or of --text, a line each."""
     from pipeline.encode import encode_command
 
@@ -313,7 +322,7 @@ def encode(paths: tuple[Path, ...], text: str | None, tokenizer: Path, ordinary:
 @click.argument("ids", nargs=-1, metavar="[ID ...]")
 @_tokenizer
 @_debug
-def decode(ids: tuple[str, ...], tokenizer: Path) -> None:
+def decode(ids: tuple[str, ...], tokenizer: Location) -> None:
     """Print the text of token IDs, from the command line or, without any, from standard input."""
     from pipeline.encode import decode_command
 

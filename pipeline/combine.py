@@ -4,21 +4,23 @@ All counters are ordered by the same hash, so the same range of all of them is a
 a few ranges for each thread, however large the counters are.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from pipeline import _core
+from pipeline.atomic import parts_beside
 from pipeline.counters import Columns, CounterFile, open_counter, partitions_for, write_counter
 from pipeline.errors import RunDirectoryError, TrainingError
+from pipeline.storage import Location
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _JOB_PARTITIONS = 4  # at most; a power of two
-_Part = tuple[Path, str | None]  # a counter and the fingerprint it must have
+_Part = tuple[Location, str | None]  # a counter and the fingerprint it must have
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,12 @@ class CombineTask:
 
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
     Where one range of all counters is more than `memory_bytes`, groups of counters are combined first, into files
-    beside the output. Up to `keep_bytes` of columns stay in the worker for `take_kept`.
+    beside the output (for one in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for
+    `take_kept`.
     """
 
-    parts: Sequence[tuple[Path, str | None]]
-    output: Path
+    parts: Sequence[tuple[Location, str | None]]
+    output: Location
     fingerprint: str
     statistics: dict[str, Any]
     threads: int = 2
@@ -49,16 +52,17 @@ def combine(task: CombineTask) -> int:
     beyond 2^63 - 1.
     """
     parts = list(task.parts)
-    temporary: list[Path] = []
-    try:
+    number = 0
+    with parts_beside(task.output) as place, contextlib.ExitStack() as cleaning:
         while len(parts) > 2 and (groups := _groups(parts, task.memory_bytes // max(task.threads, 1))):
             joined: list[_Part] = []
             for group in groups:
                 if len(group) == 1:
                     joined += group
                     continue
-                part = task.output.with_name(f".{task.output.name}.{len(temporary):04d}.part")
-                temporary.append(part)
+                part = place.with_name(f".{place.name}.{number:04d}.part")
+                cleaning.callback(part.unlink, missing_ok=True)
+                number += 1
                 _combine(group, part, fingerprint="", statistics={}, threads=task.threads)
                 joined.append((part, ""))
             parts = joined
@@ -74,15 +78,12 @@ def combine(task: CombineTask) -> int:
         global _kept
         _kept = kept if kept.batches else None
         return rows
-    finally:
-        for part in temporary:
-            part.unlink(missing_ok=True)
 
 
 class _Kept:
     """Columns of a combined counter, all or none, that need not be read again by the same process."""
 
-    def __init__(self, path: Path, fingerprint: str, room: int) -> None:
+    def __init__(self, path: Location, fingerprint: str, room: int) -> None:
         self.path, self.fingerprint = path, fingerprint
         self.batches: list[Columns] = []
         self._room = room
@@ -98,7 +99,7 @@ class _Kept:
 _kept: _Kept | None = None
 
 
-def take_kept(path: Path, fingerprint: str) -> list[Columns] | None:
+def take_kept(path: Location, fingerprint: str) -> list[Columns] | None:
     """The columns of a counter, if this process combined it last and kept them; they are then no longer kept."""
     global _kept
     kept, _kept = _kept, None
@@ -124,7 +125,7 @@ def _groups(parts: list[_Part], memory_bytes: int) -> list[list[_Part]]:
 
 def _combine(
     parts: Sequence[_Part],
-    output: Path,
+    output: Location,
     *,
     fingerprint: str,
     statistics: dict[str, Any],

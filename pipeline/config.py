@@ -8,17 +8,17 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UsageError
+from pipeline.storage import Location
 from pipeline.untrusted import CONFIG_BYTES, read_bounded
 from pipeline.values import (
     parse_bytes,
     parse_flag,
     parse_formats,
+    parse_location,
     parse_one_of,
-    parse_path,
     parse_paths,
     parse_piece_bytes,
     parse_special_tokens,
@@ -56,9 +56,11 @@ class Options:
     """Everything that can be asked of a run; sizes in bytes, times in seconds."""
 
     inputs: tuple[str, ...] | None = _option(
-        parse_paths, None, "run", "files, directories and globs; none: the sample corpus (Python's own library)"
+        parse_paths, None, "run", "files, directories, globs and URIs; none: the sample corpus (Python's own library)"
     )
-    output: Path | None = _option(parse_path, None, "run", "the run directory; default: a new one under runs/", "DIR")
+    output: Location | None = _option(
+        parse_location, None, "run", "the run directory, a path or a URI; default: a new one under runs/", "DIR"
+    )
     vocab_size: int = _option(
         _parse_vocab_size, 32_000, "vocabulary", "tokens in all: 256 bytes, merges, special tokens", "N"
     )
@@ -214,7 +216,7 @@ def check_vocabulary(options: Options) -> None:
     merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Location) -> dict[str, Any]:
     """The names and values in a YAML, JSON or TOML file, dashes read as underscores.
 
     Raises `UsageError` naming the file and the place in it where it cannot be read.

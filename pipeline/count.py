@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pipeline import combine, counters, environment, manifest, run_directory
@@ -22,6 +21,7 @@ from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
+from pipeline.storage import Location, existing
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import with_pad_token
 from pipeline.workers import worker_count
@@ -41,7 +41,7 @@ _LOSSES = {
 }
 
 
-def open_run(directory: Path, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
+def open_run(directory: Location, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
     """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
 
     With `options.dry_run` nothing is written, and nothing removed.
@@ -151,7 +151,7 @@ class Counted:
     times: seconds that each stage took, None where its output was there already.
     """
 
-    path: Path
+    path: Location
     fingerprint: str
     facts: CorpusFacts
     times: dict[str, float | None]
@@ -163,9 +163,9 @@ def counted(run: Run, executor: Executor) -> Counted | None:
     return None if facts is None else _counted(run, facts.rows, facts.statistics, {STAGE: None})
 
 
-def _look(parts: Sequence[tuple[Path, str]], executor: Executor) -> list[counters.CounterFacts | None]:
+def _look(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[counters.CounterFacts | None]:
     """What the counters that are there say of themselves. By a worker, so that the coordinator does without Arrow."""
-    there = [index for index, (path, _) in enumerate(parts) if path.exists()]
+    there = [index for index, is_there in enumerate(existing([path for path, _ in parts])) if is_there]
     facts: list[counters.CounterFacts | None] = [None] * len(parts)
     tasks = [counters.LookTask([parts[index] for index in there])] if there else []
     for _, found in executor.run(counters.look, tasks):
@@ -202,6 +202,7 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
         statistics = _count_chunks(run, pattern, executor, listener)
         counting_s = time.monotonic() - started
         listener(StageEnded(STAGE, counting_s))
+        run_directory.require_ours(run.directory)
         started = time.monotonic()
         listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
         task = combine.CombineTask(

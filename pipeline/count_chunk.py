@@ -5,19 +5,17 @@ pyarrow comes in when the counter is written.
 """
 
 import logging
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
-from pathlib import Path
 from typing import Any
 
 from pipeline import _core, counters
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, open_file
 from pipeline.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
+from pipeline.storage import Location, OpenFile
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 20
@@ -33,7 +31,7 @@ class CountTask:
     special_tokens: tuple[bytes, ...]
     errors: str
     max_piece_bytes: int | None
-    output: Path
+    output: Location
     fingerprint: str
 
     def __str__(self) -> str:
@@ -87,7 +85,7 @@ def _feed(
     path = listed.path
     block = memoryview(bytearray(min(_BLOCK_BYTES, stop - start)))
     try:
-        with Path(path).open("rb", buffering=0) as file:
+        with open_file(path) as file:
             _require_unchanged(file, listed)
             file.seek(start)
             at = start
@@ -117,9 +115,8 @@ def _feed(
         ) from None
 
 
-def _require_unchanged(file: FileIO, listed: CorpusFile) -> None:
-    now = os.fstat(file.fileno())
-    if (now.st_size, now.st_mtime_ns) != (listed.size, listed.mtime_ns):
+def _require_unchanged(file: OpenFile, listed: CorpusFile) -> None:
+    if file.state() != (listed.size, listed.mtime_ns):
         raise InputError(f"{listed.path} changed since the run was planned; restore it, or start anew with --overwrite")
 
 

@@ -14,12 +14,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core, tables
 from pipeline.atomic import whole_file
-from pipeline.errors import RunDirectoryError
+from pipeline.errors import RunDirectoryError, StorageError
+from pipeline.storage import Location, Remote, RemoteError, arrow_source, each
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
@@ -39,7 +39,9 @@ def partitions_for(rows: int) -> int:
     return partitions
 
 
-def write_counter(path: Path, partitions: Iterable[Columns], *, fingerprint: str, statistics: dict[str, Any]) -> None:
+def write_counter(
+    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: dict[str, Any]
+) -> None:
     """Write a counter whose equal ranges of hashes come one after the other, each becoming a row group.
 
     Only one partition needs to be in memory. Raises `RunDirectoryError` where the file cannot be written.
@@ -88,7 +90,7 @@ def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
 class CounterFile:
     """An open counter file. Reading it may raise `RunDirectoryError` (damaged). For one thread at a time."""
 
-    path: Path
+    path: Location
     rows: int
     partitions: int
     fingerprint: str
@@ -126,7 +128,7 @@ class CounterFile:
 
     def close(self) -> None:
         """Close the file; what was read stays."""
-        self._file.close()
+        self._file.close(force=True)
 
     def __enter__(self) -> "CounterFile":
         return self
@@ -147,7 +149,7 @@ class CounterFacts:
 class LookTask:
     """Counter files that may be there, each with the fingerprint that it must have: a task for a worker."""
 
-    parts: Sequence[tuple[Path, str]]
+    parts: Sequence[tuple[Location, str]]
 
     def __str__(self) -> str:
         return f"looking at {len(self.parts)} counters"
@@ -155,10 +157,11 @@ class LookTask:
 
 def look(task: LookTask) -> list[CounterFacts | None]:
     """What each counter says of itself; None where there is no complete one of its fingerprint."""
-    return [_facts(path, fingerprint) for path, fingerprint in task.parts]
+    remote = any(isinstance(path, Remote) for path, _ in task.parts)
+    return list(each(lambda part: _facts(*part), task.parts, remote=remote))
 
 
-def _facts(path: Path, fingerprint: str) -> CounterFacts | None:
+def _facts(path: Location, fingerprint: str) -> CounterFacts | None:
     try:
         with open_counter(path, fingerprint=fingerprint) as counter:
             return CounterFacts(counter.rows, counter.statistics)
@@ -166,7 +169,7 @@ def _facts(path: Path, fingerprint: str) -> CounterFacts | None:
         return None
 
 
-def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
+def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:
     """Open a counter file; a context manager, which closes it.
 
     Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`.
@@ -174,7 +177,7 @@ def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
     import pyarrow.parquet as pq
 
     with _damage(path):
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(arrow_source(path), page_checksum_verification=True)
         version = (file.metadata.metadata or {}).get(_FORMAT, b"unknown").decode(errors="replace")
         if version != str(FORMAT_VERSION):
             raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
@@ -197,12 +200,14 @@ def open_counter(path: Path, *, fingerprint: str | None = None) -> CounterFile:
 
 
 @contextmanager
-def _damage(path: Path) -> Iterator[None]:
+def _damage(path: Location) -> Iterator[None]:
     """Turn what Arrow and JSON say of a broken file into one line that names it."""
     try:
         yield
     except FileNotFoundError:
         raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
+    except RemoteError as error:
+        raise StorageError(f"the counter {path} cannot be read: {error.strerror}") from None
     except tables.DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

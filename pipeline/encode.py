@@ -6,12 +6,13 @@ from pathlib import Path
 
 from pipeline import terminal
 from pipeline.errors import InputError
+from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 
 _STANDARD_INPUT = Path("-")
 
 
-def tokenizer_home(path: Path) -> Path:
+def tokenizer_home(path: Location) -> Location:
     """The tokenizer directory that a path names: itself, the one of a run directory, or the one of a tokenizer.json."""
     nested = path / "tokenizer"
     if (nested / "tokenizer.json").exists():
@@ -19,7 +20,7 @@ def tokenizer_home(path: Path) -> Path:
     return path.parent if path.is_file() else path
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
+def load_tokenizer(path: Location) -> Tokenizer:
     """The tokenizer in a tokenizer.json, a tokenizer directory, or a run directory."""
     try:
         return Tokenizer.load(path if path.is_file() else tokenizer_home(path))
@@ -30,7 +31,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         ) from None
 
 
-def encode_command(tokenizer_path: Path, paths: Sequence[Path], text: str | None, *, ordinary: bool) -> None:
+def encode_command(tokenizer_path: Location, paths: Sequence[Location], text: str | None, *, ordinary: bool) -> None:
     """Print the ids of the text, or of each file, on a line of their own."""
     tokenizer = load_tokenizer(tokenizer_path)
     encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
@@ -39,7 +40,7 @@ def encode_command(tokenizer_path: Path, paths: Sequence[Path], text: str | None
         terminal.write(" ".join(map(str, encode(one))))
 
 
-def decode_command(tokenizer_path: Path, words: Sequence[str]) -> None:
+def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
     """Print the text of the ids given as words, or on standard input, byte for byte and without a line end added."""
     tokenizer = load_tokenizer(tokenizer_path)
     if not words:
@@ -64,7 +65,7 @@ def _read_standard_input() -> bytes:
         raise InputError(f"standard input cannot be read: {error.strerror or error}; name files instead") from None
 
 
-def _read(path: Path) -> str:
+def _read(path: Location) -> str:
     try:
         data = _read_standard_input() if path == _STANDARD_INPUT else path.read_bytes()
     except OSError as error:

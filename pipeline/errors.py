@@ -37,6 +37,10 @@ class RunDirectoryError(PipelineError):
     """A run directory that holds another run, is damaged, or cannot be written."""
 
 
+class StorageError(PipelineError):
+    """A store of objects that did not answer, or refused; nothing is said about what lies there."""
+
+
 class TrainingError(PipelineError):
     """Training cannot do what was asked (vocabulary too small, counts too large, nothing to learn from)."""
 

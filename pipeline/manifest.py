@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
@@ -19,8 +18,9 @@ from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
-from pipeline.errors import RunDirectoryError, UsageError
-from pipeline.run_directory import remove_results
+from pipeline.errors import RunDirectoryError, StorageError, UsageError
+from pipeline.run_directory import remove_results, require_ours
+from pipeline.storage import Location, RemoteError
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
 FORMAT_VERSION = 1
@@ -70,24 +70,24 @@ class Manifest:
 class Run:
     """A run directory and its manifest."""
 
-    directory: Path
+    directory: Location
     manifest: Manifest
 
     @property
-    def counter_path(self) -> Path:
+    def counter_path(self) -> Location:
         """The combined counter."""
         return self.directory / "counter.parquet"
 
     @property
-    def merges_path(self) -> Path:
+    def merges_path(self) -> Location:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
 
-    def chunk_path(self, index: int) -> Path:
+    def chunk_path(self, index: int) -> Location:
         """The counter of the chunk with this index in the plan."""
         return self.directory / "counts" / f"{index:06d}.parquet"
 
-    def tokenizer_directory(self, vocab_size: int) -> Path:
+    def tokenizer_directory(self, vocab_size: int) -> Location:
         """Where the tokenizer of this size lies: `tokenizer` for the run's first size, `tokenizer-8000` for others."""
         return self.directory / ("tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}")
 
@@ -107,11 +107,12 @@ def save(run: Run) -> None:
         "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
     }
     document["digest"] = fingerprint(document)
+    require_ours(run.directory)
     make_directory(run.directory / "counts")
     write_whole(run.directory / "run.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
-def load(directory: Path) -> Run | None:
+def load(directory: Location) -> Run | None:
     """The run in a directory, or None where there is none.
 
     Raises `RunDirectoryError` where `run.json` cannot be read, is not as it was written, or is of a newer format.
@@ -123,6 +124,8 @@ def load(directory: Path) -> Run | None:
         return None
     except NotADirectoryError:
         raise RunDirectoryError(f"{directory} is a file, not a run directory; choose another --output") from None
+    except RemoteError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
     version = document.get("format_version") if isinstance(document, dict) else None
@@ -170,7 +173,7 @@ def _check_options(manifest: Manifest) -> None:
             raise ValueError(f"its options of {stage} are not all there")
 
 
-def require(directory: Path) -> Run:
+def require(directory: Location) -> Run:
     """The run in a directory; raises `RunDirectoryError` where there is none."""
     run = load(directory)
     if run is None:
@@ -178,7 +181,7 @@ def require(directory: Path) -> Run:
     return run
 
 
-def refuse_other_options(directory: Path, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+def refuse_other_options(directory: Location, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
     """Raise `RunDirectoryError` naming the first option in which the stored run and the one asked for differ."""
     for name, value in asked.items():
         if stored.get(name) != value:

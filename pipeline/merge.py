@@ -7,7 +7,6 @@ import logging
 import time
 from array import array
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline import _core, merge_list
 from pipeline.combine import take_kept
@@ -15,6 +14,7 @@ from pipeline.counters import Columns, open_counter
 from pipeline.errors import TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.merge_list import MergeList
+from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 class MergeTask:
     """A combined counter and how to merge it, for a worker; `fingerprint` is the output's."""
 
-    counter: Path
+    counter: Location
     counter_fingerprint: str
     merges: int
     min_frequency: int
     max_token_bytes: int | None
     tie_break: str
     threads: int
-    output: Path
+    output: Location
     fingerprint: str
 
     def __str__(self) -> str:

@@ -7,11 +7,11 @@ every smaller vocabulary; a larger one is learned anew from the counter, never f
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline import tables
 from pipeline.atomic import whole_file
-from pipeline.errors import InputError, RunDirectoryError, TrainingError
+from pipeline.errors import InputError, RunDirectoryError, StorageError, TrainingError
+from pipeline.storage import Location, RemoteError, arrow_source
 from pipeline.vocabulary import Vocabulary
 
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
@@ -61,7 +61,7 @@ class MergeList:
         )
 
 
-def save(merges: MergeList, path: Path, fingerprint: str) -> None:
+def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     """Write `merges.parquet`: left, right (large_binary), count and joined (uint64), a row a merge."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -86,17 +86,17 @@ def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
     return tables.checksum(ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined)
 
 
-def load(path: Path, fingerprint: str) -> MergeList | None:
+def load(path: Location, fingerprint: str) -> MergeList | None:
     """The merge list at `path`, or None where there is none with this fingerprint.
 
     Raises `RunDirectoryError` where the file is damaged.
     """
-    if not path.exists():
-        return None
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        if not path.exists():
+            return None
+        with pq.ParquetFile(arrow_source(path), page_checksum_verification=True) as file:
             metadata, checksums = tables.check(file, _COLUMNS, path.stat().st_size)
             if metadata.get(_FINGERPRINT) != fingerprint.encode():
                 return None
@@ -109,6 +109,8 @@ def load(path: Path, fingerprint: str) -> MergeList | None:
         if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
             raise ValueError("its merges are not those that were written")
         return merges
+    except RemoteError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     except (*tables.DAMAGE, OverflowError, InputError, TrainingError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

@@ -9,12 +9,13 @@ import functools
 import itertools
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pipeline.atomic import make_directory
 from pipeline.errors import RunDirectoryError
+from pipeline.storage import Location, Remote, is_uri, lock, names_in, remove
+from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
@@ -38,12 +39,25 @@ def new_directory(parent: Path = Path("runs")) -> Path:
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Location) -> Iterator[None]:
     """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it.
 
-    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process.
+    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process;
+    in a store it is what `pipeline.storage.lock` can promise.
     """
     make_directory(directory)
+    with lock.held(directory) if isinstance(directory, Remote) else _flocked(directory):
+        yield
+
+
+def require_ours(directory: Location) -> None:
+    """Raise `RunDirectoryError`, before anything is published, where another process took over, as stores allow."""
+    if isinstance(directory, Remote):
+        lock.require_ours(directory)
+
+
+@contextlib.contextmanager
+def _flocked(directory: Path) -> Iterator[None]:
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -66,44 +80,63 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def clear(directory: Path) -> None:
+def clear(directory: Location) -> None:
     """Remove what a run owns in a directory, and nothing else."""
-    for path in [directory / name for name in _OWNED] + _other_tokenizers(directory):
-        _remove(path)
+    _remove_named(directory, _OWNED)
 
 
-def remove_results(directory: Path) -> None:
+def remove_results(directory: Location) -> None:
     """Remove what was learned from the counters: merges, tokenizers, reports."""
-    for path in [directory / name for name in _RESULTS] + _other_tokenizers(directory):
-        _remove(path)
+    _remove_named(directory, _RESULTS)
 
 
-def _other_tokenizers(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("tokenizer-*") if _OTHER_TOKENIZER.fullmatch(path.name))
+def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
+    """Remove what has these names, in their order, and the tokenizers of other sizes."""
+    there = _names_in(directory)
+    others = [name for name in there if _OTHER_TOKENIZER.fullmatch(name)]
+    for name in [*(name for name in names if name in there), *others]:
+        _remove(directory / name)
 
 
-def sweep(directory: Path) -> None:
-    """Remove what writers left half done when they were killed."""
-    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
-        for path in directory.glob(pattern):
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
+def _names_in(directory: Location) -> list[str]:
     try:
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        return names_in(directory)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{directory} cannot be read: {error.strerror or error}; choose another --output"
+        ) from None
+
+
+def sweep(directory: Location) -> None:
+    """Remove what writers left half done when they were killed."""
+    inner = [name for name in _names_in(directory) if name == "counts" or name.startswith("tokenizer")]
+    for place in (directory, *(directory / name for name in inner)):
+        for name in _names_in(place) if isinstance(place, Remote) or place.is_dir() else []:
+            if name.startswith(".") and name.endswith((".partial", ".part")):
+                _remove(place / name)
+    if isinstance(directory, Remote):
+        sweep_scratch()
+
+
+def _remove(path: Location) -> None:
+    try:
+        remove(path)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
 
 
-def refuse_corpus_inside(directory: Path, paths: Iterable[str]) -> None:
+def refuse_corpus_inside(directory: Location, paths: Iterable[str]) -> None:
     """Raise `RunDirectoryError` where a corpus file lies where the run's own files go: they would replace it.
 
-    paths: absolute ones.
+    paths: absolute ones, or URIs. A store's listing leaves run directories out by itself.
     """
+    if isinstance(directory, Remote):
+        return
     home = Path(os.path.realpath(directory))
     real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
     for path in paths:
+        if is_uri(path):
+            continue
         parent, last = os.path.split(path)
         place = Path(real(parent), last)
         name = place.relative_to(home).parts[0] if place.is_relative_to(home) else ""
@@ -114,9 +147,10 @@ def refuse_corpus_inside(directory: Path, paths: Iterable[str]) -> None:
             )
 
 
-def refuse_foreign_files(directory: Path) -> None:
+def refuse_foreign_files(directory: Location) -> None:
     """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
-    foreign = next((name for name in _OWNED if (directory / name).exists()), None)
+    there = _names_in(directory)
+    foreign = next((name for name in _OWNED if name in there), None)
     if foreign is not None:
         raise RunDirectoryError(
             f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import Literal
 
 from pipeline import _core
 from pipeline.errors import InputError, SpecialTokenError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.storage import Remote, named
 from pipeline.vocabulary import Vocabulary, with_pad_token
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
@@ -80,18 +80,18 @@ class Tokenizer:
         return cls(Vocabulary.from_tokens(tokens, merges, chosen), pattern)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Tokenizer:
-        """Read a tokenizer from its directory or from a tokenizer.json; see `pipeline.load` for what is refused."""
+    def load(cls, path: str | PathLike[str] | Remote) -> Tokenizer:
+        """Read a tokenizer from its directory or tokenizer.json, path or URI; `pipeline.load` says what is refused."""
         from pipeline.load import load_model
 
-        model = load_model(Path(path))
+        model = load_model(named(path))
         return cls(model.vocabulary, model.pattern, pad_token=model.pad_token, whole_pieces=model.whole_pieces)
 
-    def save(self, directory: str | PathLike[str]) -> None:
+    def save(self, directory: str | PathLike[str] | Remote) -> None:
         """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
         from pipeline.export import write_model
 
-        write_model(self.model, Path(directory))
+        write_model(self.model, named(directory))
 
     @property
     def vocabulary(self) -> Vocabulary:

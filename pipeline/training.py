@@ -25,6 +25,7 @@ from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary, VocabularyFacts, render
+from pipeline.storage import Location, existing
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
@@ -38,7 +39,7 @@ _MERGING = "merging"
 def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None, **options: Any) -> Tokenizer:
     """Train a tokenizer and return it.
 
-    inputs: files, directories and globs; None: the sample corpus (the running Python's own standard library).
+    inputs: files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library).
     options: the command's options with underscores, such as `output="runs/a"`, `vocab_size=32_000`,
         `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.config.Options`.
 
@@ -85,7 +86,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
 
 
 def run_merge(
-    directory: Path, given: Mapping[str, Any], executor: Executor, listener: Listener
+    directory: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Model]:
     """Merge and export from the counts of a run directory; the corpus is not needed.
 
@@ -126,12 +127,14 @@ def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
         export_model(Model(vocabulary, pattern, options.pad_token), Path(nowhere), options.export)
 
 
-def export_model(model: Model, directory: Path, formats: Sequence[str] | None) -> tuple[list[Path], dict[str, str]]:
+def export_model(
+    model: Model, directory: Location, formats: Sequence[str] | None
+) -> tuple[list[Location], dict[str, str]]:
     """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
 
     formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
     """
-    written: list[Path] = []
+    written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else EXPORTS:
         try:
@@ -181,7 +184,7 @@ class _Stages:
 
 
 @contextlib.contextmanager
-def _at_work(directory: Path, options: Options, executor: Executor) -> Iterator[_Stages]:
+def _at_work(directory: Location, options: Options, executor: Executor) -> Iterator[_Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on."""
     try:
         with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
@@ -211,6 +214,7 @@ def _merge_and_export(
     vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right, special_tokens, special_ids=options.special_ids)
     model = Model(vocabulary, pattern, options.pad_token, trained=True)
     directory = run.tokenizer_directory(options.vocab_size)
+    run_directory.require_ours(run.directory)
     written, refused = export_model(model, directory, options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it
         written = write_model(model, directory) + written
@@ -259,9 +263,10 @@ def _learn(
         fingerprint=run.manifest.merge_fingerprint(),
     )
     stages.times[_MERGING] = None
-    for _, stored in executor.run(merge.stored, [task] if task.output.exists() else []):
+    for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(merges):
             return stored
+    run_directory.require_ours(run.directory)
     started = time.monotonic()
     listener(StageStarted(_MERGING, merges, "merges"))
     [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(_MERGING, amount)))

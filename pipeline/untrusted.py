@@ -4,16 +4,18 @@ Nothing here or after it runs code that a file brings. Depth is bounded by Pytho
 digits of a number by its limit on them; whoever parses turns both into a line that names the file.
 """
 
-from pathlib import Path
+import io
+
+from pipeline.storage import Location, open_file
 
 CONFIG_BYTES = 1 << 20
 MODEL_BYTES = 1 << 28  # a vocabulary of a million tokens takes about 80 MB
 MANIFEST_BYTES = 1 << 28  # the listing of a million files takes about 200 MB
 
 
-def read_bounded(path: Path, most_bytes: int) -> bytes:
+def read_bounded(where: Location, most_bytes: int) -> bytes:
     """The bytes of a file, be it a pipe or a device; `ValueError` where there are more than `most_bytes`."""
-    with path.open("rb") as file:
+    with io.BufferedReader(open_file(where)) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise ValueError(f"it is larger than {most_bytes >> 20} MiB, the most that such a file may be")

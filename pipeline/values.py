@@ -13,6 +13,8 @@ from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from pathlib import Path
 
+from pipeline.storage import Location, Remote, is_uri, location
+
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
 _MOST_BYTES = 1 << 62
 _UNITS = {"": 1, "b": 1} | {
@@ -150,11 +152,14 @@ def _path_name(value: object) -> str:
     return name
 
 
-def parse_path(value: object) -> Path:
-    """A path; `~` is the home directory."""
-    name = _path_name(value)
+def parse_location(value: object) -> Location:
+    """A path, where `~` is the home directory, or a URI."""
+    if isinstance(value, Remote):
+        return value
+    _path_name(value)
+    where = location(value)  # type: ignore[arg-type]  # a text or a path, as was just seen
     try:
-        return Path(name).expanduser() if isinstance(value, str) else Path(name)
+        return where.expanduser() if isinstance(value, str) and isinstance(where, Path) and not is_uri(value) else where
     except RuntimeError:
         raise ValueError("a path below an existing home directory (write ./~name for a file of that name)") from None
 

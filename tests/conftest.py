@@ -1,8 +1,10 @@
 """What every test can rely on, however the suite was started."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import object_store
 import peers
 import pytest
 from command import run
@@ -26,3 +28,19 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
     assert "bytes per token" in result.stdout
     return output
+
+
+@pytest.fixture(scope="session")
+def store_address() -> Iterator[str]:
+    """An S3 server, started when the first test asks for it."""
+    pytest.importorskip("moto")
+    with object_store.serving() as address:
+        yield address
+
+
+@pytest.fixture
+def store(store_address: str, monkeypatch: pytest.MonkeyPatch) -> object_store.Store:
+    """An empty bucket, and the credentials for it in the environment."""
+    for name, value in object_store.CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    return object_store.new_bucket(store_address)

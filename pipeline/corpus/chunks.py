@@ -6,16 +6,15 @@ whatever stood before. Where neither is found the stretch stays whole. Small fil
 the files, the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from pipeline._core import Automaton, SpecialTokens
-from pipeline.corpus.files import CorpusFile, file_size
+from pipeline.corpus.files import CorpusFile, file_size, open_file
 from pipeline.errors import InputError
+from pipeline.storage import OpenFile
 
 _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two beside a cut
 
@@ -88,11 +87,11 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
     if pieces <= 1:
         return []
     try:
-        with Path(file.path).open("rb", buffering=0) as stream:
+        with open_file(file.path) as stream:
             size = file_size(stream)
             if size != file.size:
                 raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
-            text = _Text(stream.fileno(), size, read_bytes)
+            text = _Text(stream, size, read_bytes)
             reach = -(-size // pieces)
             wanted = [size * i // pieces for i in range(1, pieces)]
             find = _finder(text, cutting, reach)
@@ -107,14 +106,14 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
 class _Text:
     """An open file that is read by position, so that threads can share it."""
 
-    descriptor: int
+    file: OpenFile
     size: int
     read_bytes: int
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes [start, stop), as far as the file has them."""
         start, stop = max(start, 0), min(stop, self.size)
-        return os.pread(self.descriptor, stop - start, start) if start < stop else b""
+        return self.file.read_at(start, stop - start) if start < stop else b""
 
     def blocks(self, start: int, stop: int, before: int, after: int) -> Iterator[tuple[int, int, int, bytes]]:
         """Blocks that together cover [start, stop): their own range, and the text around it from an offset on."""

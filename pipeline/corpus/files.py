@@ -14,9 +14,11 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
+from pipeline.corpus import remote
 from pipeline.errors import InputError
+from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
+from pipeline.storage import open_file as open_location
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
@@ -24,7 +26,7 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read. `path` is absolute, links kept.
+    """One file to read. `path` is absolute, links kept, or a URI.
 
     `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed.
     """
@@ -48,7 +50,8 @@ def find_files(inputs: Iterable[str | os.PathLike[str]] | None) -> Listing:
 
     Directories are read with everything below them except hidden files and directories; symbolic links to files are
     followed, and those to directories too, each directory once. A directory that holds a `run.json` is a run directory
-    of ours and is left out with everything below it. A file that is named twice, also by another
+    of ours and is left out with everything below it. URIs are read so too (`pipeline.corpus.remote`), those of `file://`
+    as local paths. A file that is named twice, also by another
     spelling or link, is listed where it first appears.
     Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
     UTF-8, and for a corpus without a byte.
@@ -73,7 +76,12 @@ def sample_corpus() -> list[str]:
     return paths
 
 
-def file_size(file: BinaryIO) -> int:
+def open_file(path: str) -> OpenFile:
+    """Open a file of a listing for reading bytes. Raises OSError."""
+    return open_location(named(path)) if is_uri(path) else LocalFile(path)
+
+
+def file_size(file: OpenFile) -> int:
     """The size of an open binary file, by seeking to its end; the position is back at the start afterwards."""
     file.seek(0, os.SEEK_END)
     size = file.tell()
@@ -84,31 +92,31 @@ def file_size(file: BinaryIO) -> int:
 def describe(path: str) -> CorpusFile:
     """Look at a file; raises `InputError` where it cannot be read."""
     try:
-        with Path(path).open("rb", buffering=0) as file:
+        with open_file(path) as file:
             size = file_size(file)
             digest = hashlib.sha256(str(size).encode())
             # Even steps from the first bytes to the last.
             last = max(size - _SAMPLE_BYTES, 0)
             for offset in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
-                file.seek(offset)
-                digest.update(file.read(_SAMPLE_BYTES))
-            return CorpusFile(path, size, os.fstat(file.fileno()).st_mtime_ns, digest.hexdigest()[:32])
+                digest.update(file.read_at(offset, _SAMPLE_BYTES))
+            return CorpusFile(path, size, file.state()[1], digest.hexdigest()[:32])
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
 def _listing(paths: Sequence[str], what: str) -> Listing:
     files, empty, seen = [], [], set()
+    different = []
     for path in paths:
-        real = os.path.realpath(path)
-        if real in seen:
-            continue
-        seen.add(real)
-        file = describe(path)
+        real = path if is_uri(path) else os.path.realpath(path)
+        if real not in seen:
+            seen.add(real)
+            different.append(path)
+    for file in each(describe, different, remote=any(map(is_uri, different))):
         if file.size:
             files.append(file)
         else:
-            empty.append(path)
+            empty.append(file.path)
     if not files:
         raise InputError(
             f"{what} is empty: {empty[0]} has no bytes"
@@ -119,12 +127,17 @@ def _listing(paths: Sequence[str], what: str) -> Listing:
 
 
 def _expand(name: str) -> list[str]:
-    """The files that one input names, as absolute paths."""
+    """The files that one input names, as absolute paths or URIs."""
     if not name:
         raise InputError("an input is empty (''): name a file, a directory or a glob")
     if "\0" in name:
         raise InputError(f"the input {name!r} holds a NUL character, which no path has: name a file, directory or glob")
     _refuse_undecodable(name)
+    if is_uri(name):
+        where = named(name)
+        if isinstance(where, Remote):
+            return remote.expand(where)
+        name = str(where)
     path = _absolute(name)
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others

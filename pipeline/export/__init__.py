@@ -6,14 +6,14 @@ whose runtime would give other ids raises ExportRefusedError with the reason and
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 from pipeline.export.gpt2 import export_gpt2
 from pipeline.export.huggingface import export_huggingface, write_model
 from pipeline.export.tiktoken import export_tiktoken
 from pipeline.model import Model
+from pipeline.storage import Location
 
-EXPORTS: dict[str, Callable[[Model, Path], list[Path]]] = {
+EXPORTS: dict[str, Callable[[Model, Location], list[Location]]] = {
     "hf": export_huggingface,
     "gpt2": export_gpt2,
     "tiktoken": export_tiktoken,

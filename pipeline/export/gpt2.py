@@ -4,17 +4,16 @@ Their readers bring GPT-2's pattern with them, so files of any other pattern are
 vocab.json with the others; a reader learns from its caller which they are.
 """
 
-from pathlib import Path
-
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
 from pipeline.model import Model
+from pipeline.storage import Location
 
 MERGES_HEADER = "#version: 0.2"
 
 
-def export_gpt2(model: Model, directory: Path) -> list[Path]:
+def export_gpt2(model: Model, directory: Location) -> list[Location]:
     """Write vocab.json and merges.txt; ExportRefusedError where their readers would give other ids."""
     if model.pattern.name != "gpt2":
         raise ExportRefusedError(

@@ -8,7 +8,6 @@ not concerned.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 from pipeline.atomic import make_directory, write_whole
@@ -16,18 +15,19 @@ from pipeline.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
 from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
 from pipeline.pattern.translate import for_tokenizers
+from pipeline.storage import Location
 from pipeline.vocabulary import Vocabulary
 
 UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
 
 
-def export_huggingface(model: Model, directory: Path) -> list[Path]:
+def export_huggingface(model: Model, directory: Location) -> list[Location]:
     """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
     return _write(model, directory, tokenizer_json(model, _pre_tokenizer(model)))
 
 
-def write_model(model: Model, directory: Path) -> list[Path]:
+def write_model(model: Model, directory: Location) -> list[Location]:
     """Write the directory for `Tokenizer.load`: the export, also for a pattern that tokenizers would cut differently.
 
     In that case tokenizer.json names a pre-tokenizer that only this project has (`REGEX_STAGE`), so that every other
@@ -40,7 +40,7 @@ def write_model(model: Model, directory: Path) -> list[Path]:
     return _write(model, directory, tokenizer_json(model, pre_tokenizer))
 
 
-def _write(model: Model, directory: Path, model_text: str) -> list[Path]:
+def _write(model: Model, directory: Location, model_text: str) -> list[Location]:
     written = [
         (directory / "special_tokens_map.json", json_text(_named_tokens(model))),
         (directory / "tokenizer_config.json", json_text(_config(model))),

@@ -7,12 +7,12 @@ byte-pair encoding only where ranks are ids in order of merging and every token 
 
 from binascii import b2a_base64
 from itertools import pairwise
-from pathlib import Path
 
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
 from pipeline.model import Model
 from pipeline.pattern.translate import for_tiktoken
+from pipeline.storage import Location
 
 RANKS_NAME = "tokenizer.tiktoken"
 SNIPPET_NAME = "tiktoken_encoding.py"
@@ -44,7 +44,7 @@ encoding = tiktoken.Encoding(
 '''
 
 
-def export_tiktoken(model: Model, directory: Path) -> list[Path]:
+def export_tiktoken(model: Model, directory: Location) -> list[Location]:
     """Write the rank file and the Python text; ExportRefusedError where tiktoken would give other ids."""
     _check_ids(model)
     _check_special_tokens(model)

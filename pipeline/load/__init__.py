@@ -4,16 +4,15 @@ A file is untrusted: anything that is missing, of the wrong type, out of range o
 naming the file, the place in it and the reason.
 """
 
-from pathlib import Path
-
 from pipeline.errors import InputError
 from pipeline.load.huggingface import load_huggingface
 from pipeline.model import Model
+from pipeline.storage import Location
 
 __all__ = ["load_model"]
 
 
-def load_model(path: Path) -> Model:
+def load_model(path: Location) -> Model:
     """Load a tokenizer directory, or the tokenizer.json itself."""
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.exists():

@@ -1,10 +1,10 @@
 """Typed access to untrusted JSON: each failure is one InputError that names the file and the place."""
 
 import json
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from pipeline.errors import InputError
+from pipeline.storage import Location
 from pipeline.untrusted import MODEL_BYTES, read_bounded
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ _NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number
 class Field:
     """A value inside a JSON document and the way to it (`model.vocab`)."""
 
-    def __init__(self, value: Any, file: Path, place: str = "") -> None:
+    def __init__(self, value: Any, file: Location, place: str = "") -> None:
         self.value = value
         self.file = file
         self.place = place
@@ -56,7 +56,7 @@ def shortened(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def read_json(file: Path) -> Field:
+def read_json(file: Location) -> Field:
     """Parse a file; InputError where it cannot be read, is not JSON, or is larger than a tokenizer may be."""
     try:
         return Field(json.loads(read_bounded(file, MODEL_BYTES)), file)

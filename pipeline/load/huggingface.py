@@ -7,7 +7,6 @@ special token pads, and how the user wrote a pattern that has no name.
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from pipeline.errors import ExportRefusedError, InputError, PatternError, UsageError
 from pipeline.load.fields import Field, read_json, shortened
@@ -15,12 +14,13 @@ from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import for_tokenizers
+from pipeline.storage import Location
 from pipeline.vocabulary import Vocabulary, text_to_token
 
 CONFIG_NAME = "tokenizer_config.json"
 
 
-def load_huggingface(file: Path) -> Model:
+def load_huggingface(file: Location) -> Model:
     """Load one tokenizer.json; InputError where it is damaged or says what we would not reproduce."""
     document = read_json(file)
     document.member("version").expect("1.0")

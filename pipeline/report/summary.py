@@ -2,9 +2,9 @@
 
 import shlex
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from pipeline.storage import Location
 from pipeline.values import format_bytes, format_count
 
 
@@ -39,11 +39,11 @@ class VocabularyFacts:
 class Summary:
     """One run of a command."""
 
-    directory: Path
+    directory: Location
     pattern: str
     corpus: CorpusFacts
     vocabulary: VocabularyFacts | None = None
-    tokenizer_directory: Path | None = None
+    tokenizer_directory: Location | None = None
     written: tuple[str, ...] = ()  # names of the files in the tokenizer directory
     refused: dict[str, str] = field(default_factory=dict)
     stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
@@ -57,7 +57,11 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--log-json`."""
-        return {**asdict(self), "bytes_per_token": self.bytes_per_token}
+        places = {
+            "directory": str(self.directory),
+            "tokenizer_directory": None if self.tokenizer_directory is None else str(self.tokenizer_directory),
+        }
+        return {**asdict(self), **places, "bytes_per_token": self.bytes_per_token}
 
 
 def render(summary: Summary) -> str:

@@ -1,0 +1,57 @@
+"""Temporary local files for what will be uploaded: each process's own, and found again when it was killed.
+
+Their names say whose they are (`bpe-pipeline-PLACE-PID-...`), so that a later run removes those of dead processes.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@functools.cache
+def place() -> str:
+    """What process ids are counted in: a name of this host, this start of it, and this container."""
+    parts = [platform.node()]
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+    with contextlib.suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - no path, a name
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process of this id in this place."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A directory of our own in the system's place for temporary files (TMPDIR), removed at the end."""
+    with tempfile.TemporaryDirectory(prefix=f"{_prefix()}{os.getpid()}-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
+def sweep_scratch() -> None:
+    """Remove what processes of this place left behind when they were killed."""
+    prefix = _prefix()
+    with contextlib.suppress(OSError):
+        for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            process = directory.name.removeprefix(prefix).partition("-")[0]
+            if process.isdigit() and not is_alive(int(process)):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _prefix() -> str:
+    return f"bpe-pipeline-{place()}-"

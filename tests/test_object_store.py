@@ -1,0 +1,219 @@
+"""Corpus and run directory in a real S3 server: the same bytes as from local files, whatever happens meanwhile."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import peers
+import pytest
+from command import refused, run
+from object_store import CREDENTIALS, Store
+
+import pipeline
+from pipeline import run_directory
+from pipeline.errors import InputError, RunDirectoryError
+from pipeline.storage import lock, scratch
+
+TEXTS = {
+    f"corpus/{name}": peers.generated_text(seed, 2000) for seed, name in enumerate(["a.txt", "b b.txt", "é/c.txt"])
+}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same corpus on the disk, and the run that it gives, `run`."""
+    directory = tmp_path_factory.mktemp("local")
+    for name, text in TEXTS.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text, newline="")
+    pipeline.train(directory / "corpus", output=directory / "run", vocab_size=500)
+    pipeline.train(directory / "corpus", output=directory / "run", vocab_size=300)
+    return directory
+
+
+@pytest.fixture
+def corpus(store: Store) -> str:
+    for name, text in TEXTS.items():
+        store.put(name, text)
+    return store.uri("corpus")
+
+
+def _scratch_left() -> list[Path]:
+    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.place()}-{os.getpid()}-*")]
+
+
+def test_from_store_to_store_as_from_disk_to_disk(store: Store, corpus: str, local: Path) -> None:
+    output = store.uri("runs/a")
+    tokenizer = pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
+    expected = {path.name: path.read_bytes() for path in (local / "run/tokenizer").iterdir()}
+    assert {name: store.get(f"runs/a/tokenizer/{name}") for name in expected} == expected
+    counted = {key: store.remote(key).stat() for key in store.listing() if key.startswith("runs/a/counts/")}
+    assert len(counted) > 1
+    assert not [key for key in store.listing() if "/." in key]
+    assert _scratch_left() == []
+
+    listed = json.loads(store.get("runs/a/run.json"))["files"]
+    assert [file["path"] for file in listed] == [str(store.remote(name)) for name in TEXTS]
+    summary = json.loads(store.get("runs/a/report.json"))
+    assert summary["directory"] == output
+    assert summary["tokenizer_directory"] == store.uri("runs/a/tokenizer")
+
+    pipeline.train(output=output, vocab_size=300)  # goes on with the corpus of the run
+    assert store.get("runs/a/tokenizer-300/tokenizer.json") == (local / "run/tokenizer-300/tokenizer.json").read_bytes()
+    assert {key: store.remote(key).stat() for key in counted} == counted
+    assert store.get("runs/a/log.txt").count(b"Options(") == 2
+
+    assert pipeline.Tokenizer.load(store.uri("runs/a/tokenizer")).merges == tokenizer.merges
+    tokenizer.save(store.uri("saved"))
+    assert store.get("saved/tokenizer.json") == store.get("runs/a/tokenizer/tokenizer.json")
+
+
+def test_the_commands_take_uris(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
+    output = store.uri("r")
+    counted = run(
+        "count", corpus.replace("corpus", "corpus/*.txt"), store.uri("corpus/é"), "--output", output, "--log-json"
+    )
+    assert counted.returncode == 0, counted.stderr
+    assert json.loads(counted.stdout.splitlines()[-1])["directory"] == output
+    merged = run("merge", output, "--vocab-size", 500, "--quiet")
+    assert merged.stdout.strip() == store.uri("r/tokenizer"), merged.stderr
+    encoded = run("encode", "--tokenizer", output, store.uri("corpus/a.txt"))
+    assert encoded.stdout == run("encode", "--tokenizer", local / "run", local / "corpus/a.txt").stdout
+    exported = run("export", output, "--output", tmp_path / "here", "--export", "tiktoken")
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
+
+
+def test_killed_in_the_middle_and_run_again(store: Store, local: Path) -> None:
+    text = peers.generated_text(3, 20_000) * 20
+    store.put("big.txt", text)
+    arguments = ["train", store.uri("big.txt"), "--output", store.uri("r"), "--vocab-size", "700", "--quiet"]
+    command = [sys.executable, "-P", "-m", "pipeline", *arguments, "--workers", "1", "--chunk-size", "512KiB"]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+    try:
+        while not (done := [key for key in store.listing() if key.startswith("r/counts/")]):
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert any(key.startswith("r/.lock-") for key in store.listing())
+    before = {key: store.remote(key).stat() for key in done}
+    again = subprocess.run(
+        command, check=False, capture_output=True, text=True
+    )  # the dead process's lock is no obstacle
+    assert again.returncode == 0, again.stderr
+    assert {key: store.remote(key).stat() for key in before} == before
+    assert len([key for key in store.listing() if key.startswith("r/counts/")]) > len(before)
+    (local / "big.txt").write_text(text, newline="")
+    pipeline.train(local / "big.txt", output=local / "big", vocab_size=700)
+    assert store.get("r/tokenizer/tokenizer.json") == (local / "big/tokenizer/tokenizer.json").read_bytes()
+    assert not [key for key in store.listing() if "/." in key]
+
+
+def test_a_second_run_is_refused(store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = store.remote("r")
+    with run_directory.locked(directory):
+        line = refused(run("train", corpus, "--output", directory, "--vocab-size", 300), 1)
+        assert f"process {os.getpid()}) is working on {directory}" in line
+        [held] = [key for key in store.listing() if key.startswith("r/.lock-")]
+        holder = json.loads(store.get(held))
+    assert not [key for key in store.listing() if key.startswith("r/")]
+
+    store.put("r/.lock-dead", json.dumps(holder | {"started": 5.0}))  # another process had this id
+    with run_directory.locked(directory):
+        pass
+    store.put("r/.lock-elsewhere", json.dumps(holder | {"place": "elsewhere"}))
+    with pytest.raises(RunDirectoryError, match="another process"), run_directory.locked(directory):
+        pass
+    monkeypatch.setattr(lock, "STALE_S", -1.0)
+    with run_directory.locked(directory):
+        assert not [key for key in store.listing() if key.endswith("elsewhere")]
+
+
+def test_a_lock_is_refreshed_and_its_loss_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "REFRESH_S", 0.05)
+    directory = store.remote("r")
+    with run_directory.locked(directory):
+        [held] = [key for key in store.listing() if key.startswith("r/.lock-")]
+        first = store.remote(held).stat().st_mtime_ns
+        deadline = time.monotonic() + 20
+        while store.remote(held).stat().st_mtime_ns == first:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        run_directory.require_ours(directory)
+        monkeypatch.setattr(lock, "REFRESH_S", 1000.0)
+        time.sleep(0.3)
+        store.remote(held).unlink()
+        with pytest.raises(RunDirectoryError, match="took over"):
+            run_directory.require_ours(directory)
+
+
+def test_overwrite_removes_what_is_the_runs_own(store: Store, corpus: str) -> None:
+    output = store.uri("r")
+    pipeline.train(corpus, output=output, vocab_size=300)
+    store.put("r/tokenizer-9/mine.txt", "x")
+    store.put("r/notes.txt", "keep")
+    with pytest.raises(RunDirectoryError, match=r"--pattern 'gpt2', not 'llama3'"):
+        pipeline.train(corpus, output=output, vocab_size=300, pattern="llama3")
+    pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
+    assert store.get("r/notes.txt") == b"keep"
+    assert "r/tokenizer-9/mine.txt" not in store.listing()
+    assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 319
+
+
+def test_an_object_that_changed_is_noticed(store: Store, corpus: str) -> None:
+    output = store.uri("r")
+    pipeline.train(corpus, output=output, vocab_size=300)
+    for index in range(2):  # one lost to a failing disk, one cut short
+        store.put(f"r/counts/{index:06d}.parquet", b"PAR1") if index == 0 else store.remote(
+            "r/counter.parquet"
+        ).unlink()
+    pipeline.train(corpus, output=output, vocab_size=300)
+    assert len(store.get("r/counts/000000.parquet")) > 4
+    store.put("corpus/a.txt", TEXTS["corpus/a.txt"].upper())
+    with pytest.raises(RunDirectoryError, match=r"corpus/a\.txt\S+ changed since"):
+        pipeline.train(corpus, output=output, vocab_size=300)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "named"),
+    [
+        ("s3://nobucket/corpus?QUERY", "r", "the bucket of s3://nobucket does not exist"),
+        ("s3://BUCKET/nothing?QUERY", "r", "does not exist, or has no objects"),
+        ("s3://BUCKET/*.json?QUERY", "r", "no object matches"),
+        ("s3://BUCKET/a.txt?QUERY", "s3://nobucket/r?QUERY", "NO_SUCH_BUCKET"),
+        ("s3://BUCKET/a.txt?QUERY&regoin=x", "r", "'regoin'"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_one_line(
+    store: Store, tmp_path: Path, inputs: str, output: str, named: str
+) -> None:
+    store.put("a.txt", "some text")
+
+    def filled(text: str) -> str:
+        return text.replace("BUCKET", store.bucket).replace("QUERY", store.query)
+
+    with pytest.raises((InputError, RunDirectoryError), match=named) as caught:
+        pipeline.train(filled(inputs), output=filled(output).replace("r", str(tmp_path / "r"), output == "r"))
+    assert "\n" not in str(caught.value)
+    assert "Request ID" not in str(caught.value)
+
+
+def test_credentials_and_network(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = "s3://b/run?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"
+    line = refused(run("merge", gone), 1)
+    assert "check the network and the URI's endpoint_override, and run the same command again" in line
+    assert "damaged" not in line
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    uri = store.uri("r").replace("s3://", "s3://key:secret@")
+    line = refused(run("merge", uri), 2)
+    assert "AWS_ACCESS_KEY_ID" in line
+    assert pickle.loads(pickle.dumps(store.remote("a/b"))) == store.remote("a") / "b"
+    assert CREDENTIALS["AWS_ACCESS_KEY_ID"] not in store.uri("r")

@@ -1,0 +1,230 @@
+"""Locations: what a text names, and that a remote one behaves as a local one does, over any file system of Arrow's."""
+
+import os
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import _core, atomic, counters, merge_list, storage
+from pipeline.errors import RunDirectoryError, StorageError, UsageError
+from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
+from pipeline.storage.remote import reason_of
+
+pytest.importorskip("fsspec")  # `fsspec+file://` is a store of objects to us, and a directory to the tests
+
+
+def remote(path: Path) -> Remote:
+    where = location(f"fsspec+file://{path}")
+    assert isinstance(where, Remote)
+    return where
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a/b.txt", Path("a/b.txt")),
+        ("file:///a/b%20c.txt", Path("/a/b c.txt")),
+        ("FILE://localhost/a", Path("/a")),
+        ("c:/a", Path("c:/a")),
+        ("s3://b", Remote("s3://b", "", "")),
+        ("s3://b/k/l/?region=x&scheme=http", Remote("s3://b", "region=x&scheme=http", "k/l")),
+        ("S3://b//k%20é//l#1", Remote("s3://b", "", "k é/l#1")),
+        ("abfss://c@account.example/k", Remote("abfss://c@account.example", "", "k")),
+        ("hdfs:///k", Remote("hdfs://", "", "k")),
+    ],
+)
+def test_what_a_text_names(text: str, named: Location) -> None:
+    assert location(text) == named
+    assert location(str(named)) == named
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("s4://b/k", "known scheme"),
+        ("http://b/k", "known scheme"),
+        ("s3://", "names something"),
+        ("s3:///k", "names something"),
+        ("file://", "local file"),
+        ("file://host/k", "local file"),
+        ("s3://key:secret@b/k", "without credentials"),
+        ("s3://b/k?secret_key=x", "without credentials"),
+        ("s3://[b/k", "a URI such as"),
+        (Path("s3://b/k"), "as a text"),
+    ],
+)
+def test_what_names_nothing(value: str | Path, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        location(value)
+    with pytest.raises(UsageError, match=reason):
+        storage.named(value)
+
+
+_KEYS = st.lists(st.text(st.characters(exclude_characters="/", exclude_categories=("Cs",)), min_size=1), min_size=1)
+
+
+@given(_KEYS, st.sampled_from(["", "region=eu-west-1", "scheme=http&endpoint_override=localhost:9000"]))
+def test_a_uri_names_what_it_was_made_of(parts: list[str], query: str) -> None:
+    where = Remote("s3://bucket", query, "/".join(parts))
+    assert location(str(where)) == where
+    assert pickle.loads(pickle.dumps(where)) == where
+    assert (where.name, where.parent / where.name, where.with_name("x")) == (parts[-1], where, where.parent / "x")
+
+
+def test_a_remote_location_does_what_a_path_does(tmp_path: Path) -> None:
+    here = remote(tmp_path)
+    atomic.make_directory(here / "a" / "b")
+    atomic.write_whole(here / "a" / "b" / "c.txt", "text")
+    atomic.write_whole(here / "a" / "b" / "c.txt", "other text")
+    for root in (tmp_path, here):
+        file = root / "a" / "b" / "c.txt"
+        assert (file.exists(), file.is_file(), file.is_dir(), file.suffix) == (True, True, False, ".txt")
+        assert (file.parent.exists(), file.parent.is_file(), file.parent.is_dir()) == (True, False, True)
+        assert ((root / "no").exists(), (root / "no").is_file(), (root / "no").is_dir()) == (False, False, False)
+        assert (file.read_bytes(), file.read_text(encoding="utf-8"), file.stat().st_size) == (
+            b"other text",
+            "other text",
+            10,
+        )
+        assert storage.names_in(file.parent) == ["c.txt"]
+        assert storage.names_in(root / "no") == []
+        assert storage.existing([file, root / "no", file.parent / "d"]) == [True, False, False]
+        for ask in ((root / "no").stat, (root / "no").read_bytes, (root / "no").unlink):
+            with pytest.raises(FileNotFoundError, match="No such file or directory"):
+                ask()
+        with pytest.raises(FileNotFoundError):
+            storage.open_file(root / "no")
+        (root / "no").unlink(missing_ok=True)
+        storage.remove(root / "no")
+    storage.remove(here / "a" / "b" / "c.txt")
+    assert storage.names_in(tmp_path / "a" / "b") == []
+    storage.remove(here / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_files_read_as_local_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = random.Random(1).randbytes(10_000)
+    (tmp_path / "data").write_bytes(data)
+    for small_bytes in (0, 1 << 20):
+        monkeypatch.setattr(reading, "_SMALL_BYTES", small_bytes)
+        monkeypatch.setattr(reading, "_LEAST_AHEAD", 10)
+        monkeypatch.setattr(reading, "_MOST_AHEAD", 300)
+        _same_reads(tmp_path / "data", data)
+
+
+def _same_reads(path: Path, data: bytes) -> None:
+    moves = random.Random(2)
+    with storage.open_file(path) as ours, storage.open_file(remote(path)) as other:
+        assert ours.state()[0] == other.state()[0] == len(data)
+        for _ in range(600):
+            move, amount, place = moves.randrange(5), moves.randrange(700), moves.randrange(11_000)
+            for file in (ours, other):
+                if move == 0:
+                    assert file.seek(place) == place
+                elif move == 1:
+                    assert file.seek(0, os.SEEK_END) == len(data)
+                elif move == 2:
+                    assert file.read_at(place, amount) == data[place : place + amount]
+            if move > 2:
+                assert ours.tell() == other.tell()
+                start, buffer = other.tell(), bytearray(amount)
+                got = other.readinto(buffer)
+                assert (got > 0) == (amount > 0 and start < len(data))
+                assert buffer[:got] == data[start : start + got]
+                ours.seek(start + got)
+        other.seek(0)
+        assert other.read() == data
+
+
+def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where Arrow reads through our file: nothing is counted again for it."""
+    counter = _core.ChunkCounter(lambda document: [document], [])
+    counter.add_pieces([b"a", b"b"], [1, 2])
+    path = remote(tmp_path) / "counter.parquet"
+    counters.write_counter(path, counters.counter_partitions(counter), fingerprint="f", statistics={})
+    task = counters.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
+    assert [facts and facts.rows for facts in counters.look(task)] == [2, None, None]
+
+    def fail(*_: object) -> bytes:
+        raise RemoteError(5, "the network is down")
+
+    monkeypatch.setattr(reading.RemoteFile, "_read_at", fail)
+    for ask in (lambda: counters.look(task), lambda: merge_list.load(path, "f")):
+        with pytest.raises(StorageError, match=r"counter\.parquet cannot be read: the network is down"):
+            ask()
+
+
+def test_what_is_written_in_part_never_appears(tmp_path: Path) -> None:
+    def write_in_part() -> None:
+        with atomic.whole_file(remote(tmp_path) / "a") as partial:
+            partial.write_text("half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(RunDirectoryError, match=r"/a cannot be written: No space left on device"):
+        write_in_part()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_appended_is_kept_whatever_happens(tmp_path: Path) -> None:
+    def append(text: str, error: type[BaseException] | None) -> None:
+        with atomic.appendable(remote(tmp_path) / "log.txt") as path:
+            with path.open("a") as file:
+                file.write(text)
+            if error is not None:
+                raise error
+
+    append("one ", None)
+    with pytest.raises(KeyboardInterrupt):
+        append("two ", KeyboardInterrupt)
+    append("three", None)
+    assert (tmp_path / "log.txt").read_text() == "one two three"
+
+
+def test_local_runs_do_without_arrow_in_the_coordinator(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low lower lowest")
+    script = f"import sys, pipeline; pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
+    check = "sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", f"{script}; {check}"], check=False).returncode == 0
+
+
+def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    prefix = f"bpe-pipeline-{scratch.place()}-"
+    kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x"]
+    for name in [*kept, f"{prefix}{2**22 + 1}-x"]:  # beyond the largest process id
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("x")
+    scratch.sweep_scratch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            "When getting information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject "
+            "operation: curlCode: 7, Could not connect to server; Details: Failed",
+            "NETWORK_CONNECTION: curlCode: 7, Could not connect to server; Details: Failed (check the network",
+        ),
+        (
+            "When reading 'k': AWS Error ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
+            "ACCESS_DENIED: Access Denied (check the credentials",
+        ),
+        (
+            "When listing objects under key '' in bucket 'b': AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation: "
+            "The specified bucket does not exist (Request ID: x)",
+            "NO_SUCH_BUCKET: The specified bucket does not exist (check the bucket's name)",
+        ),
+        ("", "OSError"),
+        ("x" * 1000, "x" * 239 + "…"),
+    ],
+)
+def test_messages_of_stores_become_one_line(message: str, reason: str) -> None:
+    assert reason_of(OSError(message)).startswith(reason)
+    assert len(reason_of(OSError(message))) < 400
