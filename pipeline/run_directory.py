@@ -66,17 +66,18 @@ def locked(directory: Path) -> Iterator[None]:
 
 def clear(directory: Path) -> None:
     """Remove what a run owns in a directory, and nothing else."""
-    for path in [directory / name for name in _OWNED] + _other_tokenizers(directory):
+    for path in [directory / name for name in _OWNED] + other_tokenizers(directory):
         _remove(path)
 
 
 def remove_results(directory: Path) -> None:
     """Remove what was learned from the counters: merges, tokenizers, reports."""
-    for path in [directory / name for name in _RESULTS] + _other_tokenizers(directory):
+    for path in [directory / name for name in _RESULTS] + other_tokenizers(directory):
         _remove(path)
 
 
-def _other_tokenizers(directory: Path) -> list[Path]:
+def other_tokenizers(directory: Path) -> list[Path]:
+    """The tokenizers of other sizes than the run's own, in directories such as `tokenizer-8000`."""
     return sorted(path for path in directory.glob("tokenizer-*") if re.fullmatch(r"tokenizer-[0-9]+", path.name))
 
 
