@@ -74,7 +74,7 @@ def blocks(items: Iterable[Any], text_field: str, errors: str) -> Iterator[Block
 
 
 def _is_arrow(item: object) -> bool:
-    return type(item).__module__.split(".")[0] == "pyarrow" and (hasattr(item, "schema") or hasattr(item, "null_count"))
+    return type(item).__module__.split(".")[0] == "pyarrow" and (hasattr(item, "column") or hasattr(item, "null_count"))
 
 
 def _data_set(items: Any, text_field: str) -> Iterator[Any]:
@@ -100,10 +100,10 @@ class _Joiner:
 
     def __init__(self, errors: str) -> None:
         self._errors = errors
-        self._start(1)
+        self._first = 1
+        self._start()
 
-    def _start(self, first: int) -> None:
-        self._first = first
+    def _start(self) -> None:
         self._parts: list[Any] = []
         self._offsets = array("q", [0])
         self._replaced = self._skipped = 0
@@ -118,6 +118,8 @@ class _Joiner:
                 data = self._repaired(item, number, error.start)
         else:
             data = item if isinstance(item, bytes) else bytes(item)
+        if not self._parts:
+            self._first = number
         self._parts.append(data)  # an empty document is none, but keeps the numbers of those after it
         self._offsets.append(self._offsets[-1] + len(data))
         if self._offsets[-1] >= _BLOCK_BYTES or len(self._parts) >= _BLOCK_ROWS:
@@ -142,7 +144,7 @@ class _Joiner:
             rows = len(self._parts)
             lost = self._replaced, self._skipped, tuple(self._examples)
             yield Block(self._first, self._offsets, b"".join(self._parts), rows, *lost)
-        self._start(self._first + len(self._parts))
+        self._start()
 
 
 def _columns(item: Any, text_field: str, number: int) -> Iterator[Any]:

@@ -76,44 +76,55 @@ uint64_t MergeReplay::merge(uint32_t left, uint32_t right) {
   if (found == pairs_.end()) return 0;
   const std::vector<uint32_t> concerned = found->second.words;
 
-  std::unordered_map<Key, uint64_t, KeyHash> before;  // counts of the pairs that are touched
-  const auto touched = [&](const Key& key) -> Standing& {
-    Standing& standing = pairs_[key];
-    before.try_emplace(key, standing.count);
-    return standing;
+  struct Change {
+    int64_t count = 0;
+    std::vector<uint32_t> words;  // in which the pair is new
   };
+  std::unordered_map<Key, Change, KeyHash> changes;
+  std::vector<uint32_t> before;
   uint64_t joined = 0;
   for (uint32_t number : concerned) {
     std::vector<uint32_t>& word = words_[number];
-    std::vector<uint32_t> rewritten;
-    for (size_t i = 0; i < word.size(); ++i) {
-      if (i + 1 < word.size() && word[i] == left && word[i + 1] == right) {
-        rewritten.push_back(made);
+    before = word;
+    word.clear();
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (i + 1 < before.size() && before[i] == left && before[i + 1] == right) {
+        word.push_back(made);
         ++i;
       } else {
-        rewritten.push_back(word[i]);
+        word.push_back(before[i]);
       }
     }
-    if (rewritten.size() == word.size()) continue;  // an earlier merge took the pair out of this word
-    const uint64_t count = counts_[number];
-    joined += (word.size() - rewritten.size()) * count;
-    for (size_t i = 0; i + 1 < word.size(); ++i) touched({word[i], word[i + 1]}).count -= count;
-    for (size_t i = 0; i + 1 < rewritten.size(); ++i) {
-      Standing& standing = touched({rewritten[i], rewritten[i + 1]});
-      standing.count += count;
-      const bool is_new = rewritten[i] == made || rewritten[i + 1] == made;
-      if (is_new && (standing.words.empty() || standing.words.back() != number)) standing.words.push_back(number);
+    if (word.size() == before.size()) continue;  // an earlier merge took the pair out of this word
+    const int64_t count = static_cast<int64_t>(counts_[number]);
+    joined += (before.size() - word.size()) * counts_[number];
+    // The pairs before the first place that changed, and behind the last, stay as they are.
+    const auto changed = std::mismatch(word.begin(), word.end(), before.begin(), before.end());
+    const size_t first = static_cast<size_t>(changed.first - word.begin());
+    const size_t from = first == 0 ? 0 : first - 1;
+    const auto behind = std::mismatch(word.rbegin(), word.rend() - static_cast<ptrdiff_t>(first), before.rbegin(),
+                                      before.rend() - static_cast<ptrdiff_t>(first));
+    const size_t same = static_cast<size_t>(behind.first - word.rbegin());  // tokens at the end
+    const auto last_pair = [same](const std::vector<uint32_t>& tokens) {
+      return std::min(tokens.size() - 1, tokens.size() - same);
+    };
+    for (size_t i = from; i < last_pair(before); ++i) changes[{before[i], before[i + 1]}].count -= count;
+    for (size_t i = from; i < last_pair(word); ++i) {
+      Change& change = changes[{word[i], word[i + 1]}];
+      change.count += count;
+      const bool is_new = word[i] == made || word[i + 1] == made;
+      if (is_new && (change.words.empty() || change.words.back() != number)) change.words.push_back(number);
     }
-    word.assign(rewritten.begin(), rewritten.end());
   }
-  for (const auto& [key, old_count] : before) {
-    const auto now = pairs_.find(key);
-    const uint64_t new_count = now->second.count;
-    if (new_count != old_count) {
-      if (may_be_merged(key, old_count)) queue_.erase({old_count, key});
-      if (may_be_merged(key, new_count)) queue_.insert({new_count, key});
-    }
-    if (new_count == 0) pairs_.erase(now);
+  for (auto& [key, change] : changes) {
+    if (change.count == 0) continue;
+    Standing& standing = pairs_[key];
+    const uint64_t old_count = standing.count;
+    standing.count += static_cast<uint64_t>(change.count);
+    if (!change.words.empty()) standing.words = std::move(change.words);
+    if (may_be_merged(key, old_count)) queue_.erase({old_count, key});
+    if (may_be_merged(key, standing.count)) queue_.insert({standing.count, key});
+    if (standing.count == 0) pairs_.erase(key);
   }
   return joined;
 }

@@ -2,11 +2,12 @@
 //
 // Idea: every word (a piece with its count) is a vector of token ids. A map holds each pair's count and the words in
 // which it may stand, an ordered set the pairs by count and tie-break. One merge after the other is compared with the
-// set's first pair, then carried out: each word of the pair is taken out of the counts, rewritten, and put back.
+// set's first pair, then carried out: each word of the pair is rewritten, and what that changed of the pairs from the
+// first place that differs to the last is added up and brought into the counts.
 // Invariant: the map holds exactly the pairs that stand somewhere, each with its count; the set those that may be
 // merged. A pair's list of words holds all its words, perhaps more.
-// Cost: one set operation for each pair that a merge changes. Memory is some 40 bytes a word and 12 to 24 a byte of
-// the pieces; see kWordBytes and kPieceByteBytes.
+// Cost: two operations on the set for each pair that a merge changes. Memory is mostly words and lists of words: what
+// it takes is in pipeline/replay.py, which says so before it starts.
 #pragma once
 #include <array>
 #include <cstddef>
