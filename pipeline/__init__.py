@@ -13,13 +13,42 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipeline.errors import PipelineError as PipelineError
+    from pipeline.exchange import export_counts as export_counts
+    from pipeline.exchange import import_counts as import_counts
+    from pipeline.exchange import train_from_counts as train_from_counts
+    from pipeline.iterate import train_from_iterator as train_from_iterator
+    from pipeline.mixture import combine_runs as combine_runs
     from pipeline.tokenizer import Tokenizer as Tokenizer
+    from pipeline.training import merge_run as merge_run
     from pipeline.training import train as train
+    from pipeline.verify import verify_run as verify_run
 
 __version__ = "0.1.0"
-__all__ = ["PipelineError", "Tokenizer", "__version__", "train"]
-
-_HOMES = {"PipelineError": "pipeline.errors", "Tokenizer": "pipeline.tokenizer", "train": "pipeline.training"}
+_HOMES = {
+    "PipelineError": "pipeline.errors",
+    "Tokenizer": "pipeline.tokenizer",
+    "combine_runs": "pipeline.mixture",
+    "export_counts": "pipeline.exchange",
+    "import_counts": "pipeline.exchange",
+    "merge_run": "pipeline.training",
+    "train": "pipeline.training",
+    "train_from_counts": "pipeline.exchange",
+    "train_from_iterator": "pipeline.iterate",
+    "verify_run": "pipeline.verify",
+}
+__all__ = [
+    "PipelineError",
+    "Tokenizer",
+    "__version__",
+    "combine_runs",
+    "export_counts",
+    "import_counts",
+    "merge_run",
+    "train",
+    "train_from_counts",
+    "train_from_iterator",
+    "verify_run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -78,6 +78,11 @@ class ChunkCounter:
         The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets'].
         """
 
+    def feed_documents(self, offsets: Buffer, data: Buffer) -> None:
+        """
+        Texts that are each a document of its own: document i is data[offsets[i]:offsets[i + 1]]. offsets: a buffer of 32-bit or 64-bit signed integers. Raises as `feed` does.
+        """
+
     def start_inside_document(self) -> None:
         """
         Call before a text that starts inside a document, so that the document is not counted twice.
@@ -105,9 +110,14 @@ class ChunkCounter:
         bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets: the first eight, counted from the first byte fed.
         """
 
-def combine(counters: list[Columns]) -> Columns:
+def combine(counters: list[Columns], weights: list[tuple[int, int]] = []) -> Columns:
     """
-    Adds counters, each in order of hash, into one that is. OverflowError beyond 2^63 - 1.
+    Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond 2^63 - 1.
+    """
+
+def weighted_total(counter: Columns, weight: tuple[int, int]) -> int:
+    """
+    The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.
     """
 
 def partition_starts(counter: Columns, partitions: int) -> list[int]:
@@ -192,3 +202,37 @@ class MergeEngine:
         """
         Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result.
         """
+
+class MergeReplay:
+    """
+    Merging done the plain way, one merge at a time: the second opinion on a merge list.
+    """
+
+    def __init__(self, byte_order: bytes, *, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None) -> None: ...
+
+    def add(self, counter: Columns, min_piece_count: int = 1) -> None:
+        """
+        Adds the pieces that occur so often, before the first merge. OverflowError where their bytes are 2^63 or more.
+        """
+
+    def best(self) -> tuple[int, int, int] | None:
+        """
+        The pair that is to be merged now and its count; None where no pair may be.
+        """
+
+    def merge(self, left: int, right: int) -> int:
+        """
+        Carries out a merge; gives how many occurrences became one token. IndexError for tokens that do not exist.
+        """
+
+    def token(self, id: int) -> bytes:
+        """The bytes of a token."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all pieces, each as often as it was found."""
+
+def counter_sum(counter: Columns) -> tuple[int, int, int, int, bool]:
+    """
+    Rows, sum of counts, bytes, a digest, and whether rows ascend by hash and bytes; all but the first and last modulo 2^64, and all but the rows add up over counters.
+    """

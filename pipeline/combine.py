@@ -6,9 +6,9 @@ a few ranges for each thread, however large the counters are.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -30,7 +30,8 @@ class CombineTask:
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
     Where one range of all counters is more than `memory_bytes`, groups of counters are combined first, into files
     beside the output (for one in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for
-    `take_kept`.
+    `take_kept`. weights: by part, a fraction (numerator, denominator) that its counts are multiplied by, where it is
+    not 1.
     """
 
     parts: Sequence[tuple[Location, str | None]]
@@ -40,6 +41,7 @@ class CombineTask:
     threads: int = 2
     memory_bytes: int = COMBINE_BYTES
     keep_bytes: int = 0
+    weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"combining {len(self.parts)} counters into {self.output}"
@@ -63,7 +65,7 @@ def combine(task: CombineTask) -> int:
                 part = place.with_name(f".{place.name}.{number:04d}.part")
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
-                _combine(group, part, fingerprint="", statistics={}, threads=task.threads)
+                _combine(group, part, fingerprint="", statistics={}, threads=task.threads, weights=task.weights)
                 joined.append((part, ""))
             parts = joined
         kept = _Kept(task.output, task.fingerprint, task.keep_bytes)
@@ -73,11 +75,43 @@ def combine(task: CombineTask) -> int:
             fingerprint=task.fingerprint,
             statistics=task.statistics,
             threads=task.threads,
+            weights=task.weights,
             keep=kept.add,
         )
         global _kept
         _kept = kept if kept.batches else None
         return rows
+
+
+@dataclass(frozen=True)
+class TotalTask:
+    """A counter, the fingerprint it must have, and its weight as in `CombineTask`: a task for a worker."""
+
+    path: Location
+    fingerprint: str
+    weight: tuple[int, int]
+
+    def __str__(self) -> str:
+        return f"adding up {self.path}"
+
+
+def total(task: TotalTask) -> int:
+    """The pieces of a counter, with repetitions, as it will count with its weight. Runs in a worker process.
+
+    Raises `RunDirectoryError` for a damaged counter, `TrainingError` beyond 2^63 - 1.
+    """
+    with open_counter(task.path, fingerprint=task.fingerprint) as counter:
+        try:
+            total = sum(_core.weighted_total(counter.read(i), task.weight) for i in range(counter.partitions))
+        except ValueError as error:
+            raise RunDirectoryError(f"the counter {task.path} is damaged ({error}); remove it and run again") from None
+        except OverflowError:
+            total = 1 << 63
+    if total >= 1 << 63:
+        raise TrainingError(
+            f"the counts of {task.path} with their weight are more than 2^63 - 1; choose smaller weights"
+        )
+    return total
 
 
 class _Kept:
@@ -130,9 +164,10 @@ def _combine(
     fingerprint: str,
     statistics: dict[str, Any],
     threads: int,
+    weights: Mapping[Location, tuple[int, int]],
     keep: Callable[[Columns], None] = lambda _: None,
 ) -> int:
-    reader = _Reader(parts)
+    reader = _Reader(parts, weights)
     rows = 0
 
     def combined() -> Iterator[Columns]:
@@ -159,8 +194,9 @@ def _combine(
 class _Reader:
     """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
+    def __init__(self, parts: Sequence[_Part], weights: Mapping[Location, tuple[int, int]]) -> None:
         self._parts = parts
+        self._weights = [weights.get(path, (1, 1)) for path, _ in parts]
         self._local = threading.local()
         self._opened: list[CounterFile] = []
         files = self._files()
@@ -188,10 +224,11 @@ class _Reader:
     def _combine(self, partition: int) -> Columns:
         ranges = [self._range(index, file, partition) for index, file in enumerate(self._files())]
         try:
-            columns: Columns = _core.combine(ranges)
+            columns: Columns = _core.combine(ranges, self._weights)
             return columns
         except OverflowError:
-            raise TrainingError("a piece occurs more than 2^63 - 1 times in the counters together") from None
+            remedy = "; choose smaller weights" if set(self._weights) != {(1, 1)} else ""
+            raise TrainingError(f"a piece occurs more than 2^63 - 1 times in the counters together{remedy}") from None
         except ValueError as error:
             names = ", ".join(str(path) for path, _ in self._parts[:3])
             raise RunDirectoryError(f"a counter among {names} is damaged ({error}); remove it and run again") from None

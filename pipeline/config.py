@@ -29,11 +29,16 @@ from pipeline.values import (
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 
 
-def _parse_vocab_size(value: object) -> int:
-    """A number of tokens that ids can count."""
+def _parse_vocab_size(value: object) -> tuple[int, ...]:
+    """Numbers of tokens that ids can count: one, or several in a list or with commas, none twice."""
     from pipeline.vocabulary import MAX_IDS
 
-    return parse_whole_number(1, MAX_IDS)(value)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    listed = list(value) if isinstance(value, list | tuple) else [value]
+    if not listed:
+        raise ValueError("a whole number, or several")
+    return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), listed)))
 
 
 def _parse_pattern(value: object) -> str:
@@ -61,8 +66,12 @@ class Options:
     output: Location | None = _option(
         parse_location, None, "run", "the run directory, a path or a URI; default: a new one under runs/", "DIR"
     )
-    vocab_size: int = _option(
-        _parse_vocab_size, 32_000, "vocabulary", "tokens in all: 256 bytes, merges, special tokens", "N"
+    vocab_size: tuple[int, ...] = _option(
+        _parse_vocab_size,
+        (32_000,),
+        "vocabulary",
+        "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's own",
+        "N[,N...]",
     )
     special_tokens: tuple[str, ...] = _option(
         parse_special_tokens,
@@ -210,10 +219,11 @@ def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str]
 
 
 def check_vocabulary(options: Options) -> None:
-    """Raise `UsageError` where the vocabulary asked for has no room for the bytes and all special tokens."""
+    """Raise `UsageError` where a vocabulary asked for has no room for the bytes and all special tokens."""
     from pipeline.vocabulary import merge_budget, with_pad_token
 
-    merge_budget(options.vocab_size, with_pad_token(options.special_tokens, options.pad_token))
+    for size in options.vocab_size:
+        merge_budget(size, with_pad_token(options.special_tokens, options.pad_token))
 
 
 def read_config(path: Location) -> dict[str, Any]:

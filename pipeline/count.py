@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
 _EXAMPLES = 8
 _MEMORY_SHARE = 0.8  # of what is free, where no limit is given
-_SUMMED = (
+SUMMED = (
     *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
     *("documents_skipped", "bytes_skipped", "pieces_cut"),
 )
@@ -50,13 +50,14 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
     """
     stored = None if options.overwrite else manifest.load(directory)
     if stored is not None:
+        manifest.refuse_source(stored)
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
             listener(Notice("info", f"going on with the corpus of {directory}"))
             options = replace(options, inputs=tuple(file.path for file in stored.manifest.files))
     listing = _list_corpus(options, listener)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
-    cutting = _cut_by(pattern)
+    cutting = cut_by(pattern)
     if stored is None:
         if not options.overwrite:
             run_directory.refuse_foreign_files(directory)
@@ -82,7 +83,7 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
     return run
 
 
-def _cut_by(pattern: CompiledPattern) -> dict[str, str]:
+def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     """What a pattern's name stands for here and now, as part of a run's fingerprints."""
     by = "the automaton" if pattern.refusal is None else f"regex {environment.versions()['regex']}"
     return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
@@ -91,7 +92,7 @@ def _cut_by(pattern: CompiledPattern) -> dict[str, str]:
 def _planned(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
     """The run with chunks for more files; the chunks that it had stay as they are."""
     before = run.manifest
-    cutting = Cutting(_special_bytes(before), pattern.automaton, whole_documents=options.errors == "skip")
+    cutting = Cutting(special_bytes(before), pattern.automaton, whole_documents=options.errors == "skip")
     planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
     shift = len(before.files)
     moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
@@ -120,7 +121,7 @@ def forecast(run: Run, options: Options) -> dict[str, str]:
         "workers": f"{workers}",
         "disk at most": f"about {format_bytes(2 * sum(sizes))} for counters",
         "memory while counting": f"at most about {format_bytes(memory)}, limit {format_bytes(memory_limit(options))}",
-        "vocabulary": f"{options.vocab_size:,} tokens, pattern {options.pattern}",
+        "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 
 
@@ -139,7 +140,8 @@ def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
     return options.chunk_size or environment.default_chunk_bytes(corpus_bytes, workers, memory_limit(options))
 
 
-def _special_bytes(plan: Manifest) -> tuple[bytes, ...]:
+def special_bytes(plan: Manifest) -> tuple[bytes, ...]:
+    """Every special token of a run, in order of ids."""
     counting = plan.counting
     return tuple(token.encode() for token in with_pad_token(counting["special_tokens"], counting["pad_token"]))
 
@@ -159,11 +161,22 @@ class Counted:
 
 def counted(run: Run, executor: Executor) -> Counted | None:
     """The combined counter of a run, if it is complete."""
-    [facts] = _look([(run.counter_path, run.manifest.counter_fingerprint())], executor)
-    return None if facts is None else _counted(run, facts.rows, facts.statistics, {STAGE: None})
+    [facts] = look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    return None if facts is None else as_counted(run, facts.rows, facts.statistics, {STAGE: None})
 
 
-def _look(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[counters.CounterFacts | None]:
+def require_counted(run: Run, executor: Executor) -> Counted:
+    """The combined counter of a run; `RunDirectoryError` where it is not complete, saying how it will be."""
+    complete = counted(run, executor)
+    if complete is None:
+        again = "`count` or `train`" if run.manifest.source is None else "command"
+        raise RunDirectoryError(
+            f"{run.directory} is not counted to its end; run the {again} that began it again, then go on"
+        )
+    return complete
+
+
+def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[counters.CounterFacts | None]:
     """What the counters that are there say of themselves. By a worker, so that the coordinator does without Arrow."""
     there = [index for index, is_there in enumerate(existing([path for path, _ in parts])) if is_there]
     facts: list[counters.CounterFacts | None] = [None] * len(parts)
@@ -174,9 +187,10 @@ def _look(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[cou
     return facts
 
 
-def _counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
+def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
+    """What a combined counter that was just written, or looked at, says of a run's corpus."""
     facts = CorpusFacts(
-        files=len(run.manifest.files),
+        files=statistics.get("files", len(run.manifest.files)),
         bytes=statistics["bytes"],
         documents=statistics["documents"],
         pieces=statistics["pieces"],
@@ -184,6 +198,7 @@ def _counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, f
         losses={text: statistics[name] for name, text in _LOSSES.items() if statistics[name]},
         examples=tuple(statistics["examples"]),
         concerned_characters=statistics["concerned_characters"],
+        source=run.manifest.source.description if run.manifest.source is not None else "",
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
 
@@ -220,12 +235,13 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
         [(_, rows)] = executor.run(combine.combine, [task])
         combining_s = time.monotonic() - started
         listener(StageEnded(COMBINING, combining_s))
-        complete = _counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
-    _check(complete.facts, options)
+        complete = as_counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
+    check_facts(complete.facts, options)
     return complete
 
 
-def _check(facts: CorpusFacts, options: Options) -> None:
+def check_facts(facts: CorpusFacts, options: Options) -> None:
+    """Raise `InputError` where nothing was counted, or (`fail_on_loss`) not everything as it stood."""
     if facts.different_pieces == 0:
         raise InputError(
             "the corpus holds no text to count: there is nothing but special tokens, or every document was skipped"
@@ -241,7 +257,7 @@ def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listen
     plan = run.manifest
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
     planned = [_task(run, index, pattern) for index in range(len(plan.chunks))]
-    there = _look([(task.output, task.fingerprint) for task in planned], executor)
+    there = look_at([(task.output, task.fingerprint) for task in planned], executor)
     found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
     tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
     total = sum(chunk.bytes for chunk in plan.chunks)
@@ -254,7 +270,7 @@ def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listen
 
     for position, statistics in executor.run(count_chunk, [task for _, task in tasks], advanced):
         found[tasks[position][0]] = statistics
-    return _summed([found[index] for index in range(len(plan.chunks))])
+    return summed([found[index] for index in range(len(plan.chunks))])
 
 
 def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
@@ -264,7 +280,7 @@ def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
         name=f"chunk {index}",
         spans=tuple((plan.files[span.file], span.start, span.stop) for span in chunk.spans),
         pattern=pattern,
-        special_tokens=_special_bytes(plan),
+        special_tokens=special_bytes(plan),
         errors=plan.counting["errors"],
         max_piece_bytes=plan.counting["max_piece_bytes"],
         output=run.chunk_path(index),
@@ -272,9 +288,9 @@ def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
     )
 
 
-def _summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The statistics of several chunks as those of one; examples are the first few."""
-    total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in _SUMMED}
+    total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in SUMMED}
     total["examples"] = [example for one in statistics for example in one["examples"]][:_EXAMPLES]
     total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))
     return total

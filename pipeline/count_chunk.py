@@ -46,7 +46,7 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
     Raises `InvalidTextError` under `errors="strict"` and `InputError` for a file that cannot be read or changed.
     """
     started = time.monotonic()
-    cutter: Any = task.pattern.automaton or _RegexCutter(task.pattern)
+    cutter: Any = task.pattern.automaton or RegexCutter(task.pattern)
     counter = _core.ChunkCounter(
         cutter, list(task.special_tokens), errors=task.errors, max_piece_bytes=task.max_piece_bytes
     )
@@ -64,7 +64,7 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
     statistics = dict(counter.statistics())
     places = [_place(begins, offset) for offset in statistics.pop("invalid_offsets")]
     statistics["examples"] = [f"{path}, byte {offset}" for path, offset in places]
-    statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, _RegexCutter) else ""
+    statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
     counters.write_counter(
         task.output, counters.counter_partitions(counter), fingerprint=task.fingerprint, statistics=statistics
     )
@@ -126,7 +126,7 @@ def _place(begins: list[tuple[int, str, int]], offset: int) -> tuple[str, int]:
     return path, start + offset - fed
 
 
-class _RegexCutter:
+class RegexCutter:
     """Cuts documents with the `regex` package, noting the characters that it may class differently from runtimes."""
 
     def __init__(self, pattern: CompiledPattern) -> None:
@@ -135,6 +135,7 @@ class _RegexCutter:
         self._seen: set[str] = set()
 
     def __call__(self, document: str) -> Iterator[str]:
+        """The pieces of a document."""
         self._seen |= self._differing.intersection(document)
         return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s)
 

@@ -33,12 +33,25 @@ def fingerprint(*parts: object) -> str:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where counts came from that were not counted from a corpus listing.
+
+    kind: "runs" (combined), "counts" (imported) or "iterator". digest: of everything the counts depend on beside the
+    options; of an iterator, which cannot be read again, a number drawn for this run alone. description: for people.
+    """
+
+    kind: str
+    digest: str
+    description: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What `run.json` says.
 
     counting: the options that decide what is counted. cutting: what the pattern's name stands for in this release:
     its expression, what cuts by it, and the Unicode version of that. merging, vocab_size: None until merging was first
-    asked for.
+    asked for. source: in place of files and chunks, for counts that no corpus listing gave.
     """
 
     counting: dict[str, Any]
@@ -47,6 +60,7 @@ class Manifest:
     chunks: tuple[Chunk, ...]
     merging: dict[str, Any] | None = None
     vocab_size: int | None = None
+    source: Source | None = None
 
     def chunk_fingerprint(self, chunk: Chunk) -> str:
         """What one chunk's counter depends on."""
@@ -57,7 +71,9 @@ class Manifest:
         return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, ranges)
 
     def counter_fingerprint(self) -> str:
-        """What the combined counter depends on: every chunk, in whatever order."""
+        """What the combined counter depends on: every chunk, in whatever order, or the source."""
+        if self.source is not None:
+            return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, [self.source.kind, self.source.digest])
         return fingerprint(sorted(self.chunk_fingerprint(chunk) for chunk in self.chunks))
 
     def merge_fingerprint(self) -> str:
@@ -103,6 +119,7 @@ def save(run: Run) -> None:
         "vocab_size": manifest.vocab_size,
         "cutting": manifest.cutting,
         "versions": versions(),
+        **({} if manifest.source is None else {"source": asdict(manifest.source)}),
         "files": [asdict(file) for file in manifest.files],
         "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
     }
@@ -144,6 +161,7 @@ def load(directory: Location) -> Run | None:
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             files=tuple(map(_stored_file, document["files"])),
             chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
+            source=_stored_source(document.get("source")),
         )
         _check_plan(manifest)
         _check_options(manifest)
@@ -156,7 +174,13 @@ def _stored_file(file: dict[str, Any]) -> CorpusFile:
     return CorpusFile(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]))
 
 
+def _stored_source(source: dict[str, Any] | None) -> Source | None:
+    return None if source is None else Source(*(str(source[name]) for name in ("kind", "digest", "description")))
+
+
 def _check_plan(manifest: Manifest) -> None:
+    if manifest.source is not None and (manifest.files or manifest.chunks):
+        raise ValueError("it has both a source and files")
     for number, chunk in enumerate(manifest.chunks):
         if not chunk.spans:
             raise ValueError(f"chunk {number} is empty")
@@ -190,6 +214,16 @@ def refuse_other_options(directory: Location, kind: str, stored: dict[str, Any],
                 f"{_show(stored.get(name))}, not {_show(value)}; choose another --output, or start anew "
                 "with --overwrite"
             )
+
+
+def refuse_source(run: Run) -> None:
+    """Raise `RunDirectoryError` for a run whose counts came from no corpus: none can be counted into it."""
+    source = run.manifest.source
+    if source is not None:
+        raise RunDirectoryError(
+            f"{run.directory} holds counts that no corpus gave ({source.description}), so nothing can be counted into "
+            "it; go on with `bpe-pipeline merge`, choose another --output, or start anew with --overwrite"
+        )
 
 
 def _show(value: object) -> str:
@@ -235,7 +269,7 @@ def with_merging(run: Run, options: Options) -> Run:
     manifest = run.manifest
     if manifest.merging is not None:
         refuse_other_options(run.directory, "merging", manifest.merging, asked)
-    settled = replace(manifest, merging=asked, vocab_size=manifest.vocab_size or options.vocab_size)
+    settled = replace(manifest, merging=asked, vocab_size=manifest.vocab_size or options.vocab_size[0])
     if settled == manifest:
         return run
     run = replace(run, manifest=settled)

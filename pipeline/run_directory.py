@@ -92,10 +92,13 @@ def remove_results(directory: Location) -> None:
 
 def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
     """Remove what has these names, in their order, and the tokenizers of other sizes."""
-    there = _names_in(directory)
-    others = [name for name in there if _OTHER_TOKENIZER.fullmatch(name)]
-    for name in [*(name for name in names if name in there), *others]:
-        _remove(directory / name)
+    for path in [*(directory / name for name in names), *other_tokenizers(directory)]:
+        _remove(path)
+
+
+def other_tokenizers(directory: Location) -> list[Location]:
+    """The tokenizers of other sizes than the run's own, in directories such as `tokenizer-8000`."""
+    return [directory / name for name in _names_in(directory) if _OTHER_TOKENIZER.fullmatch(name)]
 
 
 def _names_in(directory: Location) -> list[str]:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import logging
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,25 +13,24 @@ from typing import Any
 
 from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
-from pipeline.config import Options, check_vocabulary, make_options
-from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
+from pipeline.config import Options, make_options
+from pipeline.errors import UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
-from pipeline.export import EXPORTS, write_model
+from pipeline.exporting import check_before_work, export_size
 from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.report.summary import Summary, VocabularyFacts, render
+from pipeline.report.summary import OtherSize, Summary, render
 from pipeline.storage import Location, existing
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
-from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
+from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import executor_for
 
 _log = logging.getLogger(__name__)
-_LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 _MERGING = "merging"
 
 
@@ -46,39 +44,61 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     A run directory that holds the same run is resumed; one that holds another run is refused. Raises `UsageError` for
     options that mean nothing, `InputError` for a corpus that cannot be read, `RunDirectoryError`, `TrainingError`;
     all of them are `PipelineError`. What a person should know (a pattern that runs slowly, an empty file) is a Python
-    warning.
+    warning. Of several vocabulary sizes (`vocab_size=[8_000, 32_000]`) the first is returned; all are in the run
+    directory, and `merge_run` gives them all.
     """
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
     with executor_for(settled) as executor:
-        _, model = run_train(settled, executor, _warn)
+        _, models = run_train(settled, executor, warn_of)
+    return first_tokenizer(models)
+
+
+def merge_run(run: str | PathLike[str], **options: Any) -> dict[int, Tokenizer]:
+    """Learn vocabularies from the counts of a run directory and give them by size, as `bpe-pipeline merge` does.
+
+    options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes are cut from one merge list. Raises
+    as `train` does.
+    """
+    with executor_for(make_options(options)) as executor:
+        _, models = run_merge(Path(run), options, executor, warn_of)
+    return {size: _tokenizer(model) for size, model in models.items()}
+
+
+def first_tokenizer(models: Mapping[int, Model]) -> Tokenizer:
+    """The tokenizer of the size that was asked for first."""
+    return _tokenizer(next(iter(models.values())))
+
+
+def _tokenizer(model: Model) -> Tokenizer:
     return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
 
 
-def _warn(event: Event) -> None:
+def warn_of(event: Event) -> None:
+    """A listener that turns warnings into Python's."""
     if isinstance(event, Notice) and event.level == "warning":
         warnings.warn(event.text, stacklevel=2)
 
 
-def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Model]:
+def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, dict[int, Model]]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    _check_before_work(options, pattern)
+    check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
-    with _at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor) as stages:
         run = count.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
-            return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
+            return merge_and_export(run, counted, pattern, options, executor, listener, stages)
 
 
 def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
-    with _at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor) as stages:
         run = count.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
@@ -87,7 +107,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
 
 def run_merge(
     directory: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> tuple[Summary, Model]:
+) -> tuple[Summary, dict[int, Model]]:
     """Merge and export from the counts of a run directory; the corpus is not needed.
 
     given: the options that were asked for, by name; all others are as the run has them. Nothing is removed before
@@ -99,55 +119,20 @@ def run_merge(
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
     merging = {} if asked.overwrite else stored.merging or {}
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
-    pattern = compile_pattern(options.pattern)
-    _check_before_work(options, pattern)
-    with _at_work(directory, options, executor) as stages:
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
+    check_before_work(options, pattern)
+    with at_work(directory, options, executor) as stages:
         run = manifest.require(directory)
-        counted = count.counted(run, executor)
-        if counted is None:
-            raise RunDirectoryError(
-                f"{directory} is not counted to its end; run the `count` or `train` that began it again, then merge"
-            )
+        counted = count.require_counted(run, executor)
         if options.overwrite:
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
         with stages.logged(run):
-            return _merge_and_export(run, counted, pattern, options, executor, listener, stages)
-
-
-def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
-    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, export formats."""
-    check_vocabulary(options)
-    if options.export is None:
-        return
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    # A vocabulary without merges is refused for the same reasons as the one that will be trained.
-    vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
-    with tempfile.TemporaryDirectory() as nowhere:
-        export_model(Model(vocabulary, pattern, options.pad_token), Path(nowhere), options.export)
-
-
-def export_model(
-    model: Model, directory: Location, formats: Sequence[str] | None
-) -> tuple[list[Location], dict[str, str]]:
-    """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
-
-    formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
-    """
-    written: list[Location] = []
-    refused: dict[str, str] = {}
-    for name in formats if formats is not None else EXPORTS:
-        try:
-            written += EXPORTS[name](model, directory)
-        except ExportRefusedError as error:
-            if formats is not None:
-                raise
-            refused[name] = str(error)
-    return written, refused
+            return merge_and_export(run, counted, pattern, options, executor, listener, stages)
 
 
 @dataclass
-class _Stages:
+class Stages:
     """The times and the memory of a command, noted as it goes."""
 
     options: Options
@@ -168,6 +153,7 @@ class _Stages:
                 raise
 
     def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
+        """What came of the command, also written into the run directory."""
         self.watch.look()
         summary = Summary(
             run.directory,
@@ -184,61 +170,50 @@ class _Stages:
 
 
 @contextlib.contextmanager
-def _at_work(directory: Location, options: Options, executor: Executor) -> Iterator[_Stages]:
+def at_work(directory: Location, options: Options, executor: Executor) -> Iterator[Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on."""
     try:
         with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
-            yield _Stages(options, executor, watch)
+            yield Stages(options, executor, watch)
     except KeyboardInterrupt:
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
         without = ", without --overwrite," if options.overwrite else ""
         raise KeyboardInterrupt(f"interrupted; what is finished is kept: {again}{without} goes on from there") from None
 
 
-def _merge_and_export(
+def merge_and_export(
     run: Run,
     counted: count.Counted,
     pattern: CompiledPattern,
     options: Options,
     executor: Executor,
     listener: Listener,
-    stages: _Stages,
-) -> tuple[Summary, Model]:
+    stages: Stages,
+) -> tuple[Summary, dict[int, Model]]:
+    """Learn one merge list and write a tokenizer of every size asked for; the models by size, the first one first."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merges = merge_budget(options.vocab_size, special_tokens)
-    learned = _learn(run, counted, merges, options, executor, listener, stages).first(merges)
-    stopped = _why_it_stopped(learned, merges, options)
-    if len(learned) < merges:
-        listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
+    merges = max(merge_budget(size, special_tokens) for size in options.vocab_size)
+    learned = _learn(run, counted, merges, options, executor, listener, stages)
     started = time.monotonic()
-    vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right, special_tokens, special_ids=options.special_ids)
-    model = Model(vocabulary, pattern, options.pad_token, trained=True)
-    directory = run.tokenizer_directory(options.vocab_size)
     run_directory.require_ours(run.directory)
-    written, refused = export_model(model, directory, options.export)
-    if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it
-        written = write_model(model, directory) + written
+    exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
     stages.times["exporting"] = time.monotonic() - started
-    facts = VocabularyFacts(
-        vocab_size=vocabulary.size,
-        merges=len(learned),
-        special_tokens=tuple(special_tokens),
-        stopped=stopped,
-        tokens=learned.tokens,
-        bytes=learned.bytes,
-        longest=_longest(vocabulary),
-    )
+    for size, one in zip(options.vocab_size, exported, strict=True):
+        if one.facts.merges < merge_budget(size, special_tokens):
+            listener(Notice("info", f"the vocabulary is smaller than asked for: {one.facts.stopped}"))
     if stages.watch.exceeded:
         listener(Notice("warning", f"memory passed the limit of {format_bytes(stages.watch.limit_bytes or 0)}"))
+    first, *others = exported
     summary = stages.summary(
         run,
         counted,
-        vocabulary=facts,
-        tokenizer_directory=directory,
-        written=tuple(path.name for path in written),
-        refused=refused,
+        vocabulary=first.facts,
+        tokenizer_directory=first.directory,
+        written=first.written,
+        refused=first.refused,
+        other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
-    return summary, model
+    return summary, {size: one.model for size, one in zip(options.vocab_size, exported, strict=True)}
 
 
 def _learn(
@@ -248,7 +223,7 @@ def _learn(
     options: Options,
     executor: Executor,
     listener: Listener,
-    stages: _Stages,
+    stages: Stages,
 ) -> MergeList:
     """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
     task = merge.MergeTask(
@@ -273,19 +248,3 @@ def _learn(
     stages.times[_MERGING] = time.monotonic() - started
     listener(StageEnded(_MERGING, time.monotonic() - started))
     return learned
-
-
-def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
-    missing = merges - len(learned)
-    if missing:
-        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
-        return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
-    if not learned.counts:
-        return "at the 256 bytes: no merges were asked for"
-    return f"at the vocabulary size asked for; the last pair occurred {learned.counts[-1]:,} times"
-
-
-def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:
-    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
-    texts = [token.decode(errors="replace") for token in longest]
-    return tuple(repr(text if len(text) <= _LONGEST_WIDTH else text[: _LONGEST_WIDTH - 1] + "…") for text in texts)

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 from pipeline.storage import Location, Remote, is_uri, location
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
 _MOST_BYTES = 1 << 62
+_GREATEST_WEIGHT = 10**18  # of its numerator and denominator
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{unit}": base ** (power + 1)
     for power, prefix in enumerate("kmgt")
@@ -171,6 +173,27 @@ def parse_paths(value: object) -> tuple[str, ...]:
     if not isinstance(value, Iterable) or isinstance(value, Mapping | AbstractSet | bytes | bytearray):
         raise ValueError("a path or a list of paths")
     return tuple(map(_path_name, value))
+
+
+def parse_weight(value: object) -> Fraction:
+    """A factor for counts, exactly as it is written: `2.5` -> 5/2, `1/3`, `1e6`.
+
+    A float counts as the shortest decimal number that stands for it.
+    """
+    weight = Fraction(0)
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*([0-9]{1,18})/([0-9]{1,18})\s*", value)):
+        weight = Fraction(int(found[1]), int(found[2])) if int(found[2]) else weight
+    elif isinstance(value, int | Fraction) and not isinstance(value, bool):
+        weight = Fraction(value)
+    elif isinstance(value, str | float | Decimal):
+        try:
+            number = Decimal(str(value))
+            weight = Fraction(number) if number.is_finite() and abs(number.adjusted()) <= 18 else weight
+        except ArithmeticError:
+            weight = Fraction(0)
+    if weight <= 0 or max(weight.numerator, weight.denominator) > _GREATEST_WEIGHT:
+        raise ValueError("a decimal number above 0 such as 2.5, or a fraction such as 1/3, of at most 18 digits")
+    return weight
 
 
 def parse_flag(value: object) -> bool:

@@ -51,7 +51,7 @@ def test_numbers_for_people() -> None:
 def test_defaults_are_the_documented_ones() -> None:
     options = make_options({})
     assert options == Options()
-    assert (options.vocab_size, options.pattern, options.special_tokens) == (32_000, "gpt2", ("<|endoftext|>",))
+    assert (options.vocab_size, options.pattern, options.special_tokens) == ((32_000,), "gpt2", ("<|endoftext|>",))
     assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
 
 

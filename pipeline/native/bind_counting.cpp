@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "bind_buffer.hpp"
+#include "bind_columns.hpp"
 #include "bindings.hpp"
 #include "combine.hpp"
 #include "counting.hpp"
@@ -25,6 +27,7 @@ using namespace nb::literals;
 namespace {
 
 using bpe::Buffer;
+using bpe::TakenColumns;
 
 template <class T>
 nb::object give(std::unique_ptr<T[]> values, size_t size) {
@@ -39,30 +42,32 @@ nb::tuple give(bpe::Columns columns) {
                         give(std::move(columns.counts), rows));
 }
 
-// Columns from outside, checked so that nothing read through them lies out of bounds.
-class TakenColumns {
+// Offsets of 32 or 64 bits, as Arrow's strings have them.
+class TakenOffsets {
  public:
-  explicit TakenColumns(nb::handle triple)
-      : offsets_(std::make_unique<Buffer>(nb::object(triple[0]))),
-        data_(std::make_unique<Buffer>(nb::object(triple[1]))),
-        counts_(std::make_unique<Buffer>(nb::object(triple[2]))) {}
+  explicit TakenOffsets(nb::handle object) : view_(std::make_unique<Py_buffer>()) {
+    if (PyObject_GetBuffer(object.ptr(), view_.get(), PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0) throw nb::python_error();
+  }
+  ~TakenOffsets() { PyBuffer_Release(view_.get()); }
+  TakenOffsets(const TakenOffsets&) = delete;
+  TakenOffsets& operator=(const TakenOffsets&) = delete;
 
-  bpe::ColumnsView view() const {
-    bpe::ColumnsView view{offsets_->as<int64_t>(), data_->data(), counts_->as<uint64_t>(),
-                          counts_->size() / sizeof(uint64_t)};
-    if (offsets_->size() != (view.rows + 1) * sizeof(int64_t))
-      throw nb::value_error("a counter needs one more offset than counts");
-    if (view.offsets[0] < 0 || view.offsets[view.rows] > static_cast<int64_t>(data_->size()))
-      throw nb::value_error("a counter's offsets lie outside its data");
-    for (size_t row = 0; row < view.rows; ++row) {
-      if (view.offsets[row] >= view.offsets[row + 1])
-        throw nb::value_error("a counter holds an empty piece or descending offsets");
+  size_t rows() const { return view_->len ? static_cast<size_t>(view_->len / view_->itemsize) - 1 : 0; }
+  size_t operator[](size_t row) const {
+    return view_->itemsize == 8 ? static_cast<size_t>(static_cast<const int64_t*>(view_->buf)[row])
+                                : static_cast<size_t>(static_cast<const int32_t*>(view_->buf)[row]);
+  }
+  void check(size_t data_bytes) const {
+    if (view_->itemsize != 4 && view_->itemsize != 8)
+      throw nb::value_error("offsets must be a buffer of 32-bit or 64-bit integers");
+    for (size_t row = 0; row < rows(); ++row) {
+      if ((*this)[row] > (*this)[row + 1] || (*this)[row + 1] > data_bytes)
+        throw nb::value_error("offsets descend or lie outside the data");
     }
-    return view;
   }
 
  private:
-  std::unique_ptr<Buffer> offsets_, data_, counts_;
+  std::unique_ptr<Py_buffer> view_;
 };
 
 std::vector<std::string> strings(const std::vector<nb::bytes>& tokens) {
@@ -227,6 +232,23 @@ void bind_counter(nb::module_& module) {
           "block"_a, "end"_a = false, nb::sig("def feed(self, block: Buffer, end: bool = False) -> None"),
           "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
           "first invalid byte, whose offset is then in statistics()['invalid_offsets'].")
+      .def(
+          "feed_documents",
+          [](Counter& self, nb::handle offsets, nb::handle data) {
+            const TakenOffsets places(offsets);
+            const Buffer buffer(data);
+            places.check(buffer.size());
+            try {
+              nb::gil_scoped_release released;
+              for (size_t row = 0; row < places.rows(); ++row)
+                self.counter.feed(buffer.data() + places[row], places[row + 1] - places[row], true);
+            } catch (const bpe::InvalidText& invalid) {
+              throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
+            }
+          },
+          "offsets"_a, "data"_a, nb::sig("def feed_documents(self, offsets: Buffer, data: Buffer) -> None"),
+          "Texts that are each a document of its own: document i is data[offsets[i]:offsets[i + 1]]. offsets: a buffer "
+          "of 32-bit or 64-bit signed integers. Raises as `feed` does.")
       .def("start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
            "Call before a text that starts inside a document, so that the document is not counted twice.")
       .def(
@@ -279,7 +301,7 @@ void bind_counting(nb::module_& module) {
   bind_counter(module);
   module.def(
       "combine",
-      [](const std::vector<nb::object>& counters) {
+      [](const std::vector<nb::object>& counters, const std::vector<std::pair<uint64_t, uint64_t>>& weights) {
         std::vector<std::unique_ptr<TakenColumns>> taken;
         for (const nb::object& counter : counters) taken.push_back(std::make_unique<TakenColumns>(counter));
         bpe::Columns combined;
@@ -287,12 +309,26 @@ void bind_counting(nb::module_& module) {
           nb::gil_scoped_release released;
           std::vector<bpe::ColumnsView> views;
           for (const auto& columns : taken) views.push_back(columns->view());
-          combined = bpe::combine(views);
+          std::vector<bpe::Weight> factors;
+          for (const auto& [numerator, denominator] : weights) factors.push_back({numerator, denominator});
+          combined = bpe::combine(views, factors);
         }
         return give(std::move(combined));
       },
-      "counters"_a, nb::sig("def combine(counters: list[Columns]) -> Columns"),
-      "Adds counters, each in order of hash, into one that is. OverflowError beyond 2^63 - 1.");
+      "counters"_a, "weights"_a = std::vector<std::pair<uint64_t, uint64_t>>{},
+      nb::sig("def combine(counters: list[Columns], weights: list[tuple[int, int]] = []) -> Columns"),
+      "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
+      "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
+      "2^63 - 1.");
+  module.def(
+      "weighted_total",
+      [](nb::handle counter, std::pair<uint64_t, uint64_t> weight) {
+        const TakenColumns taken(counter);
+        nb::gil_scoped_release released;
+        return bpe::weighted_total(taken.view(), {weight.first, weight.second});
+      },
+      "counter"_a, "weight"_a, nb::sig("def weighted_total(counter: Columns, weight: tuple[int, int]) -> int"),
+      "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
   module.def(
       "partition_starts",
       [](nb::handle counter, size_t partitions) {

@@ -12,4 +12,5 @@ NB_MODULE(_core, module) {
   bind_counting(module);
   bind_encode(module);
   bind_merge(module);
+  bind_verify(module);
 }

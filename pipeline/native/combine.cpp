@@ -12,8 +12,25 @@ namespace {
 constexpr size_t kWindowRows = 8192;
 constexpr const char* kDisorder = "the rows of a counter are not in order of their hash";
 
+void check(const Weight& weight) {
+  if (std::min(weight.numerator, weight.denominator) == 0 ||
+      std::max(weight.numerator, weight.denominator) > Weight::kMost)
+    throw std::invalid_argument("a weight is a fraction of numbers from 1 to 2^62 - 1");
+}
+
+// count * weight, rounded half up, at least 1.
+uint64_t weighted(uint64_t count, const Weight& weight) {
+  if (weight.numerator == weight.denominator) return count;
+  if (count > kMaxCount) throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
+  const detail::uint128 twice = static_cast<detail::uint128>(count) * weight.numerator * 2 + weight.denominator;
+  const detail::uint128 rounded = twice / (static_cast<detail::uint128>(weight.denominator) * 2);
+  if (rounded > kMaxCount) throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
+  return rounded == 0 ? 1 : static_cast<uint64_t>(rounded);
+}
+
 struct Cursor {
   ColumnsView counter;
+  Weight weight;
   size_t row;
   uint64_t hash;  // of the row
 
@@ -28,13 +45,17 @@ struct Cursor {
 
 }  // namespace
 
-Columns combine(const std::vector<ColumnsView>& counters) {
+Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weight>& weights) {
+  if (!weights.empty() && weights.size() != counters.size())
+    throw std::invalid_argument("as many weights as counters are needed, or none");
+  for (const Weight& weight : weights) check(weight);
   std::vector<Cursor> cursors;
   size_t rows = 0, data_bytes = 0;
   uint64_t least = ~uint64_t{0}, greatest = 0;
-  for (const ColumnsView& counter : counters) {
+  for (size_t i = 0; i < counters.size(); ++i) {
+    const ColumnsView& counter = counters[i];
     if (counter.rows == 0) continue;
-    cursors.push_back({counter, 0, counter.hash(0)});
+    cursors.push_back({counter, weights.empty() ? Weight{} : weights[i], 0, counter.hash(0)});
     least = std::min(least, cursors.back().hash);
     greatest = std::max(greatest, counter.hash(counter.rows - 1));
     rows += counter.rows;
@@ -57,7 +78,7 @@ Columns combine(const std::vector<ColumnsView>& counters) {
       while (!cursor.done() && window_of(cursor.hash) <= window) {
         const ColumnsView& counter = cursor.counter;
         table.add_hashed(cursor.hash, counter.piece(cursor.row), counter.piece_size(cursor.row),
-                         counter.counts[cursor.row]);
+                         weighted(counter.counts[cursor.row], cursor.weight));
         cursor.next();
       }
       some_done |= cursor.done();
@@ -68,6 +89,17 @@ Columns combine(const std::vector<ColumnsView>& counters) {
     if (some_done) std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
   }
   return combined;
+}
+
+uint64_t weighted_total(const ColumnsView& counter, const Weight& weight) {
+  check(weight);
+  uint64_t total = 0;
+  for (size_t row = 0; row < counter.rows; ++row) {
+    const uint64_t count = weighted(counter.counts[row], weight);
+    if (count > kMaxCount - total) throw std::overflow_error("the counts together are beyond 2^63 - 1");
+    total += count;
+  }
+  return total;
 }
 
 std::vector<size_t> partition_starts(const ColumnsView& counter, size_t partitions) {

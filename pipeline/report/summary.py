@@ -20,6 +20,7 @@ class CorpusFacts:
     losses: dict[str, int] = field(default_factory=dict)  # what was not taken as it stood -> how often
     examples: tuple[str, ...] = ()  # the first places of losses: file and byte offset
     concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
+    source: str = ""  # what gave the counts, where no corpus was listed
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,24 @@ class VocabularyFacts:
     bytes: int
     longest: tuple[str, ...]
 
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of pieces that one token stands for, on the training corpus."""
+        return self.bytes / self.tokens
+
+
+@dataclass(frozen=True)
+class OtherSize:
+    """One more vocabulary that was cut from the same merge list."""
+
+    vocabulary: VocabularyFacts
+    tokenizer_directory: Location
+    written: tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Summary:
-    """One run of a command."""
+    """One run of a command; with several vocabulary sizes, `vocabulary` is of the first that was asked for."""
 
     directory: Location
     pattern: str
@@ -49,11 +64,18 @@ class Summary:
     stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
     peak_memory_bytes: int = 0
     retries: int = 0  # tasks of worker processes that failed and were done again
+    other_sizes: tuple[OtherSize, ...] = ()
 
     @property
     def bytes_per_token(self) -> float | None:
         """Bytes of pieces that one token stands for, on the training corpus."""
-        return None if self.vocabulary is None else self.vocabulary.bytes / self.vocabulary.tokens
+        return None if self.vocabulary is None else self.vocabulary.bytes_per_token
+
+    @property
+    def tokenizer_directories(self) -> tuple[Location, ...]:
+        """Every tokenizer that was written, in the order in which the sizes were asked for."""
+        first = () if self.tokenizer_directory is None else (self.tokenizer_directory,)
+        return first + tuple(other.tokenizer_directory for other in self.other_sizes)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--log-json`."""
@@ -67,15 +89,16 @@ class Summary:
 def render(summary: Summary) -> str:
     """The summary as text: a line a fact, the next command at the end."""
     corpus, vocabulary = summary.corpus, summary.vocabulary
-    files, documents = format_count(corpus.files, "files"), format_count(corpus.documents, "documents")
-    rows = [
-        ("run", str(summary.directory)),
-        ("corpus", ", ".join([files, format_bytes(corpus.bytes), documents])),
-        (
-            "pieces",
-            f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})",
-        ),
-    ]
+    rows = [("run", str(summary.directory))]
+    if corpus.source:
+        rows.append(("counts from", corpus.source))
+    if corpus.bytes or not corpus.source:  # of counts that were imported, nobody knows the corpus
+        files = [format_count(corpus.files, "files")] if corpus.files else []
+        documents = format_count(corpus.documents, "documents")
+        rows.append(("corpus", ", ".join([*files, format_bytes(corpus.bytes), documents])))
+    rows.append(
+        ("pieces", f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})")
+    )
     rows += [("not as it stood", f"{count:,} {what}") for what, count in corpus.losses.items()]
     rows += [("not as it stood", f"first: {'; '.join(corpus.examples[:3])}")] if corpus.examples else []
     if corpus.concerned_characters:
@@ -97,6 +120,9 @@ def render(summary: Summary) -> str:
     rows.append(("peak memory", f"{format_bytes(summary.peak_memory_bytes)} (all processes together)"))
     if summary.tokenizer_directory is not None:
         rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
+    for other in summary.other_sizes:
+        facts = f"{other.vocabulary.vocab_size:,} tokens, {other.vocabulary.bytes_per_token:.3f} bytes per token"
+        rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
     rows += [("next", command) for command in _next_commands(summary)]
     return _table(rows)
@@ -116,7 +142,8 @@ def _next_commands(summary: Summary) -> list[str]:
     run = shlex.quote(str(summary.directory))
     if summary.vocabulary is None:
         return [f"bpe-pipeline merge {run} --vocab-size 32000"]
-    other_size = 8000 if summary.vocabulary.vocab_size != 8000 else 16_000
+    sizes = {summary.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in summary.other_sizes)}
+    other_size = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
     return [
         f"bpe-pipeline encode --tokenizer {shlex.quote(str(summary.tokenizer_directory))} --text 'Hello world'",
         f"bpe-pipeline merge {run} --vocab-size {other_size}",

@@ -47,6 +47,7 @@ __all__ = [
     "names_in",
     "open_file",
     "remove",
+    "same_place",
 ]
 
 
@@ -133,6 +134,13 @@ def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: b
         return
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         yield from pool.map(function, items)
+
+
+def same_place(one: Location, other: Location) -> bool:
+    """Whether two locations are the same; of local paths, whatever links they go through."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.resolve() == other.resolve()
+    return one == other
 
 
 def remove(where: Location) -> None:

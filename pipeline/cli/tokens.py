@@ -1,0 +1,94 @@
+"""The commands about a tokenizer: export, encode, decode; and env and version."""
+
+from pathlib import Path
+
+import click
+
+from pipeline import __version__
+from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
+from pipeline.config import flag_of, make_options
+from pipeline.errors import UsageError
+from pipeline.storage import Location
+from pipeline.values import EXPORT_FORMATS
+
+
+@commands.command()
+@click.argument("tokenizer", type=location_type, metavar="RUN|TOKENIZER")
+@click.option(
+    "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
+)
+@click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
+@click.option("--counts", type=Path, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
+@debug
+def export(tokenizer: Location, output: Location | None, formats: str | None, counts: Path | None) -> None:
+    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken; or a run's piece counts.
+
+    Counts are a line `piece<TAB>count` each, the most frequent first, which `import` reads back exactly.
+    """
+    if counts is not None:
+        if output is not None or formats is not None:
+            raise UsageError("--counts writes piece counts, not a tokenizer; leave out --output and --export")
+        _export_counts(tokenizer, counts)
+        return
+    from pipeline.encode import load_tokenizer, tokenizer_home
+    from pipeline.exporting import export_model
+
+    options = make_options({"export": formats, "output": output}, flag_of)
+    model = load_tokenizer(tokenizer).model
+    written, refused = export_model(model, options.output or tokenizer_home(tokenizer), options.export)
+    for path in written:
+        click.echo(path)
+    for name, reason in refused.items():
+        click.echo(f"no {name} files: {reason}", err=True)
+
+
+def _export_counts(run: Location, path: Path) -> None:
+    from pipeline.exchange import export_counts
+
+    if path.suffix not in (".tsv", ".parquet"):
+        raise UsageError(f"--counts {path}: the name must end in .tsv or .parquet, which says the format")
+    export_counts(run, path)
+    click.echo(path)
+
+
+@commands.command()
+@click.argument("paths", nargs=-1, type=location_type, metavar="[FILE ...]")
+@click.option("--text", metavar="STRING", help="encode this text instead of files")
+@tokenizer_option
+@click.option("--ordinary", is_flag=True, help="take special tokens in the text as plain text")
+@debug
+def encode(paths: tuple[Location, ...], text: str | None, tokenizer: Location, ordinary: bool) -> None:
+    """Print the token ids of FILEs (`-`: standard input) or of --text, a line each."""
+    from pipeline.encode import encode_command
+
+    if (text is None) == (not paths):
+        raise UsageError("encode needs either files or --text STRING")
+    encode_command(tokenizer, paths, text, ordinary=ordinary)
+
+
+@commands.command()
+@click.argument("ids", nargs=-1, metavar="[ID ...]")
+@tokenizer_option
+@debug
+def decode(ids: tuple[str, ...], tokenizer: Location) -> None:
+    """Print the text of token IDs, from the command line or, without any, from standard input."""
+    from pipeline.encode import decode_command
+
+    decode_command(tokenizer, ids)
+
+
+@commands.command()
+@debug
+def env() -> None:
+    """Print versions and machine: what a bug report needs."""
+    from pipeline.environment import describe
+
+    for name, value in describe().items():
+        click.echo(f"{name + ':':26}{value}")
+
+
+@commands.command()
+@debug
+def version() -> None:
+    """Print the version."""
+    click.echo(f"{PROGRAM} {__version__}")

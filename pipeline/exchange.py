@@ -1,0 +1,236 @@
+"""The stories of `import` and of `export --counts`: counts that came from elsewhere, and counts that go there.
+
+Imported counts become an ordinary run that `merge` goes on with. What is imported is read in batches and written as
+counters in parts, so that neither its size nor its order matters.
+"""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline import count, counts_file, manifest, run_directory, sources, take_counts
+from pipeline.atomic import whole_file
+from pipeline.config import Options, make_options
+from pipeline.counts_file import Batch
+from pipeline.errors import InputError, UsageError
+from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.executors import Executor
+from pipeline.exporting import check_before_work
+from pipeline.manifest import Run, Source
+from pipeline.model import Model
+from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.report.summary import Summary
+from pipeline.storage import Location, Remote, named, open_file
+from pipeline.take_counts import Taken, TakeTask
+from pipeline.tokenizer import Tokenizer
+from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
+from pipeline.values import format_count, parse_paths
+from pipeline.workers import executor_for
+
+STAGE = "importing"
+_LEAST_PART_BYTES = 32 << 20
+_BAND_BYTES = 256 << 20
+_NOTHING_LOST = {
+    **dict.fromkeys(count.SUMMED, 0),
+    "examples": [],
+    "concerned_characters": "",
+}
+_Result = TypeVar("_Result")
+
+
+def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
+    """Train a tokenizer on counts that exist already and return it.
+
+    counts: a mapping from pieces (bytes, or text) to how often each occurs, such as `collections.Counter`; or a path,
+        or several, of TSV or Parquet files (see `pipeline.counts_file`); or a pyarrow Table or RecordBatch with the
+        columns `piece` and `count`.
+    options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut so.
+        A piece that the pattern would not leave whole is worth a warning.
+
+    Raises `InputError` naming the place of a count that is not positive or a piece that cannot be one; and as `train`
+    does.
+    """
+    settled = make_options(options)
+    check_before_work(settled, compile_pattern(settled.pattern))
+
+    def finish(*done: Any) -> dict[int, Model]:
+        run, *others = done
+        return merge_and_export(manifest.with_merging(run, settled), *others)[1]
+
+    with executor_for(settled) as executor:
+        return first_tokenizer(_import(counts, settled, executor, warn_of, finish))
+
+
+def import_counts(counts: Any, **options: Any) -> Location:
+    """Make a run of counts that exist already, as `bpe-pipeline import` does; gives its directory.
+
+    See `train_from_counts`; `merge_run` goes on with the run.
+    """
+    settled = make_options(options)
+    with executor_for(settled) as executor:
+        return run_import(counts, settled, executor, warn_of).directory
+
+
+def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:
+    """Import and report."""
+    return _import(counts, options, executor, listener, _summary)
+
+
+def _summary(run: Run, counted: count.Counted, *others: Any) -> Summary:
+    stages: Stages = others[-1]
+    return stages.summary(run, counted)
+
+
+def _import(
+    counts: Any, options: Options, executor: Executor, listener: Listener, finish: Callable[..., _Result]
+) -> _Result:
+    """Import, then `finish(run, counted, pattern, options, executor, listener, stages)` while the run is locked."""
+    if options.inputs is not None:
+        raise UsageError("inputs are not read where counts are given; leave them out")
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
+    paths = _paths(counts)
+    directory = options.output or run_directory.new_directory()
+    with at_work(directory, options, executor) as stages:
+        source = _source_of_files(paths) if paths else _source_of_batches(counts)
+        cutting = count.cut_by(pattern)
+        run = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
+        with stages.logged(run):
+            counted = count.counted(run, executor)
+            if counted is None:
+                counted = _take(run, counts, paths, pattern, options, executor, listener, stages)
+            return finish(run, counted, pattern, options, executor, listener, stages)
+
+
+def _paths(counts: Any) -> list[Path]:
+    """The files of counts, or none where the counts themselves are given."""
+    if isinstance(counts, Mapping) or hasattr(counts, "schema"):
+        return []
+    try:
+        paths = [Path(name) for name in parse_paths(counts)]
+    except ValueError:
+        raise UsageError(
+            f"counts are given as {type(counts).__name__}; give a mapping, a path, a list of paths, or a pyarrow Table"
+        ) from None
+    if not paths:
+        raise UsageError("import needs files of counts; name one or more")
+    doubled = next((path for path in paths if paths.count(path) > 1), None)
+    if doubled is not None:
+        raise UsageError(f"{doubled} is named twice; its counts would be added to themselves: name it once")
+    return paths
+
+
+def _source_of_files(paths: Sequence[Path]) -> Source:
+    digests = []
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
+    named = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return Source("counts", manifest.fingerprint(sorted(digests)), named)
+
+
+def _source_of_batches(counts: Any) -> Source:
+    """The digest is a sum over the pieces, so their order means nothing, and a piece given twice counts as one."""
+    total = 0
+    for batch in _batches(counts):
+        for piece, number in zip(batch.pieces, batch.counts, strict=True):
+            total += number * int.from_bytes(hashlib.blake2b(piece, digest_size=24).digest())
+    kind = "a mapping" if isinstance(counts, Mapping) else "a table"
+    return Source("counts", f"{total % (1 << 192):048x}", kind)
+
+
+def _batches(counts: Any) -> Iterable[Batch]:
+    if isinstance(counts, Mapping):
+        return take_counts.mapping_counts(counts)
+    return counts_file.table_counts(counts)
+
+
+def _take(
+    run: Run,
+    counts: Any,
+    paths: Sequence[Path],
+    pattern: CompiledPattern,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    stages: Stages,
+) -> count.Counted:
+    started = time.monotonic()
+    with sources.part_paths(run) as part_path:
+        part_bytes = max(_LEAST_PART_BYTES, count.memory_limit(options) // (4 * count.threads(options)))
+        task = TakeTask(
+            path=Path(),
+            special_tokens=count.special_bytes(run.manifest),
+            pattern=replace(pattern, tree=None),
+            part=part_path(0),
+            fingerprint=run.manifest.counter_fingerprint(),
+            part_bytes=part_bytes,
+        )
+        if paths:
+            total = sum(path.stat().st_size for path in paths)
+            listener(StageStarted(STAGE, total, "bytes"))
+            tasks = [replace(task, path=path, part=part_path(i)) for i, path in enumerate(paths)]
+            taken = executor.run(take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)))
+            found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
+        else:
+            listener(StageStarted(STAGE, 1, "sources"))
+            found = [take_counts.take(_batches(counts), task)]
+        if not any(one.rows for one in found):
+            raise InputError("there is not a single count to import; give at least one piece with its count")
+        _tell_of_otherwise(found, options, listener)
+        statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
+        parts = [(part, task.fingerprint) for one in found for part in one.parts]
+        rows = sources.combine_parts(run, parts, statistics, options, executor)
+        for part, _ in parts:
+            part.unlink(missing_ok=True)
+    elapsed_s = time.monotonic() - started
+    listener(StageEnded(STAGE, elapsed_s))
+    stages.times[STAGE] = elapsed_s
+    return count.as_counted(run, rows, statistics, {})
+
+
+def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Listener) -> None:
+    otherwise = sum(one.cut_otherwise for one in found)
+    if otherwise:
+        example = next(one.example for one in found if one.cut_otherwise)
+        listener(
+            Notice(
+                "warning",
+                f"{format_count(otherwise, 'pieces')} of {sum(one.rows for one in found):,} would be cut otherwise by "
+                f"the pattern {options.pattern}, such as {example[:60].decode(errors='backslashreplace')!r}: the "
+                "tokenizer will not find them whole; name the pattern that cut them with --pattern",
+            )
+        )
+
+
+def export_counts(
+    run: str | PathLike[str] | Remote, path: str | PathLike[str], *, band_bytes: int = _BAND_BYTES
+) -> int:
+    """Write the counts of a run for other tools; gives the number of pieces.
+
+    path: TSV, in the format that `import` reads (see `pipeline.counts_file`), the most frequent piece first; or, where
+    the name ends in `.parquet`, a copy of the run's combined counter. band_bytes: of pieces in memory at once.
+
+    Raises `RunDirectoryError` for a run that is not counted to its end, or where the file cannot be written.
+    """
+    with executor_for(make_options({"workers": 1})) as executor:
+        return run_export_counts(named(run), Path(path), executor, band_bytes)
+
+
+def run_export_counts(directory: Location, path: Path, executor: Executor, band_bytes: int = _BAND_BYTES) -> int:
+    """Write the counts of a run, in a worker."""
+    counted = count.require_counted(manifest.require(directory), executor)
+    if path.suffix == ".parquet":
+        with whole_file(path) as partial, open_file(counted.path) as counter, partial.open("wb") as copy:
+            shutil.copyfileobj(counter, copy, 1 << 20)
+        return counted.facts.different_pieces
+    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
+    [(_, rows)] = executor.run(counts_file.write_tsv, [task])
+    return rows

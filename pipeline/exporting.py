@@ -1,0 +1,107 @@
+"""From a merge list to tokenizers: one directory for every vocabulary size that was asked for, and what is in it."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.config import Options, check_vocabulary
+from pipeline.errors import ExportRefusedError
+from pipeline.export import EXPORTS, write_model
+from pipeline.manifest import Run
+from pipeline.merge_list import MergeList
+from pipeline.model import Model
+from pipeline.pattern import CompiledPattern
+from pipeline.report.summary import VocabularyFacts
+from pipeline.storage import Location
+from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
+
+_LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One tokenizer that was written. refused: the formats that were not, each with the reason."""
+
+    model: Model
+    facts: VocabularyFacts
+    directory: Location
+    written: tuple[str, ...]
+    refused: dict[str, str]
+
+
+def check_before_work(options: Options, pattern: CompiledPattern) -> None:
+    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, export formats."""
+    check_vocabulary(options)
+    if options.export is None:
+        return
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    # A vocabulary without merges is refused for the same reasons as the one that will be trained.
+    vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
+    with tempfile.TemporaryDirectory() as nowhere:
+        export_model(Model(vocabulary, pattern, options.pad_token), Path(nowhere), options.export)
+
+
+def export_model(
+    model: Model, directory: Location, formats: Sequence[str] | None
+) -> tuple[list[Location], dict[str, str]]:
+    """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
+
+    formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
+    """
+    written: list[Location] = []
+    refused: dict[str, str] = {}
+    for name in formats if formats is not None else EXPORTS:
+        try:
+            written += EXPORTS[name](model, directory)
+        except ExportRefusedError as error:
+            if formats is not None:
+                raise
+            refused[name] = str(error)
+    return written, refused
+
+
+def model_of(learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Model:
+    """The tokenizer of so many tokens that the merge list gives, or of fewer where the list is short."""
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    first = learned.first(merge_budget(vocab_size, special_tokens))
+    vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
+    return Model(vocabulary, pattern, options.pad_token, trained=True)
+
+
+def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Exported:
+    """Cut a vocabulary of this size from a merge list and write its tokenizer into the run directory."""
+    model = model_of(learned, vocab_size, pattern, options)
+    vocabulary = model.vocabulary
+    directory = run.tokenizer_directory(vocab_size)
+    written, refused = export_model(model, directory, options.export)
+    if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it
+        written = write_model(model, directory) + written
+    merges = merge_budget(vocab_size, list(vocabulary.special_tokens))
+    cut = learned.first(merges)
+    facts = VocabularyFacts(
+        vocab_size=vocabulary.size,
+        merges=len(cut),
+        special_tokens=tuple(vocabulary.special_tokens),
+        stopped=_why_it_stopped(cut, merges, options),
+        tokens=cut.tokens,
+        bytes=cut.bytes,
+        longest=_longest(vocabulary),
+    )
+    return Exported(model, facts, directory, tuple(path.name for path in written), refused)
+
+
+def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
+    missing = merges - len(learned)
+    if missing:
+        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
+        return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
+    if not learned.counts:
+        return "at the 256 bytes: no merges were asked for"
+    return f"at the vocabulary size asked for; the last pair occurred {learned.counts[-1]:,} times"
+
+
+def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:
+    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
+    texts = [token.decode(errors="replace") for token in longest]
+    return tuple(repr(text if len(text) <= _LONGEST_WIDTH else text[: _LONGEST_WIDTH - 1] + "…") for text in texts)

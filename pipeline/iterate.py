@@ -1,0 +1,228 @@
+"""The story of `train_from_iterator`: documents that the caller's process has become counts, then an ordinary run.
+
+The iterable is read in the caller's process, where it lives; threads count beside it, in the native core and so
+without Python's lock. Counters that grow too large are written out in parts and begun anew, so memory stays bounded.
+An iterable cannot be read again: counting is not resumed after a stop, but what follows it is.
+"""
+
+import bisect
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pipeline import _core, count, counters, manifest, run_directory, sources
+from pipeline.config import Options, make_options
+from pipeline.corpus.items import Block, blocks
+from pipeline.count_chunk import RegexCutter
+from pipeline.errors import InvalidTextError, RunDirectoryError, TrainingError, UsageError
+from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.executors import Executor
+from pipeline.exporting import check_before_work
+from pipeline.manifest import Run, Source
+from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.storage import Location
+from pipeline.tokenizer import Tokenizer
+from pipeline.training import at_work, first_tokenizer, merge_and_export, warn_of
+from pipeline.values import format_count
+from pipeline.workers import executor_for
+
+_LEAST_COUNTER_BYTES = 1 << 20
+_MEMORY_SHARE = 4  # all counters together may take one in so many bytes of the limit
+
+
+def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", **options: Any) -> Tokenizer:
+    """Train a tokenizer on documents that an iterable gives, in bounded memory, and return it.
+
+    documents: any iterable of str or bytes, each item a document of its own; or of mappings with one of these in
+        `text_field`; or of pyarrow Arrays, RecordBatches or Tables, or one of these; or a `datasets.Dataset`. Columns
+        go to the core without becoming Python strings. A special token inside an item separates documents there too.
+    options: as of `pipeline.train`, such as `output="runs/a"`, `vocab_size=32_000`; `workers` is the number of threads.
+        Counters take a quarter of `memory_limit` at most before they are written out.
+
+    A lone surrogate in a str is dealt with as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
+    cannot be read again, so a run that was stopped while counting is not resumed: it starts anew with `overwrite=True`.
+    The finished counts are an ordinary run that `merge_run` goes on with. Raises as `train` does, and whatever the
+    iterable raises.
+    """
+    settled = make_options(options)
+    if settled.inputs is not None or settled.dry_run:
+        raise UsageError("inputs and dry_run mean nothing for an iterator; leave them out")
+    pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
+    check_before_work(settled, pattern)
+    directory = settled.output or run_directory.new_directory()
+    with executor_for(settled) as executor, at_work(directory, settled, executor) as stages:
+        run = _open(directory, pattern, settled)
+        with stages.logged(run):
+            counted = _count(run, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)
+            run = manifest.with_merging(run, settled)
+            return first_tokenizer(merge_and_export(run, counted, pattern, settled, executor, warn_of, stages)[1])
+
+
+def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Run:
+    if not options.overwrite and manifest.load(directory) is not None:
+        raise RunDirectoryError(
+            f"{directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
+            "go on with merge_run, choose another output, or start anew with overwrite=True"
+        )
+    source = Source("iterator", os.urandom(16).hex(), "an iterator")
+    return sources.open_run(
+        directory, options.of_stage("count"), count.cut_by(pattern), source, overwrite=options.overwrite
+    )
+
+
+def _count(
+    run: Run,
+    documents: Iterable[Block],
+    pattern: CompiledPattern,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+) -> count.Counted:
+    started = time.monotonic()
+    listener(StageStarted(count.STAGE, 0, "bytes"))
+    if pattern.refusal is not None:
+        listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
+    with sources.part_paths(run) as part_path:
+        counting = _Counting(run, part_path, pattern, options)
+        missing = counting.feed(documents, listener)
+        if missing:
+            listener(Notice("warning", f"{format_count(missing, 'rows')} without text (null) were left out"))
+        parts, statistics = counting.finish()
+        counting_s = time.monotonic() - started
+        listener(StageEnded(count.STAGE, counting_s))
+        started = time.monotonic()
+        rows = sources.combine_parts(run, parts, {**statistics, "files": 0}, options, executor)
+        for part, _ in parts:
+            part.unlink(missing_ok=True)
+    times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
+    counted = count.as_counted(run, rows, {**statistics, "files": 0}, times)
+    count.check_facts(counted.facts, options)
+    return counted
+
+
+class _Counter:
+    """A counter that one thread at a time feeds; written out and begun anew when it has grown."""
+
+    def __init__(self, pattern: CompiledPattern, special_tokens: tuple[bytes, ...], options: Options) -> None:
+        self._pattern, self._special_tokens, self._options = pattern, special_tokens, options
+        self._examples: list[tuple[int, str]] = []  # number of the item, place
+        self._begin()
+
+    def _begin(self) -> None:
+        self.cutter: Any = self._pattern.automaton or RegexCutter(self._pattern)
+        self.counter = _core.ChunkCounter(
+            self.cutter,
+            list(self._special_tokens),
+            errors=self._options.errors,
+            max_piece_bytes=self._options.max_piece_bytes,
+        )
+
+    def feed(self, block: Block) -> None:
+        before = self.counter.statistics()
+        try:
+            self.counter.feed_documents(block.offsets, block.data)
+        except ValueError as error:
+            after = self.counter.statistics()
+            if self._options.errors != "strict" or not after["invalid_offsets"]:
+                raise TrainingError(f"items {block.first} and after cannot be counted: {error}") from None
+            _, place = _place(block, after["invalid_offsets"][-1] - before["bytes"])
+            raise InvalidTextError(
+                f"{place} is invalid UTF-8; mend it, or choose errors='replace' or errors='skip'"
+            ) from None
+        for offset in self.counter.statistics()["invalid_offsets"][len(before["invalid_offsets"]) :]:
+            self._examples.append(_place(block, offset - before["bytes"]))
+
+    def end(self) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+        """Its statistics and examples; a new counter takes its place."""
+        statistics = dict(self.counter.statistics())
+        del statistics["invalid_offsets"]
+        statistics["examples"] = []
+        statistics["concerned_characters"] = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
+        examples, self._examples = self._examples, []
+        self._begin()
+        return statistics, examples
+
+
+def _place(block: Block, offset: int) -> tuple[int, str]:
+    """The item, and for people the place, of a byte of a block."""
+    offset += block.offsets[0]
+    row = bisect.bisect_right(block.offsets, offset) - 1
+    number = block.first + min(row, block.rows - 1)
+    return number, f"item {number}, byte {offset - block.offsets[number - block.first]}"
+
+
+class _Counting:
+    """Threads that count blocks, each with one of as many counters, and what they have written so far."""
+
+    def __init__(self, run: Run, part_path: Callable[[int], Path], pattern: CompiledPattern, options: Options) -> None:
+        self._part_path = part_path
+        self._threads = count.threads(options)
+        self._counter_bytes = max(_LEAST_COUNTER_BYTES, count.memory_limit(options) // (_MEMORY_SHARE * self._threads))
+        special_tokens = count.special_bytes(run.manifest)
+        self._idle: queue.SimpleQueue[_Counter] = queue.SimpleQueue()
+        for _ in range(self._threads):
+            self._idle.put(_Counter(pattern, special_tokens, options))
+        self._lock = threading.Lock()
+        self._fingerprint = run.manifest.counter_fingerprint()
+        self._parts: list[tuple[Location, str]] = []
+        self._statistics: list[dict[str, Any]] = []
+        self._examples: list[tuple[int, str]] = []
+
+    def feed(self, documents: Iterable[Block], listener: Listener) -> int:
+        """Count all blocks; gives the number of rows that had no text. Raises the first error of any thread."""
+        replaced = skipped = missing = 0
+        waiting: deque[Future[int]] = deque()
+        with ThreadPoolExecutor(self._threads, "count") as pool:
+            try:
+                for block in documents:
+                    replaced, skipped = replaced + block.replaced, skipped + block.skipped
+                    missing += block.missing
+                    self._examples += [(int(text.split()[1].rstrip(",")), text) for text in block.examples]
+                    waiting.append(pool.submit(self._feed, block))
+                    del block
+                    if len(waiting) > self._threads:
+                        listener(Advanced(count.STAGE, waiting.popleft().result()))
+                while waiting:
+                    listener(Advanced(count.STAGE, waiting.popleft().result()))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        surrogates = {"replacements": replaced, "invalid_bytes": 3 * replaced, "documents_skipped": skipped}
+        nothing = {**dict.fromkeys(count.SUMMED, 0), "examples": [], "concerned_characters": ""}
+        self._statistics.append(nothing | surrogates)
+        return missing
+
+    def _feed(self, block: Block) -> int:
+        counter = self._idle.get()
+        try:
+            counter.feed(block)
+            if counter.counter.memory_bytes() > self._counter_bytes:
+                self._write(counter)
+        finally:
+            self._idle.put(counter)
+        return int(block.offsets[block.rows] - block.offsets[0])
+
+    def _write(self, counter: _Counter) -> None:
+        with self._lock:
+            path = self._part_path(len(self._parts))
+            self._parts.append((path, self._fingerprint))
+        partitions = counters.counter_partitions(counter.counter)
+        counters.write_counter(path, partitions, fingerprint=self._fingerprint, statistics={})
+        statistics, examples = counter.end()
+        with self._lock:
+            self._statistics.append(statistics)
+            self._examples += examples
+
+    def finish(self) -> tuple[list[tuple[Location, str]], dict[str, Any]]:
+        """Write what is left; the parts with their fingerprint, and the statistics of all of them together."""
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
+        statistics = count.summed(self._statistics)
+        statistics["examples"] = [place for _, place in sorted(self._examples)][:8]
+        return self._parts, statistics

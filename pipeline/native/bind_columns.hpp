@@ -1,0 +1,39 @@
+// Columns of a counter that come from Python: three buffers, borrowed for as long as this lives.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "bind_buffer.hpp"
+#include "columns.hpp"
+
+namespace bpe {
+
+// Columns from outside, checked so that nothing read through them lies out of bounds.
+class TakenColumns {
+ public:
+  explicit TakenColumns(nanobind::handle triple)
+      : offsets_(std::make_unique<Buffer>(nanobind::object(triple[0]))),
+        data_(std::make_unique<Buffer>(nanobind::object(triple[1]))),
+        counts_(std::make_unique<Buffer>(nanobind::object(triple[2]))) {}
+
+  ColumnsView view() const {
+    ColumnsView view{offsets_->as<int64_t>(), data_->data(), counts_->as<uint64_t>(),
+                          counts_->size() / sizeof(uint64_t)};
+    if (offsets_->size() != (view.rows + 1) * sizeof(int64_t))
+      throw nanobind::value_error("a counter needs one more offset than counts");
+    if (view.offsets[0] < 0 || view.offsets[view.rows] > static_cast<int64_t>(data_->size()))
+      throw nanobind::value_error("a counter's offsets lie outside its data");
+    for (size_t row = 0; row < view.rows; ++row) {
+      if (view.offsets[row] >= view.offsets[row + 1])
+        throw nanobind::value_error("a counter holds an empty piece or descending offsets");
+    }
+    return view;
+  }
+
+ private:
+  std::unique_ptr<Buffer> offsets_, data_, counts_;
+};
+
+}  // namespace bpe

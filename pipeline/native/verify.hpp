@@ -1,0 +1,100 @@
+// Checks a merge list the plain way, sharing no code with the merge engine: what it says is a second opinion.
+//
+// Idea: every word (a piece with its count) is a vector of token ids. A map holds each pair's count and the words in
+// which it may stand, an ordered set the pairs by count and tie-break. One merge after the other is compared with the
+// set's first pair, then carried out: each word of the pair is rewritten, and what that changed of the pairs from the
+// first place that differs to the last is added up and brought into the counts.
+// Invariant: the map holds exactly the pairs that stand somewhere, each with its count; the set those that may be
+// merged. A pair's list of words holds all its words, perhaps more.
+// Cost: two operations on the set for each pair that a merge changes. Memory is mostly words and lists of words: what
+// it takes is in pipeline/replay.py, which says so before it starts.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace bpe {
+
+struct ReplayRules {
+  bool greatest_bytes = false;  // the tie-break; otherwise lowest ids
+  uint64_t min_frequency = 1;
+  uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();
+};
+
+class MergeReplay {
+ public:
+  struct Pair {
+    uint32_t left, right;
+    uint64_t count;
+  };
+
+  // byte_order: the byte that each of the ids 0..255 stands for.
+  MergeReplay(ReplayRules rules, const std::array<uint8_t, 256>& byte_order);
+
+  // Before the first merge. Throws std::overflow_error where the bytes of all pieces are 2^63 or more.
+  void add(std::string_view piece, uint64_t count);
+  // The pair that is to be merged now; nothing where no pair may be.
+  std::optional<Pair> best();
+  // Carries out a merge of tokens that exist; gives how many occurrences became one token.
+  uint64_t merge(uint32_t left, uint32_t right);
+
+  size_t tokens() const { return token_bytes_.size(); }
+  uint64_t bytes() const { return bytes_; }  // of all pieces, each as often as it was found
+  const std::string& token(uint32_t id) const { return token_bytes_.at(id); }
+
+ private:
+  using Key = std::pair<uint32_t, uint32_t>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return (static_cast<uint64_t>(key.first) << 32 | key.second) * 0x9e3779b97f4a7c15u;
+    }
+  };
+  struct Standing {
+    uint64_t count = 0;
+    std::vector<uint32_t> words;
+  };
+  struct Ranked {
+    uint64_t count;
+    Key key;
+  };
+  struct Before {
+    const MergeReplay* replay;
+    bool operator()(const Ranked& a, const Ranked& b) const { return replay->is_before(a, b); }
+  };
+
+  bool is_before(const Ranked& a, const Ranked& b) const;
+  bool may_be_merged(const Key& key, uint64_t count) const;
+  void begin();
+
+  ReplayRules rules_;
+  std::vector<std::string> token_bytes_;
+  std::array<uint32_t, 256> id_of_byte_{};
+  std::vector<std::vector<uint32_t>> words_;
+  std::vector<uint64_t> counts_;
+  uint64_t bytes_ = 0;
+  std::unordered_map<Key, Standing, KeyHash> pairs_;
+  std::set<Ranked, Before> queue_;
+  bool begun_ = false;
+};
+
+// What a counter holds, in numbers that add up over counters: so a sum of counters is checked without combining.
+struct CounterSum {
+  uint64_t rows = 0;
+  uint64_t pieces = 0;  // the sum of counts, modulo 2^64
+  uint64_t bytes = 0;   // of pieces, each as often as it was found, modulo 2^64
+  uint64_t digest = 0;  // the sum of count * (a hash of the piece), modulo 2^64
+  bool ascending = true;  // in order of hash64, then of bytes, and no piece twice
+};
+
+struct ColumnsView;
+CounterSum counter_sum(const ColumnsView& counter);
+
+}  // namespace bpe

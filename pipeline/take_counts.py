@@ -1,0 +1,165 @@
+"""Taking in counts that somebody else made: checked, and written as counters in parts of bounded size.
+
+Runs in a worker process for files, in the caller's for what lives there.
+"""
+
+import operator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+from pipeline import _core, counters
+from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
+from pipeline.errors import InputError, TrainingError
+from pipeline.pattern import CompiledPattern
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken. cut_otherwise: pieces that the pattern would not leave whole, and an example of one."""
+
+    parts: tuple[Path, ...]
+    rows: int
+    pieces: int
+    cut_otherwise: int
+    example: bytes
+
+
+@dataclass(frozen=True)
+class TakeTask:
+    """A file of piece counts for a worker, and what the pieces must be.
+
+    part: the parts are named after it. part_bytes: memory that the counts may take before they are written as one.
+    """
+
+    path: Path
+    special_tokens: tuple[bytes, ...]
+    pattern: CompiledPattern
+    part: Path
+    fingerprint: str
+    part_bytes: int
+
+    def __str__(self) -> str:
+        return f"taking the counts of {self.path}"
+
+
+def take_file(task: TakeTask) -> Taken:
+    """Take the counts of a file. Runs in a worker process. Raises as `take` and `read_counts` do."""
+    return take(read_counts(task.path), task)
+
+
+def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
+    """Check counts and write them as counters; pieces that come twice are added.
+
+    Raises `InputError` naming the place of a count that is not positive, of a piece that is empty or holds a special
+    token; `TrainingError` for sums beyond 2^63 - 1.
+    """
+    parts: list[Path] = []
+    rows = pieces = otherwise = 0
+    example = b""
+    counter = _core.ChunkCounter(list, [])
+
+    def write_part() -> None:
+        parts.append(task.part.with_name(f"{task.part.stem}.{len(parts):04d}.part"))
+        partitions = counters.counter_partitions(counter)
+        counters.write_counter(parts[-1], partitions, fingerprint=task.fingerprint, statistics={})
+
+    for batch in batches:
+        _check(batch, task.special_tokens)
+        try:
+            counter.add_pieces(batch.pieces, batch.counts)
+        except OverflowError:
+            raise TrainingError(
+                f"the counts of a piece together are more than 2^63 - 1 ({batch.place(0)} and after)"
+            ) from None
+        except ValueError as error:
+            raise InputError(f"{error} ({batch.place(0)} and after)") from None
+        rows += len(batch.pieces)
+        pieces += sum(batch.counts)
+        cut = cut_otherwise(batch.pieces, task.pattern)
+        otherwise += len(cut)
+        example = example or (cut[0] if cut else b"")
+        if counter.memory_bytes() > task.part_bytes:
+            write_part()
+            counter = _core.ChunkCounter(list, [])
+    if len(counter):
+        write_part()
+    return Taken(tuple(parts), rows, pieces, otherwise, example)
+
+
+def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
+    for index, (piece, count) in enumerate(zip(batch.pieces, batch.counts, strict=True)):
+        if not 1 <= count <= MOST_COUNT:
+            raise InputError(f"{batch.place(index)}: the count {count} is not {COUNT_WANTED}; leave the piece out")
+        if not piece:
+            raise InputError(f"{batch.place(index)}: the piece is empty; leave it out")
+    joined = b"".join(batch.pieces)
+    for token in special_tokens:
+        if token not in joined:  # which most batches prove for all their pieces at once
+            continue
+        for index, piece in enumerate(batch.pieces):
+            if token in piece:
+                raise InputError(
+                    f"{batch.place(index)}: the piece {_shown(piece)} holds the special token {_shown(token)}, which "
+                    "is never counted; leave it out, or choose other special tokens"
+                )
+
+
+def _shown(piece: bytes) -> str:
+    return repr(piece[:60].decode(errors="backslashreplace"))
+
+
+def cut_otherwise(pieces: list[bytes], pattern: CompiledPattern) -> list[bytes]:
+    """The pieces that the pattern, finding one of them as a document, would not leave whole and as they are."""
+    if pattern.automaton is not None:
+        check = _core.ChunkCounter(pattern.automaton, [])
+        check.feed_documents(*_columns_of(pieces))
+        found = check.statistics()
+        if found["pieces"] == found["documents"] and found["replacements"] == 0:
+            return []
+    return [piece for piece in pieces if not _is_left_whole(piece, pattern)]
+
+
+def _columns_of(pieces: list[bytes]) -> tuple[Any, bytes]:
+    """Where pieces laid end to end start and end, and their bytes together."""
+    return array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces)
+
+
+def _is_left_whole(piece: bytes, pattern: CompiledPattern) -> bool:
+    try:
+        return len(pattern.cut(piece.decode())) == 1
+    except UnicodeDecodeError:
+        return False
+
+
+def mapping_counts(counts: Mapping[Any, Any]) -> Iterator[Batch]:
+    """The counts of a mapping from pieces (bytes or text) to whole numbers; `InputError` names a wrong piece."""
+    items = iter(counts.items())
+    while some := list(islice(items, BATCH_ROWS)):
+        keys = [key for key, _ in some]
+        yield Batch([_as_bytes(key) for key in keys], [_as_count(key, count) for key, count in some], _place_of(keys))
+
+
+def _place_of(keys: list[Any]) -> Callable[[int], str]:
+    return lambda i: f"the count of {str(keys[i])[:60]!r}"
+
+
+def _as_bytes(key: object) -> bytes:
+    try:
+        if isinstance(key, str):
+            return key.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the piece {str(key)[:60]!r} holds a lone surrogate; give its bytes instead") from None
+    if not isinstance(key, bytes):
+        raise InputError(f"the piece {str(key)[:60]!r} is of type {type(key).__name__}, not str or bytes")
+    return key
+
+
+def _as_count(key: object, count: object) -> int:
+    try:
+        return operator.index(count)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"the count of {str(key)[:60]!r} is {count!r:.60}, not {COUNT_WANTED}") from None

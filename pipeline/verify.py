@@ -1,0 +1,170 @@
+"""The story of `verify`: everything in a run directory that can be checked, is.
+
+Checksums of all counters and of the merge list; the combined counter against those of the chunks; every merge against
+a second, plain implementation; the tokenizers' files against the merge list, byte by byte. Nothing is written. It says
+what it checked, or raises at the first thing that is wrong.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from pipeline import manifest, replay, run_directory
+from pipeline.config import Options, make_options
+from pipeline.errors import RunDirectoryError
+from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.executors import Executor
+from pipeline.export import write_model
+from pipeline.exporting import export_model, model_of
+from pipeline.manifest import Run
+from pipeline.merge_list import MergeList
+from pipeline.pattern import compile_pattern
+from pipeline.replay import ReplayTask, Sum, SumTask
+from pipeline.storage import Location, named
+from pipeline.training import warn_of
+from pipeline.values import format_bytes, format_count
+from pipeline.vocabulary import merge_budget, with_pad_token
+from pipeline.workers import executor_for
+
+_READING, _REPLAYING = "reading", "replaying"
+_MODULUS = 1 << 64
+
+
+def verify_run(run: str | PathLike[str]) -> dict[str, str]:
+    """Verify a run directory as `bpe-pipeline verify` does; gives what was verified, by name.
+
+    Raises `RunDirectoryError` naming the first thing that is wrong.
+    """
+    options = make_options({})
+    with executor_for(options) as executor:
+        return run_verify(named(run), executor, warn_of)
+
+
+def run_verify(directory: Location, executor: Executor, listener: Listener) -> dict[str, str]:
+    """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
+    run = manifest.require(directory)
+    verified = {"run": f"{directory}, {_origin(run)}"}
+    whole = _verify_counters(run, executor, listener, verified)
+    if run.manifest.merging is None or not run.merges_path.exists():
+        homes = _homes(run)
+        if homes:
+            raise RunDirectoryError(f"{run.merges_path} is missing, but {homes[0]} is there; run merge again")
+        return verified | {"merges": "none were learned yet"}
+    merges = _verify_merges(run, whole, executor, listener, verified)
+    _verify_tokenizers(run, merges, verified)
+    return verified
+
+
+def _origin(run: Run) -> str:
+    if run.manifest.source is not None:
+        return f"counts from {run.manifest.source.description}"
+    return f"{format_count(len(run.manifest.files), 'files')}, {format_count(len(run.manifest.chunks), 'chunks')}"
+
+
+def _verify_counters(run: Run, executor: Executor, listener: Listener, verified: dict[str, str]) -> Sum:
+    """Read every counter, and hold the combined one against the others; gives what it holds."""
+    plan = run.manifest
+    tasks = [SumTask(run.counter_path, plan.counter_fingerprint())] + [
+        SumTask(run.chunk_path(index), plan.chunk_fingerprint(chunk)) for index, chunk in enumerate(plan.chunks)
+    ]
+    started = time.monotonic()
+    listener(StageStarted(_READING, len(tasks), "counters"))
+    sums: dict[int, Sum] = {}
+    for index, found in executor.run(replay.add_up, tasks):
+        sums[index] = found
+        listener(Advanced(_READING, 1))
+    listener(StageEnded(_READING, time.monotonic() - started))
+    whole, parts = sums.pop(0), list(sums.values())
+    verified["counter"] = f"{whole.pieces:,} pieces, {whole.rows:,} different; checksums and order are right"
+    if parts:
+        for name in ("pieces", "bytes", "digest"):
+            together = sum(getattr(part, name) for part in parts) % _MODULUS
+            if together != getattr(whole, name):
+                raise RunDirectoryError(
+                    f"{run.counter_path} is not the sum of the counters in {run.directory / 'counts'}: their "
+                    f"{name} are {together:,}, its {getattr(whole, name):,}; remove it and run again, which "
+                    "combines them anew"
+                )
+        verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and their sum is the counter"
+    return whole
+
+
+def _verify_merges(run: Run, whole: Sum, executor: Executor, listener: Listener, verified: dict[str, str]) -> MergeList:
+    merging = run.manifest.merging or {}
+    task = ReplayTask(
+        counter=run.counter_path,
+        counter_fingerprint=run.manifest.counter_fingerprint(),
+        merges=run.merges_path,
+        fingerprint=run.manifest.merge_fingerprint(),
+        tie_break=merging["tie_break"],
+        min_frequency=merging["min_frequency"],
+        max_token_bytes=merging["max_token_bytes"],
+        min_piece_count=merging.get("min_piece_count") or 1,
+    )
+    [(_, stored)] = executor.run(replay.load, [task])
+    listener(
+        Notice("info", f"replaying {len(stored):,} merges; it takes about {format_bytes(whole.replay_bytes)} of memory")
+    )
+    started = time.monotonic()
+    listener(StageStarted(_REPLAYING, len(stored), "merges"))
+    [(_, merges)] = executor.run(replay.replay, [task], lambda amount: listener(Advanced(_REPLAYING, amount)))
+    elapsed_s = time.monotonic() - started
+    listener(StageEnded(_REPLAYING, elapsed_s))
+    end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
+    verified["merges"] = (
+        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {elapsed_s:.1f} s)"
+    )
+    return merges
+
+
+def _homes(run: Run) -> list[Location]:
+    own = run.directory / "tokenizer"
+    return [*([own] if own.exists() else []), *run_directory.other_tokenizers(run.directory)]
+
+
+def _verify_tokenizers(run: Run, merges: MergeList, verified: dict[str, str]) -> None:
+    """Hold every file of every tokenizer against what the merge list gives."""
+    manifest_ = run.manifest
+    pattern = compile_pattern(manifest_.counting["pattern"])
+    for home in _homes(run):
+        size = manifest_.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
+        options = make_options({**manifest_.counting, **(manifest_.merging or {}), "vocab_size": size})
+        _require_served(merges, home, options)
+        model = model_of(merges, options.vocab_size[0], pattern, options)
+        with tempfile.TemporaryDirectory() as name:
+            there = Path(name)
+            export_model(model, there, None)
+            if not (there / "tokenizer.json").exists():
+                write_model(model, there)
+            compared = _compare(home, there)
+        verified[str(home.name)] = (
+            f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
+        )
+
+
+def _require_served(merges: MergeList, home: Location, options: Options) -> None:
+    wanted = merge_budget(options.vocab_size[0], with_pad_token(options.special_tokens, options.pad_token))
+    if not merges.serves(wanted):
+        raise RunDirectoryError(
+            f"{home} needs {wanted:,} merges, but the list ends after {len(merges):,} although pairs are left; run "
+            f"merge --vocab-size {options.vocab_size[0]} again"
+        )
+
+
+def _compare(home: Location, right: Path) -> Sequence[str]:
+    """The names of the files in `home` that are as in `right`; raises for one that is not."""
+    compared = []
+    for expected in sorted(right.iterdir()):
+        found = home / expected.name
+        if not found.exists() and expected.name != "tokenizer.json":
+            continue  # a format that was not asked for
+        try:
+            same = found.read_bytes() == expected.read_bytes()
+        except OSError as error:
+            raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; run merge again") from None
+        if not same:
+            raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
+        compared.append(found.name)
+    return compared

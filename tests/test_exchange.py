@@ -1,0 +1,244 @@
+"""Counts in and out: what is written reads back exactly, and what cannot be a counter is named with its place."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import peers
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import refused, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import train_reference
+from test_counters import write
+
+import pipeline
+from pipeline import counts_file
+from pipeline.counters import open_counter
+from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
+from pipeline.errors import InputError, TrainingError, UsageError
+from pipeline.pattern import compile_pattern
+from pipeline.take_counts import TakeTask, cut_otherwise, take_file
+from pipeline.vocabulary import token_to_text
+
+COUNTS = st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(1, (1 << 63) - 1), min_size=1, max_size=60)
+
+
+def written(counts: dict[bytes, int], home: Path, band_bytes: int = 1 << 20, partitions: int = 2) -> Path:
+    counter = write(home / "c.parquet", Counter(counts), partitions)
+    assert write_tsv(WriteTask(counter, "f", home / "c.tsv", band_bytes)) == len(counts)
+    return home / "c.tsv"
+
+
+def read(path: Path) -> list[tuple[bytes, int]]:
+    return [row for batch in read_counts(path) for row in zip(batch.pieces, batch.counts, strict=True)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(COUNTS, st.sampled_from([1, 100, 1 << 20]))
+def test_tsv_holds_any_bytes(tmp_path_factory, counts, band_bytes):
+    path = written(counts, tmp_path_factory.mktemp("tsv"), band_bytes)
+    rows = read(path)
+    assert dict(rows) == counts
+    assert [count for _, count in rows] == sorted(counts.values(), reverse=True)
+    lines = path.read_text(encoding="utf-8").split("\n")  # valid UTF-8, a line a piece
+    assert len(lines) == len(counts) + 1
+    assert all(line.count("\t") == 1 for line in lines[:-1])
+
+
+def test_equally_frequent_pieces_keep_the_counters_order_whatever_the_memory(tmp_path):
+    counts = {b"%d" % number: 1 + number % 3 for number in range(500)}
+    (tmp_path / "x").mkdir()
+    texts = {written(counts, tmp_path, band_bytes).read_bytes() for band_bytes in (1, 3000, 1 << 20)}
+    assert len(texts) == 1
+
+
+def test_escapes_are_readable():
+    assert escaped("Ġé\t\n\r\\\0\x7f".encode() + b"\xff\xc3") == r"Ġé\t\n\r\\\x00\x7f\xff\xc3"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b"a\t1\nb\n", r"c\.tsv, line 2 has 1 fields"),
+        (b"a\t1\t2\n", r"line 1 has 3 fields.*\\t"),
+        (b"a\t1\nb\t-2\n", r"line 2: the count '-2' is not a whole number from 1"),
+        (b"a\t1.5\n", "line 1: the count '1.5'"),
+        (b"a\t\n", "line 1: the count ''"),
+        (b"a\t0\n", "line 1: the count 0 is not"),
+        (b"a\t9223372036854775808\n", "line 1: the count 9223372036854775808 is not"),
+        (b"a\t" + b"9" * 5000 + b"\n", "line 1: the count 9223372036854775808 is not"),
+        (b"\t3\n", "line 1: the piece is empty"),
+        (b"piece\tcount\na\t1\n\\q\t2\n", r"line 3: .* is no escape"),
+        (b"a\\\t2\n", "is no escape"),
+        (b"a\t1\nx<|endoftext|>\t2\n", r"line 2: the piece 'x<\|endoftext\|>' holds the special token"),
+        (b"", "not a single count"),
+        (b"piece\tcount\n", "not a single count"),
+    ],
+)
+def test_lines_that_are_refused(tmp_path, lines, message):
+    (tmp_path / "c.tsv").write_bytes(lines)
+    with pytest.raises(InputError, match=message):
+        pipeline.import_counts(tmp_path / "c.tsv", output=tmp_path / "run", overwrite=True, workers=1)
+
+
+def take_task(path: Path, **changes: object) -> TakeTask:
+    task = TakeTask(path, (), compile_pattern("none"), path.with_name(".p.part"), "f", 1 << 30)
+    return replace(task, **changes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=5), st.integers(1, 1 << 30)), min_size=1, max_size=60))
+def test_pieces_given_twice_are_added_whatever_the_parts(tmp_path_factory, rows):
+    home = tmp_path_factory.mktemp("take")
+    (home / "c.tsv").write_text("".join(f"{escaped(piece)}\t{count}\r\n" for piece, count in rows), newline="")
+    taken = take_file(take_task(home / "c.tsv", part_bytes=1))
+    counts: Counter[bytes] = Counter()
+    for part in taken.parts:
+        with open_counter(part, fingerprint="f"):
+            counts.update(dict(duckdb.execute("select piece, count from read_parquet(?)", [str(part)]).fetchall()))
+    expected: Counter[bytes] = Counter()
+    for piece, count in rows:
+        expected[piece] += count
+    assert counts == expected
+    assert (taken.rows, taken.pieces) == (len(rows), expected.total())
+
+
+def test_many_batches_are_many_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(counts_file, "BATCH_ROWS", 10)
+    (tmp_path / "c.tsv").write_text("".join(f"p{number % 30}\t1\n" for number in range(100)))
+    assert len(take_file(take_task(tmp_path / "c.tsv", part_bytes=1)).parts) == 10
+    (tmp_path / "c.tsv").write_text("a\t1\n" * 25 + "a\tx\n")
+    with pytest.raises(InputError, match="line 26"):
+        take_file(take_task(tmp_path / "c.tsv"))
+    (tmp_path / "c.tsv").write_text("a\t1\n" * 25 + "a\t0\n")
+    with pytest.raises(InputError, match="line 26"):
+        take_file(take_task(tmp_path / "c.tsv"))
+
+
+def test_sums_beyond_63_bits(tmp_path):
+    (tmp_path / "c.tsv").write_text(f"a\t{(1 << 63) - 1}\na\t1\n")
+    with pytest.raises(TrainingError, match=r"2\^63 - 1"):
+        take_file(take_task(tmp_path / "c.tsv"))
+
+
+@pytest.mark.parametrize(
+    "piece_type",
+    [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())],
+)
+@pytest.mark.parametrize("count_type", [pa.int8(), pa.uint64(), pa.int64()])
+def test_parquet_of_all_types(tmp_path, piece_type, count_type):
+    pieces = pa.array(["the", "é", "the"]).cast(pa.binary() if "binary" in str(piece_type) else pa.string())
+    table = pa.table({"count": pa.array([3, 4, 5], count_type), "other": [1, 2, 3], "piece": pieces.cast(piece_type)})
+    pq.write_table(table, tmp_path / "c.parquet")
+    assert Counter(dict(read(tmp_path / "c.parquet")[:2])) == {b"the": 3, "é".encode(): 4}
+    assert [row for b in counts_file.table_counts(table) for row in zip(b.pieces, b.counts, strict=True)] == read(
+        tmp_path / "c.parquet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"piece": ["a"]}, "needs the columns piece and count; it has piece"),
+        ({"piece": ["a"], "count": [1.5]}, "count is of type double"),
+        ({"piece": [1], "count": [1]}, "piece is of type int64"),
+        ({"piece": ["a", None], "count": [1, 2]}, "row 2 has no piece"),
+        ({"piece": ["a", "b"], "count": [1, -2]}, "row 2: the count -2"),
+        ({"piece": ["a", ""], "count": [1, 2]}, "row 2: the piece is empty"),
+    ],
+)
+def test_parquet_that_is_refused(tmp_path, columns, message):
+    pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+    with pytest.raises(InputError, match=rf"c\.parquet.*{message}"):
+        take_file(take_task(tmp_path / "c.parquet"))
+    (tmp_path / "c.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(InputError, match=r"c\.parquet is no Parquet file"):
+        take_file(take_task(tmp_path / "c.parquet"))
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "llama3", r"(?<=x)a|.|\s"])
+def test_pieces_of_another_pattern_are_found(pattern):
+    compiled = compile_pattern(pattern)
+    pieces = [b"ab", b" a", b"12345", b"a b", "é\xa0".encode(), b"\xff", b"\n\n"]
+    expected = [piece for piece in pieces if piece == b"\xff" or compiled.cut(piece.decode()) != [piece.decode()]]
+    assert cut_otherwise(pieces, compiled) == expected
+    whole = [piece for piece in pieces if piece not in expected]
+    assert cut_otherwise(whole, compiled) == []
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("counted")
+    (home / "a.txt").write_text(peers.generated_text(3, 4000))
+    pipeline.train(home / "a.txt", output=home / "run", vocab_size=700)
+    return home / "run"
+
+
+def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path) -> None:
+    tsv = tmp_path / "c.tsv"
+    assert run("export", counted, "--counts", tsv).stdout.strip() == str(tsv)
+    result = run("import", tsv, "--output", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert "would be cut otherwise" not in result.stderr
+    assert f"counts from  {tsv}" in result.stdout
+    assert run("merge", tmp_path / "run", "--vocab-size", 700).returncode == 0
+    model = (counted / "tokenizer" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == model
+    assert "kept" in run("import", tsv, "--output", tmp_path / "run").stdout
+    tsv.write_text("a\t1\n")
+    assert "another run" in refused(run("import", tsv, "--output", tmp_path / "run"), 1)
+    assert run("export", counted, "--counts", tmp_path / "c.parquet").returncode == 0
+    result = run("import", tmp_path / "c.parquet", "--pattern", "qwen2", "--output", tmp_path / "other")
+    assert result.returncode == 0
+    assert refused(run("export", counted, "--counts", tmp_path / "c.txt"), 2)
+    assert refused(run("export", counted, "--counts", tsv, "--export", "hf"), 2)
+    assert list((tmp_path / "run").glob(".*.part")) == []
+
+
+def test_training_on_a_mapping_gives_the_reference_merges(tmp_path: Path) -> None:
+    counts = Counter({"low": 5, "lower": 2, "widest": 3, "newest": 6})
+    tokenizer = pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=263)
+    merges = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
+    assert merges == [("e", "s"), ("es", "t"), ("l", "o"), ("lo", "w"), ("e", "w"), ("n", "ew")]
+    expected = train_reference({piece.encode(): count for piece, count in counts.items()}, 6)
+    assert tokenizer.merges == [(tokenizer.vocab[a], tokenizer.vocab[b]) for a, b, _ in expected]
+    table = pa.table({"piece": list(counts), "count": list(counts.values())})
+    again = pipeline.train_from_counts(table, output=tmp_path / "table", vocab_size=263)
+    assert again.merges == tokenizer.merges
+    reordered = dict(itertools.islice(reversed(counts.items()), None))
+    assert pipeline.import_counts(reordered, output=tmp_path / "run") == tmp_path / "run"  # the same counts, kept
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"a": -1}, "the count of 'a': the count -1"),
+        ({"a": 0}, "the count 0"),
+        ({"a": 1.5}, "the count of 'a' is 1.5"),
+        ({"a": 1 << 63}, "is not a whole number from 1 to"),
+        ({"": 1}, "the piece is empty"),
+        ({3: 1}, "of type int"),
+        ({"\ud800": 1}, "lone surrogate"),
+        ({"<|endoftext|>": 1}, "holds the special token"),
+        ({}, "not a single count"),
+    ],
+)
+def test_mappings_that_are_refused(tmp_path, counts, message):
+    with pytest.raises(InputError, match=message):
+        pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=300)
+
+
+def test_wrong_words(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="given as int"):
+        pipeline.train_from_counts(3, output=tmp_path / "run")
+    with pytest.raises(UsageError, match="named twice"):
+        pipeline.import_counts(["a.tsv", "a.tsv"], output=tmp_path / "run")
+    with pytest.raises(InputError, match=r"none\.tsv cannot be read"):
+        pipeline.import_counts(tmp_path / "none.tsv", output=tmp_path / "run")
+    with pytest.warns(UserWarning, match="1 piece of 2 would be cut otherwise by the pattern gpt2, such as 'a b'"):
+        pipeline.train_from_counts({"a b": 2, "ab": 3}, output=tmp_path / "run", vocab_size=258)

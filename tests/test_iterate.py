@@ -1,0 +1,229 @@
+"""Training on what an iterable gives: the tokenizer of the same documents in files, whatever the items are made of."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import peers
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle_counting import as_counter, count
+
+import pipeline
+from pipeline import _core
+from pipeline.corpus import items
+from pipeline.corpus.items import blocks
+from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.pattern import compile_pattern
+
+EOT = "<|endoftext|>"
+DOCUMENTS = [peers.generated_text(seed, 60) for seed in range(200)]
+DOCUMENTS[7] = ""  # no document, but an item
+DOCUMENTS[11] = f"one{EOT}two {EOT}"
+
+
+@pytest.fixture(scope="module")
+def from_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    home = tmp_path_factory.mktemp("files")
+    (home / "a.txt").write_text(EOT.join(DOCUMENTS), newline="")
+    pipeline.train(home / "a.txt", output=home / "run", vocab_size=500)
+    return model(home / "run")
+
+
+def model(run: Path) -> bytes:
+    return (run / "tokenizer" / "tokenizer.json").read_bytes()
+
+
+class DataSet:
+    """What `datasets.Dataset` offers, as far as it is used."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.column_names = table.column_names
+
+    def select_columns(self, names: list[str]) -> "DataSet":
+        return DataSet(self._table.select(names))
+
+    def with_format(self, name: str) -> "DataSet":
+        assert name == "arrow"
+        return self
+
+    def iter(self, batch_size: int) -> Iterator[pa.Table]:
+        return (self._table.slice(at, batch_size) for at in range(0, self._table.num_rows, batch_size))
+
+
+TABLE = pa.table({"other": range(len(DOCUMENTS)), "text": DOCUMENTS})
+KINDS: dict[str, Any] = {
+    "str": lambda: iter(DOCUMENTS),
+    "bytes": lambda: [text.encode() for text in DOCUMENTS],
+    "mappings": lambda: ({"text": text, "id": 3} for text in DOCUMENTS),
+    "array": lambda: pa.array(DOCUMENTS, pa.large_binary()),
+    "chunked": lambda: pa.chunked_array([DOCUMENTS[:50], DOCUMENTS[50:]]),
+    "slices": lambda: [TABLE["text"].chunk(0)[:77], TABLE["text"].chunk(0)[77:]],
+    "table": lambda: TABLE,
+    "batches": lambda: TABLE.to_batches(max_chunksize=33),
+    "reader": lambda: TABLE.to_reader(),
+    "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()],
+    "mixed": lambda: [*DOCUMENTS[:9], pa.array(DOCUMENTS[9:20]), *DOCUMENTS[20:]],
+    "data set": lambda: DataSet(TABLE),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_of_all_kinds_are_the_same_documents(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(items, "_BLOCK_ROWS", 64)
+    got: list[bytes] = []
+    for block in blocks(KINDS[kind](), "text", "replace"):
+        assert block.first == len(got) + 1
+        data = memoryview(block.data).cast("B")
+        ends = block.offsets
+        got += [bytes(data[ends[row] : ends[row + 1]]) for row in range(block.rows)]
+    assert got == [text.encode() for text in DOCUMENTS]
+
+
+@pytest.mark.parametrize("kind", ["str", "table"])
+def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_files: bytes, tmp_path: Path) -> None:
+    pipeline.train_from_iterator(KINDS[kind](), output=tmp_path / "run", vocab_size=500)
+    assert model(tmp_path / "run") == from_files
+    facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
+    documents = [part for text in DOCUMENTS for part in text.split(EOT) if part]
+    assert (facts["documents"], facts["bytes"]) == (len(documents), len("".join(DOCUMENTS).encode()))
+    [smaller] = pipeline.merge_run(tmp_path / "run", vocab_size=400).values()
+    assert smaller.vocab_size == 400
+
+
+def test_a_small_memory_limit_writes_parts_and_changes_nothing(
+    from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline import iterate
+
+    monkeypatch.setattr(iterate, "_LEAST_COUNTER_BYTES", 1)
+    monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
+    seen: list[int] = []
+    combine = iterate.sources.combine_parts
+
+    def counting_parts(run: Any, parts: Any, *others: Any) -> int:
+        seen.append(len(parts))
+        return combine(run, parts, *others)
+
+    monkeypatch.setattr(iterate.sources, "combine_parts", counting_parts)
+    with pytest.warns(UserWarning, match="memory passed the limit"):  # Python alone takes more than that
+        pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, memory_limit="1MiB", workers=2)
+    assert seen[0] >= 10
+    assert model(tmp_path / "run") == from_files
+    assert list((tmp_path / "run").glob(".*.part")) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=20), st.just(b" the<x>a \xe3\x81"))), st.sampled_from(["replace", "skip"]))
+def test_documents_are_counted_one_by_one(documents, errors):
+    """Against an oracle for whole texts: a special token between documents is all that keeps them apart."""
+    counter = _core.ChunkCounter(compile_pattern("gpt2").automaton, [b"<x>"], errors=errors)
+    [block] = blocks(documents, "text", errors) if documents else [None]
+    if block is not None:
+        counter.feed_documents(block.offsets, block.data)
+    expected = count(b"<x>".join(documents), [b"<x>"], errors)
+    assert as_counter(counter.columns()) == expected
+    assert counter.statistics()["pieces"] == expected.total()
+
+
+@pytest.mark.parametrize("code", ["i", "q"])
+def test_offsets_of_both_widths_and_wrong_ones(code: str) -> None:
+    from array import array
+
+    counter = _core.ChunkCounter(compile_pattern("none").automaton, [])
+    counter.feed_documents(array(code, [1, 3, 3, 4]), b"xabcd")
+    assert as_counter(counter.columns()) == {b"ab": 1, b"c": 1}
+    for wrong in ([0, 9], [3, 1], [-1, 2]):
+        with pytest.raises(ValueError, match="offsets"):
+            counter.feed_documents(array(code, wrong), b"xabcd")
+    with pytest.raises(ValueError, match="32-bit or 64-bit"):
+        counter.feed_documents(array("h", [0, 1]), b"xabcd")
+
+
+def test_lone_surrogates_follow_the_errors_policy(tmp_path: Path) -> None:
+    documents = ["ab", "a\ud800\udc00b", "c\udfff"]
+    tokenizer = pipeline.train_from_iterator(documents, output=tmp_path / "replace", vocab_size=270, pattern="none")
+    facts = json.loads((tmp_path / "replace" / "report.json").read_text())["corpus"]
+    assert facts["losses"] == {"invalid UTF-8 sequences replaced by U+FFFD": 3}
+    assert facts["examples"] == ["item 2, character 1", "item 3, character 1"]
+    assert tokenizer.encode("a\ufffd\ufffdb") == tokenizer.encode("a\ufffd\ufffdb".encode().decode())
+    pipeline.train_from_iterator(documents, output=tmp_path / "skip", vocab_size=258, errors="skip")
+    facts = json.loads((tmp_path / "skip" / "report.json").read_text())["corpus"]
+    assert facts["losses"] == {"documents with invalid UTF-8 skipped": 2}
+    assert facts["documents"] == 1
+    with pytest.raises(InvalidTextError, match="item 2, character 1 is a lone surrogate"):
+        pipeline.train_from_iterator(documents, output=tmp_path / "strict", errors="strict")
+
+
+def test_invalid_bytes_are_named_by_item(tmp_path: Path) -> None:
+    documents = [b"fine"] * 70 + [b"not \xff fine"]
+    with pytest.raises(InvalidTextError, match="item 71, byte 4 is invalid UTF-8"):
+        pipeline.train_from_iterator(documents, output=tmp_path / "strict", errors="strict")
+    pipeline.train_from_iterator(pa.array(documents)[1:], output=tmp_path / "replace", vocab_size=260)
+    facts = json.loads((tmp_path / "replace" / "report.json").read_text())["corpus"]
+    assert facts["examples"] == ["item 70, byte 4"]
+    with pytest.raises(InputError, match="not everything was taken as it stood"):
+        pipeline.train_from_iterator(documents, output=tmp_path / "loss", fail_on_loss=True)
+
+
+@pytest.mark.parametrize(
+    ("documents", "error", "message"),
+    [
+        ("one text", UsageError, "give a list of texts"),
+        (["a", 3], InputError, "item 2 is of type int"),
+        ([{"body": "a"}], InputError, "item 1 has no column 'text', only body"),
+        (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
+        (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
+        ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
+        ([], InputError, "no text to count"),
+    ],
+)
+def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
+    with pytest.raises(error, match=message):
+        pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300)
+
+
+def test_an_iterator_is_not_resumed(tmp_path: Path) -> None:
+    def failing() -> Iterator[str]:
+        yield "some text"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pipeline.train_from_iterator(failing(), output=tmp_path / "run", vocab_size=260)
+    with pytest.raises(RunDirectoryError, match="an iterator cannot be read again"):
+        pipeline.train_from_iterator(["a b"], output=tmp_path / "run", vocab_size=260)
+    with pytest.raises(RunDirectoryError, match="not counted to its end"):
+        pipeline.merge_run(tmp_path / "run", vocab_size=260)
+    tokenizer = pipeline.train_from_iterator(["aab aab"], output=tmp_path / "run", vocab_size=260, overwrite=True)
+    assert len(tokenizer.merges) == 3
+
+
+def test_rows_without_text_are_told(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="2 rows without text"):
+        pipeline.train_from_iterator(pa.array(["ab", None, "ab", None]), output=tmp_path / "run", vocab_size=258)
+    facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
+    assert facts["documents"] == 2
+
+
+def test_a_pattern_that_only_regex_runs(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tokenizer = pipeline.train_from_iterator(
+            ["xa ya xa za "] * 20, output=tmp_path / "run", vocab_size=260, pattern=r"(?<=x)a|.|\s"
+        )
+    assert tokenizer.decode(tokenizer.encode("xa ya")) == "xa ya"
+
+
+def test_a_real_data_set(from_files: bytes, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    data_set = datasets.Dataset(TABLE)
+    pipeline.train_from_iterator(data_set, output=tmp_path / "run", vocab_size=500)
+    assert model(tmp_path / "run") == from_files
+    shuffled = data_set.shuffle(seed=1).filter(lambda row: row["other"] >= 0)
+    pipeline.train_from_iterator(shuffled, output=tmp_path / "shuffled", vocab_size=500)
+    assert model(tmp_path / "shuffled") == from_files

@@ -1,0 +1,168 @@
+"""Combining runs with weights: exact arithmetic, the right sums, and refusals of what cannot be compared."""
+
+import json
+from collections import Counter
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import oracle_counting
+import peers
+import pytest
+from command import refused, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_counters import columns_of
+
+import pipeline
+from pipeline import _core, manifest
+from pipeline.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.values import parse_weight
+
+COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)
+WEIGHTS = st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6)
+
+
+def weighted(count: int, weight: Fraction) -> int:
+    """The definition: multiplied, rounded half up, never below 1."""
+    return max(1, (2 * count * weight.numerator + weight.denominator) // (2 * weight.denominator))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(COUNTS, WEIGHTS), max_size=4), st.randoms())
+def test_native_weights_are_exact_and_in_any_order(parts, random):
+    expected = Counter()
+    for counts, weight in parts:
+        expected.update({piece: weighted(count, weight) for piece, count in counts.items()})
+    random.shuffle(parts)
+    columns = [columns_of(Counter(counts))[0] for counts, _ in parts]
+    fractions = [(weight.numerator, weight.denominator) for _, weight in parts]
+    assert oracle_counting.as_counter(_core.combine(columns, fractions)) == expected
+    assert sum(_core.weighted_total(*pair) for pair in zip(columns, fractions, strict=True)) == expected.total()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 10**12), st.decimals("0.001", "1000", places=3))
+def test_rounding_is_decimals_half_up(count, weight):
+    exact = (Decimal(count) * weight).quantize(Decimal(1), ROUND_HALF_UP)
+    columns = columns_of(Counter({b"a": count}))[0]
+    fraction = parse_weight(str(weight))
+    result = _core.combine([columns], [(fraction.numerator, fraction.denominator)])
+    assert oracle_counting.as_counter(result) == {b"a": max(1, int(exact))}
+
+
+def test_counts_beyond_63_bits_are_refused():
+    columns = columns_of(Counter({b"a": 1 << 62}))[0]
+    assert oracle_counting.as_counter(_core.combine([columns], [(199, 100)]))[b"a"] == weighted(
+        1 << 62, Fraction(199, 100)
+    )
+    for weights in ([(2, 1)], [(10**18, 1)]):
+        with pytest.raises(OverflowError):
+            _core.combine([columns], weights)
+        with pytest.raises(OverflowError):
+            _core.weighted_total(columns, weights[0])
+    for wrong in ([(0, 1)], [(1, 0)], [(1 << 62, 1)], [(1, 1), (1, 1)]):
+        with pytest.raises(ValueError, match="weight"):
+            _core.combine([columns], wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("2.5", "5/2"), (2.5, "5/2"), (0.1, "1/10"), ("1/3", "1/3"), (3, "3"), ("1e3", "1000"), (Fraction(7, 2), "7/2")],
+)
+def test_weights_are_taken_as_written(written, value):
+    assert parse_weight(written) == Fraction(value)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0", "-1", "1/0", "many", "", "nan", "inf", "1e99", True, None, "1" * 19, "1" * 5000]
+)
+def test_weights_that_mean_nothing(wrong):
+    with pytest.raises(ValueError, match="above 0"):
+        parse_weight(wrong)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("runs")
+    for name, seed in (("a", 1), ("b", 2)):
+        (home / f"{name}.txt").write_text(peers.generated_text(seed, 3000))
+        assert run("count", home / f"{name}.txt", "--output", home / name).returncode == 0
+    return {name: home / name for name in ("a", "b")}
+
+
+def counts_in(directory: Path) -> Counter[bytes]:
+    rows = duckdb.execute("select piece, count from read_parquet(?)", [str(directory / "counter.parquet")]).fetchall()
+    return Counter(dict(rows))
+
+
+def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
+    output = tmp_path / "mix"
+    result = run("combine", runs["a"], runs["b"], "--weight", "1", "--weight", "2.5", "--output", output)
+    assert result.returncode == 0, result.stderr
+    assert f"{runs['a']} x 1 + {runs['b']} x 2.5" in result.stdout
+    expected = counts_in(runs["a"])
+    expected.update({piece: weighted(count, Fraction(5, 2)) for piece, count in counts_in(runs["b"]).items()})
+    assert counts_in(output) == expected
+    facts = json.loads((output / "report.json").read_text())["corpus"]
+    assert (facts["pieces"], facts["different_pieces"], facts["files"]) == (expected.total(), len(expected), 2)
+    assert run("merge", output, "--vocab-size", 400).returncode == 0
+    again = run("combine", runs["b"], runs["a"], "--weight", "2.5", "--weight", "1", "--output", output)
+    assert again.returncode == 0, again.stderr  # the same run, in another order
+    assert (output / "tokenizer" / "tokenizer.json").exists()
+    assert "another run" in refused(run("combine", runs["a"], runs["b"], "--output", output), 1)
+    assert "no corpus gave" in refused(run("train", runs["a"].with_suffix(".txt"), "--output", output), 1)
+    assert "no corpus gave" in refused(run("count", runs["a"].with_suffix(".txt"), "--output", output), 1)
+
+
+def test_unweighted_is_counting_both_files(runs: dict[str, Path], tmp_path: Path) -> None:
+    mixed = pipeline.combine_runs(list(runs.values()), output=tmp_path / "mix")
+    [tokenizer] = pipeline.merge_run(mixed, vocab_size=500).values()
+    files = [path.with_suffix(".txt") for path in runs.values()]
+    assert tokenizer.merges == pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
+    nested = pipeline.combine_runs([mixed, runs["a"]], [1, "3"], output=tmp_path / "nested")
+    straight = pipeline.combine_runs(list(runs.values()), [4, 1], output=tmp_path / "straight")
+    assert counts_in(nested) == counts_in(straight)
+
+
+def test_runs_that_cannot_be_combined(runs: dict[str, Path], tmp_path: Path) -> None:
+    text = runs["a"].with_suffix(".txt")
+    for name, options in {
+        "--pattern": {"pattern": "llama3"},
+        "--special-token": {"special_tokens": ["<x>"]},
+        "--pad-token": {"pad_token": "<pad>"},
+        "--errors": {"errors": "skip"},
+        "--max-piece-bytes": {"max_piece_bytes": 8},
+    }.items():
+        pipeline.train(text, output=tmp_path / "other", vocab_size=300, overwrite=True, **options)
+        with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
+            pipeline.combine_runs([runs["a"], tmp_path / "other"], output=tmp_path / "mix")
+    other = manifest.require(runs["b"])
+    document = json.loads((runs["b"] / "run.json").read_text())
+    (tmp_path / "older").mkdir()
+    document["cutting"]["unicode"] = "Unicode 3.0"
+    (tmp_path / "older" / "run.json").write_text(json.dumps(document))
+    with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
+        pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
+    document["cutting"]["unicode"] = other.manifest.cutting["unicode"]
+    (tmp_path / "older" / "run.json").write_text(json.dumps(document))
+    with pytest.raises(RunDirectoryError, match="not counted to its end"):
+        pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
+    assert not (tmp_path / "mix").exists()
+
+
+def test_wrong_words(runs: dict[str, Path], tmp_path: Path) -> None:
+    both = list(runs.values())
+    for wrong, options in {
+        "2 runs; give one for each": {"weights": [1]},
+        "--weight: expected": {"weights": [1, 0]},
+        "is one of the runs": {"output": runs["a"]},
+    }.items():
+        with pytest.raises(UsageError, match=wrong):
+            pipeline.combine_runs(both, **{"output": tmp_path / "mix", **options})
+    with pytest.raises(UsageError, match="named twice"):
+        pipeline.combine_runs([runs["a"], runs["a"]], output=tmp_path / "mix")
+    with pytest.raises(TrainingError, match="smaller weights"):
+        pipeline.combine_runs(both, [10**18, 1], output=tmp_path / "mix")
+    assert "holds no run" in refused(run("combine", tmp_path, "--output", tmp_path / "mix"), 1)

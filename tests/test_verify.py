@@ -1,0 +1,242 @@
+"""Verifying: a right run passes, and whatever was tampered with is found and named."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import peers
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import refused, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import GPT2_BYTES, train_reference
+from test_counters import columns_of
+
+import pipeline
+from pipeline import _core
+from pipeline.errors import PipelineError, RunDirectoryError
+
+COUNTS = st.dictionaries(
+    st.one_of(st.text("ab", min_size=1, max_size=8).map(str.encode), st.binary(min_size=1, max_size=12)),
+    st.integers(1, 50),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(COUNTS, st.sampled_from(["lowest-ids", "greatest-bytes"]), st.integers(1, 4), st.sampled_from([None, 2, 5]))
+def test_the_replay_is_the_definition(counts, tie_break, min_frequency, max_token_bytes):
+    replay = _core.MergeReplay(
+        bytes(GPT2_BYTES), tie_break=tie_break, min_frequency=min_frequency, max_token_bytes=max_token_bytes
+    )
+    replay.add(columns_of(Counter(counts))[0])
+    assert replay.bytes == sum(len(piece) * count for piece, count in counts.items())
+    expected = train_reference(counts, 30, tie_break, min_frequency, max_token_bytes)
+    for merge in expected:
+        assert replay.best() == merge
+        replay.merge(*merge[:2])
+    if len(expected) < 30:
+        assert replay.best() is None
+
+
+def test_the_replay_joins_as_the_engine_does():
+    counts = Counter(
+        dict(zip((peers.generated_text(5, 1500) + "aaaaa" * 9).encode().split(b" "), range(9, 2000), strict=False))
+    )
+    del counts[b""]
+    columns = columns_of(counts)[0]
+    engine = _core.MergeEngine()
+    engine.add(*columns)
+    result = engine.run(500)
+    replay = _core.MergeReplay(bytes(GPT2_BYTES))
+    replay.add(columns)
+    for left, right, count, joined in zip(result.left, result.right, result.counts, result.joined, strict=True):
+        assert replay.best() == (left, right, count)
+        assert replay.merge(left, right) == joined
+    with pytest.raises(IndexError):
+        replay.merge(0, 1 << 30)
+
+
+@settings(max_examples=50, deadline=None)
+@given(COUNTS, COUNTS)
+def test_sums_of_counters_add_up_and_tell_counters_apart(one, other):
+    def total(counts: dict[bytes, int]) -> tuple[int, ...]:
+        return _core.counter_sum(columns_of(Counter(counts))[0])[1:4]
+
+    both = Counter(one) + Counter(other)
+    assert total(both) == tuple((a + b) % (1 << 64) for a, b in zip(total(one), total(other), strict=True))
+    assert (total(one) == total(other)) == (one == other)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("good")
+    (home / "a.txt").write_text(peers.generated_text(8, 20_000))
+    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[420, 360], chunk_size="50KiB", workers=2)
+    return home / "run"
+
+
+@pytest.fixture
+def copy(good: Path, tmp_path: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(good, tmp_path / "run"))
+
+
+def test_a_right_run_passes(good: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in good.rglob("*")}
+    result = run("verify", good)
+    assert result.returncode == 0, result.stderr
+    assert "163, each the right one with the right count" in result.stdout
+    assert "their sum is the counter" in result.stdout
+    assert "tokenizer-360" in result.stdout
+    assert "of memory" in result.stderr
+    assert {path: path.stat().st_mtime_ns for path in good.rglob("*")} == before
+
+
+@pytest.mark.parametrize("options", [{"tie_break": "greatest-bytes", "max_token_bytes": 4}, {"min_frequency": 40}])
+def test_the_rules_of_the_run_are_followed(options: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(peers.generated_text(8, 3000))
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=600, **options)
+    verified = pipeline.verify_run(tmp_path / "run")
+    assert "each the right one" in verified["merges"]
+    assert ("no pair is left" in verified["merges"]) == ("min_frequency" in options)
+
+
+def rewrite(path: Path, change: Callable[[dict[str, list[object]]], object]) -> None:
+    """Change a Parquet file's rows, as somebody with a tool would: checksums and metadata are right again."""
+    file = pq.ParquetFile(path)
+    table = file.read()
+    columns = table.to_pydict()
+    change(columns)
+    changed = pa.table(columns, schema=table.schema)
+    pq.write_table(changed, path, write_page_checksum=True, row_group_size=max(1, file.metadata.row_group(0).num_rows))
+
+
+def swap(columns: dict[str, list[object]], rank: int) -> None:
+    for values in columns.values():
+        values[rank], values[rank + 1] = values[rank + 1], values[rank]
+
+
+def test_swapped_merges_are_found(copy: Path) -> None:
+    # Two merges of different counts, of which the second does not need the first.
+    rows = pq.read_table(copy / "merges.parquet").to_pylist()
+    rank = next(
+        i
+        for i in range(50, 150)
+        if rows[i]["count"] != rows[i + 1]["count"]
+        and rows[i]["left"] + rows[i]["right"] not in (rows[i + 1]["left"], rows[i + 1]["right"])
+    )
+    rewrite(copy / "merges.parquet", lambda columns: swap(columns, rank))
+    line = refused(run("verify", copy), 1)
+    assert f"wrong from rank {rank} on" in line
+    assert f"with count {rows[rank]['count']:,}, found is" in line
+
+
+@pytest.mark.parametrize("column", ["count", "joined"])
+def test_a_changed_number_in_the_merge_list_is_found(copy: Path, column: str) -> None:
+    rewrite(copy / "merges.parquet", lambda columns: columns[column].__setitem__(77, columns[column][77] - 1))
+    with pytest.raises(RunDirectoryError, match="wrong from rank 77 on"):
+        pipeline.verify_run(copy)
+
+
+def test_a_list_that_ends_too_early_is_found(copy: Path) -> None:
+    rewrite(copy / "merges.parquet", lambda columns: [values.pop() for values in columns.values()])
+    with pytest.raises(RunDirectoryError, match="needs 163 merges, but the list ends after 162"):
+        pipeline.verify_run(copy)
+    table = pq.read_table(copy / "merges.parquet")
+    metadata = {**table.schema.metadata, b"stopped": b"exhausted"}
+    pq.write_table(table.replace_schema_metadata(metadata), copy / "merges.parquet")
+    with pytest.raises(RunDirectoryError, match=r"rank 162 on: due is .* found is the end of the list"):
+        pipeline.verify_run(copy)
+
+
+def raise_count(columns: dict[str, list[object]]) -> None:
+    columns["count"][5] += 1
+
+
+def exchange_counts(columns: dict[str, list[object]]) -> None:
+    counts = columns["count"]
+    other = next(i for i, count in enumerate(counts) if count != counts[0])
+    counts[0], counts[other] = counts[other], counts[0]
+
+
+@pytest.mark.parametrize("name", ["counter.parquet", "counts/000001.parquet"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(raise_count, "but says that"), (exchange_counts, "is not the sum of"), (lambda c: swap(c, 3), "not in order")],
+)
+def test_changed_counts_are_found(copy: Path, name: str, change: Callable[..., None], message: str) -> None:
+    rewrite(copy / name, change)
+    with pytest.raises(RunDirectoryError, match=message):
+        pipeline.verify_run(copy)
+
+
+def test_flipped_bits_are_found(copy: Path) -> None:
+    """In the rows of every artefact: places in the first third of each file, which are pages, not metadata."""
+    source = random.Random(3)
+    for name in ("counter.parquet", "counts/000000.parquet", "merges.parquet", "tokenizer/tokenizer.json"):
+        good = (copy / name).read_bytes()
+        for _ in range(2):
+            damaged = bytearray(good)
+            damaged[source.randrange(60, len(good) // 3)] ^= 1 << source.randrange(8)
+            (copy / name).write_bytes(damaged)
+            with pytest.raises(PipelineError, match=Path(name).name):
+                pipeline.verify_run(copy)
+        (copy / name).write_bytes(good)
+
+
+def test_missing_and_foreign_files_are_found(copy: Path) -> None:
+    (copy / "tokenizer-360" / "merges.txt").write_text("#version: 0.2\na b\n")
+    with pytest.raises(RunDirectoryError, match=r"tokenizer-360/merges.txt is not what the merge list gives"):
+        pipeline.verify_run(copy)
+    (copy / "tokenizer-360" / "merges.txt").unlink()  # a format that was not asked for
+    pipeline.verify_run(copy)
+    (copy / "merges.parquet").unlink()
+    with pytest.raises(RunDirectoryError, match=r"merges.parquet is missing, but .*tokenizer is there"):
+        pipeline.verify_run(copy)
+    (copy / "counts" / "000000.parquet").unlink()
+    with pytest.raises(RunDirectoryError, match=r"000000.parquet is missing"):
+        pipeline.verify_run(copy)
+
+
+def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> None:
+    mixed = pipeline.combine_runs([good], [3], output=tmp_path / "mix")
+    assert pipeline.verify_run(mixed)["merges"] == "none were learned yet"
+    pipeline.merge_run(mixed, vocab_size=300)
+    assert "each the right one" in pipeline.verify_run(mixed)["merges"]
+    rewrite(mixed / "counter.parquet", raise_count)
+    with pytest.raises(RunDirectoryError, match="but says that"):
+        pipeline.verify_run(mixed)
+
+
+def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
+    tokenizers = pipeline.merge_run(good, vocab_size=[420, 360])
+    assert tokenizers[420].merges[: 360 - 257] == tokenizers[360].merges
+    corpus = json.loads((good / "run.json").read_text())["files"][0]["path"]
+    alone = pipeline.train(corpus, output=tmp_path / "alone", vocab_size=360)
+    assert alone.merges == tokenizers[360].merges
+    files = sorted((tmp_path / "alone" / "tokenizer").iterdir())
+    assert [path.read_bytes() for path in files] == [(good / "tokenizer-360" / p.name).read_bytes() for p in files]
+    assert duckdb.execute(f"select count(*) from '{good}/merges.parquet'").fetchone() == (163,)
+
+
+def test_several_sizes_from_the_command_and_the_configuration_file(good: Path, tmp_path: Path) -> None:
+    mixed = pipeline.combine_runs([good], output=tmp_path / "mix")
+    result = run("merge", mixed, "--vocab-size", "300,350,280", "--log-json")
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["vocabulary"]["vocab_size"] == 300
+    assert [other["vocabulary"]["vocab_size"] for other in summary["other_sizes"]] == [350, 280]
+    assert sorted(path.name for path in mixed.glob("tokenizer*")) == ["tokenizer", "tokenizer-280", "tokenizer-350"]
+    (tmp_path / "c.yaml").write_text("vocab-size: [290, 310]\n")
+    quiet = run("merge", mixed, "--config", tmp_path / "c.yaml", "--quiet").stdout.split()
+    assert quiet == [str(mixed / "tokenizer-290"), str(mixed / "tokenizer-310")]
+    assert "290" in run("merge", mixed, "--config", tmp_path / "c.yaml", "--print-config").stdout
+    assert "too small" in refused(run("merge", mixed, "--vocab-size", "300,3"), 2)
+    assert "whole number" in refused(run("merge", mixed, "--vocab-size", "300,,3"), 2)
