@@ -17,8 +17,8 @@ from typing import Any
 
 from pipeline.counters import open_counter
 from pipeline.errors import InputError
-from pipeline.storage import Location
 from pipeline.executors.worker import report_progress
+from pipeline.storage import Location
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
