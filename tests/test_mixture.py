@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -139,14 +140,12 @@ def test_runs_that_cannot_be_combined(runs: dict[str, Path], tmp_path: Path) -> 
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
             pipeline.combine_runs([runs["a"], tmp_path / "other"], output=tmp_path / "mix")
     other = manifest.require(runs["b"])
-    document = json.loads((runs["b"] / "run.json").read_text())
-    (tmp_path / "older").mkdir()
-    document["cutting"]["unicode"] = "Unicode 3.0"
-    (tmp_path / "older" / "run.json").write_text(json.dumps(document))
+    older = replace(other, directory=tmp_path / "older")
+    cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
+    manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
         pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
-    document["cutting"]["unicode"] = other.manifest.cutting["unicode"]
-    (tmp_path / "older" / "run.json").write_text(json.dumps(document))
+    manifest.save(older)
     with pytest.raises(RunDirectoryError, match="not counted to its end"):
         pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
     assert not (tmp_path / "mix").exists()
