@@ -115,10 +115,17 @@ def refuse_corpus_inside(directory: Path, paths: Iterable[str]) -> None:
 
 
 def refuse_foreign_files(directory: Path) -> None:
-    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
-    foreign = next((name for name in _OWNED if (directory / name).exists()), None)
+    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own.
+
+    An empty directory is none: it is what a run leaves that was killed just before its manifest was whole.
+    """
+    foreign = next((name for name in _OWNED if _holds_something(directory / name)), None)
     if foreign is not None:
         raise RunDirectoryError(
             f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "
             "remove it with --overwrite"
         )
+
+
+def _holds_something(path: Path) -> bool:
+    return next(path.iterdir(), None) is not None if path.is_dir() else path.exists()
