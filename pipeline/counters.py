@@ -57,27 +57,21 @@ def write_counter(
         _STATISTICS: json.dumps(statistics, sort_keys=True).encode(),
     }
     schema = pa.schema([piece, count], metadata=metadata)
-    with (
-        whole_file(path) as partial,
-        pq.ParquetWriter(
-            partial,
-            schema,
-            **tables.WRITE_OPTIONS,
-            column_encoding={"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"},
-        ) as writer,
-    ):
-        group_rows, checksums = [], []
-        for offsets, data, counts in partitions:
-            rows = len(counts)
-            pieces = pa.LargeBinaryArray.from_buffers(
-                piece.type, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-            )
-            numbers = pa.UInt64Array.from_buffers(count.type, rows, [None, pa.py_buffer(counts)])
-            batch = pa.RecordBatch.from_arrays([pieces, numbers], schema=schema)
-            writer.write_batch(batch, row_group_size=max(rows, 1))
-            group_rows.append(rows)
-            checksums.append(tables.checksum(offsets, data, counts))
-        writer.add_key_value_metadata(tables.sealed(metadata, group_rows, checksums))
+    encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
+    with whole_file(path) as partial:
+        checksums = []
+        with pq.ParquetWriter(partial, schema, **tables.WRITE_OPTIONS, column_encoding=encoding) as writer:
+            for offsets, data, counts in partitions:
+                rows = len(counts)
+                pieces = pa.LargeBinaryArray.from_buffers(
+                    piece.type, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+                )
+                numbers = pa.UInt64Array.from_buffers(count.type, rows, [None, pa.py_buffer(counts)])
+                batch = pa.RecordBatch.from_arrays([pieces, numbers], schema=schema)
+                writer.write_batch(batch, row_group_size=max(rows, 1))
+                checksums.append(tables.checksum(offsets, data, counts))
+            writer.add_key_value_metadata(tables.seals(checksums))
+        tables.seal(partial)
 
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
@@ -177,11 +171,13 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
     import pyarrow.parquet as pq
 
     with _damage(path):
+        size = tables.check_seal(path)
         file = pq.ParquetFile(arrow_source(path), page_checksum_verification=True)
-        version = (file.metadata.metadata or {}).get(_FORMAT, b"unknown").decode(errors="replace")
+        stored = file.metadata.metadata
+        version = stored.get(_FORMAT, b"unknown").decode(errors="replace")
         if version != str(FORMAT_VERSION):
             raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
-        stored, checksums = tables.check(file, _COLUMNS, path.stat().st_size)
+        checksums = tables.check(file, _COLUMNS, size)
         partitions = file.metadata.num_row_groups
         if partitions < 1 or partitions & (partitions - 1):
             raise ValueError(f"{partitions} row groups are not a power of two")

@@ -76,9 +76,11 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     stopped = b"exhausted" if merges.exhausted else b"limit"
     metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
     table = pa.table(columns).replace_schema_metadata(metadata)
-    with whole_file(path) as partial, pq.ParquetWriter(partial, table.schema, **tables.WRITE_OPTIONS) as writer:
-        writer.write_table(table, row_group_size=max(len(merges), 1))
-        writer.add_key_value_metadata(tables.sealed(metadata, [len(merges)], [_checksum(pairs, merges)]))
+    with whole_file(path) as partial:
+        with pq.ParquetWriter(partial, table.schema, **tables.WRITE_OPTIONS) as writer:
+            writer.write_table(table, row_group_size=max(len(merges), 1))
+            writer.add_key_value_metadata(tables.seals([_checksum(pairs, merges)]))
+        tables.seal(partial)
 
 
 def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
@@ -96,8 +98,9 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
     try:
         if not path.exists():
             return None
+        size = tables.check_seal(path)
         with pq.ParquetFile(arrow_source(path), page_checksum_verification=True) as file:
-            metadata, checksums = tables.check(file, _COLUMNS, path.stat().st_size)
+            checksums, metadata = tables.check(file, _COLUMNS, size), file.metadata.metadata
             if metadata.get(_FINGERPRINT) != fingerprint.encode():
                 return None
             table = file.read()

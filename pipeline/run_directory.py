@@ -151,11 +151,18 @@ def refuse_corpus_inside(directory: Location, paths: Iterable[str]) -> None:
 
 
 def refuse_foreign_files(directory: Location) -> None:
-    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own."""
+    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own.
+
+    An empty directory is none: it is what a run leaves that was killed just before its manifest was whole.
+    """
     there = _names_in(directory)
-    foreign = next((name for name in _OWNED if name in there), None)
+    foreign = next((name for name in _OWNED if name in there and _holds_something(directory / name)), None)
     if foreign is not None:
         raise RunDirectoryError(
             f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "
             "remove it with --overwrite"
         )
+
+
+def _holds_something(path: Location) -> bool:
+    return bool(_names_in(path)) if isinstance(path, Path) and path.is_dir() else True

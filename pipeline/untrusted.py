@@ -8,7 +8,7 @@ import io
 
 from pipeline.storage import Location, open_file
 
-CONFIG_BYTES = 1 << 20
+CONFIG_BYTES = 1 << 18  # YAML takes five seconds for so many, at worst
 MODEL_BYTES = 1 << 28  # a vocabulary of a million tokens takes about 80 MB
 MANIFEST_BYTES = 1 << 28  # the listing of a million files takes about 200 MB
 
@@ -18,5 +18,5 @@ def read_bounded(where: Location, most_bytes: int) -> bytes:
     with io.BufferedReader(open_file(where)) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise ValueError(f"it is larger than {most_bytes >> 20} MiB, the most that such a file may be")
+        raise ValueError(f"it is larger than {most_bytes >> 10:,} KiB, the most that such a file may be")
     return data

@@ -222,9 +222,10 @@ class Vocabulary:
         for text, id_ in special_tokens.items():
             if id_ in tokens or texts_by_id.setdefault(id_, text) != text:
                 raise InputError(f"the special token {text!r} has id {id_}, which another token has too")
+        most = min(MAX_IDS, _ANY_ID + _IDS_PER_TOKEN * len(tokens))
         for id_ in (*tokens, *texts_by_id):
-            if not 0 <= id_ < MAX_IDS:
-                raise InputError(f"token id {id_} is outside 0..{MAX_IDS - 1}")
+            if not 0 <= id_ < most:
+                raise InputError(f"token id {id_} is outside 0..{most - 1}, far from those of {len(tokens)} tokens")
         left, right, result = array("I"), array("I"), array("I")
         seen: set[tuple[bytes, bytes]] = set()
         for rank, (a, b) in enumerate(merges):
@@ -243,7 +244,9 @@ class Vocabulary:
 
 
 MAX_IDS = 1 << 28
-"""Ids stay below this, so that a damaged file cannot ask for tables of many gigabytes."""
+"""Ids stay below this."""
+_ANY_ID, _IDS_PER_TOKEN = 1 << 20, 16
+"""Ids may leave gaps, but a small damaged file cannot ask for tables of gigabytes."""
 
 
 def check_special_tokens(special_tokens: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core, counters
+from pipeline import _core, counters, tables
 from pipeline.combine import CombineTask, combine, take_kept
 from pipeline.errors import RunDirectoryError, TrainingError
 
@@ -181,11 +181,14 @@ def test_missing_and_foreign_files(tmp_path):
     with pytest.raises(RunDirectoryError, match="something else"):
         read(path, fingerprint="g")
     table = pq.read_table(path)
-    pq.write_table(table.replace_schema_metadata({}), path)
+    metadata = tables.seals(["0" * 48])
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    tables.seal(path)
     with pytest.raises(RunDirectoryError, match="format unknown"):
         read(path)
-    metadata = {counters._FORMAT: b"1", counters._FINGERPRINT: b"f", counters._STATISTICS: b"{}"}
+    metadata |= {counters._FORMAT: b"1", counters._FINGERPRINT: b"f", counters._STATISTICS: b"{}"}
     pq.write_table(table.rename_columns(["piece", "number"]).replace_schema_metadata(metadata), path)
+    tables.seal(path)
     with pytest.raises(RunDirectoryError, match="columns"):
         read(path)
     pq.write_table(table.replace_schema_metadata(metadata), path)

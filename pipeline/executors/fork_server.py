@@ -36,15 +36,23 @@ def main(descriptor: int, preload: Sequence[str], absent: Sequence[str]) -> None
         with contextlib.suppress(Exception):
             import_module(module)
     gc.freeze()  # the collector of a worker would write into pages that all workers share
-    while True:
-        request, descriptors, _, _ = socket.recv_fds(control, NUMBER_BYTES, 1)
-        if not request:
-            os._exit(0)
-        if descriptors:
-            answer = _fork(control, descriptors[0])
-        else:
-            answer = os.waitstatus_to_exitcode(os.waitpid(int.from_bytes(request), 0)[1])
-        control.sendall(answer.to_bytes(NUMBER_BYTES, signed=True))
+    with contextlib.suppress(ConnectionError):  # the coordinator is gone while it is answered
+        while _answer(control):
+            pass
+    os._exit(0)
+
+
+def _answer(control: socket.socket) -> bool:
+    """Do what the next request asks; False after the last."""
+    request, descriptors, _, _ = socket.recv_fds(control, NUMBER_BYTES, 1)
+    if not request:
+        return False
+    if descriptors:
+        answer = _fork(control, descriptors[0])
+    else:
+        answer = os.waitstatus_to_exitcode(os.waitpid(int.from_bytes(request), 0)[1])
+    control.sendall(answer.to_bytes(NUMBER_BYTES, signed=True))
+    return True
 
 
 def _fork(control: socket.socket, pipe: int) -> int:

@@ -1,0 +1,44 @@
+"""Makes workers die when they write a counter: a module that the fork server preloads, for tests.
+
+DYING: JSON of how (`kill`, `segfault`, `exit`, `raise`, `terminate`, `no memory`), the counter's file name, how often,
+and a directory for the marks that count it.
+"""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from pipeline import counters
+
+_how, _name, _times, _marks = json.loads(os.environ["DYING"])
+_write_counter = counters.write_counter
+
+
+def _die() -> None:
+    if _how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif _how == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif _how == "terminate":
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGTERM)).start()
+        signal.pause()
+    elif _how == "exit":
+        os._exit(3)
+    elif _how == "no memory":
+        raise MemoryError
+    else:
+        raise RuntimeError("of the core")
+
+
+def _write_or_die(path: Path, *arguments: Any, **options: Any) -> None:
+    mark = Path(_marks, f"{len([*Path(_marks).iterdir()])}")
+    if path.name == _name and int(mark.name) < _times:
+        mark.touch()
+        _die()
+    _write_counter(path, *arguments, **options)
+
+
+counters.write_counter = _write_or_die

@@ -1,0 +1,246 @@
+"""What can fail beside a kill: workers, disks, output and corpus. One clear line, and the run goes on where it was."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import peers
+import pytest
+from command import refused, run
+
+from pipeline import _core, workers
+from pipeline.config import Options, make_options
+from pipeline.errors import InputError, PipelineError, RunDirectoryError, WorkerError
+from pipeline.events import Advanced, Event, StageStarted
+from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
+from pipeline.training import run_train
+
+CHUNKS = "12KiB"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("corpus")
+    for number in range(4):
+        (directory / f"{number}.txt").write_text(peers.generated_text(number, 2500), newline="")
+    return directory
+
+
+def options_of(corpus: Path, output: Path, **more: object) -> Options:
+    return make_options(
+        {"inputs": str(corpus), "output": output, "vocab_size": 600, "chunk_size": CHUNKS, "workers": 2, **more}
+    )
+
+
+def train(options: Options, listener: Callable[[Event], None] = lambda _: None, preload: str = "") -> int:
+    """Train in this process; how many attempts were made again."""
+    setup = replace(workers.SETUP, preload=(*workers.SETUP.preload, *filter(None, [preload])))
+    with LocalExecutor(lambda: 2, setup) as executor:
+        run_train(options, executor, listener)
+        return executor.retries
+
+
+def model(output: Path) -> bytes:
+    return (output / "tokenizer" / "tokenizer.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    output = tmp_path_factory.mktemp("expected") / "run"
+    assert train(options_of(corpus, output)) == 0
+    assert json.loads((output / "report.json").read_text())["retries"] == 0
+    return model(output)
+
+
+@pytest.mark.parametrize("how", ["kill", "segfault", "terminate", "exit", "raise", "no memory"])
+def test_a_worker_that_dies_costs_an_attempt(
+    corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (tmp_path / "marks").mkdir()
+    monkeypatch.setenv("DYING", json.dumps([how, "000001.parquet", 2, str(tmp_path / "marks")]))
+    assert train(options_of(corpus, tmp_path / "run"), preload="dying_workers") == 2
+    assert model(tmp_path / "run") == expected
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["retries"] == 2
+    assert "\nretries          2, of work" in (tmp_path / "run" / "report.txt").read_text()
+    assert (tmp_path / "run" / "log.txt").read_text().count("trying again in a fresh process") == 2
+
+
+def test_a_chunk_whose_workers_always_die_is_named_and_the_run_goes_on(
+    corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "marks").mkdir()
+    monkeypatch.setenv("DYING", json.dumps(["kill", "000001.parquet", 99, str(tmp_path / "marks")]))
+    with pytest.raises(WorkerError, match=r"^chunk 1 \(.*0\.txt, bytes \d+ to \d+\) failed 3 times") as caught:
+        train(options_of(corpus, tmp_path / "run"), preload="dying_workers")
+    assert "signal 9, as the system does where memory ends" in str(caught.value)
+    assert "run the same command again to go on" in str(caught.value)
+    assert len(list((tmp_path / "marks").iterdir())) == MAX_ATTEMPTS
+    assert train(options_of(corpus, tmp_path / "run")) == 0
+    assert model(tmp_path / "run") == expected
+
+
+def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with LocalExecutor(lambda: 100, workers.SETUP) as executor:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/dev/fd").iterdir()]) + 12, limits[1]))
+        try:
+            with pytest.raises(PipelineError, match="fewer --workers"):
+                run_train(options_of(corpus, tmp_path / "run", chunk_size=512), executor, lambda _: None)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("size", [1000, 9000])
+def test_a_file_that_may_not_grow(corpus: Path, expected: bytes, tmp_path: Path, size: int) -> None:
+    """As on a full disk, at the manifest or at a counter; then there is room."""
+    words = ["train", corpus, "--output", "run", "--vocab-size", 600, "--chunk-size", CHUNKS, "--workers", 2]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        result = run(*words, cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    line = refused(result, 1)
+    assert "cannot be written: " in line
+    assert "File too large" in line
+    assert "Logging error" not in result.stderr
+    assert run(*words, cwd=tmp_path).returncode == 0
+    assert model(tmp_path / "run") == expected
+
+
+IN_A_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-euc"]
+
+
+def may_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    script = "mount -t tmpfs tmpfs /mnt"
+    return subprocess.run([*IN_A_NAMESPACE, script], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs a mount namespace")
+def test_a_disk_that_is_full_and_one_that_is_read_only(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    script = f"""
+        cd {tmp_path}
+        mount -t tmpfs -o size=1m tmpfs disk
+        train() {{ bpe train {corpus} --output disk/run --vocab-size 600 --chunk-size {CHUNKS} --workers 2; }}
+        for room in 28k 90k 220k; do
+            mount -o remount,size=$room disk
+            echo "code $(train >/dev/null 2>&3 && echo 0 || echo $?)"
+        done
+        mount -o remount,size=64m,ro disk
+        echo "code $(train >/dev/null 2>&3 && echo 0 || echo $?)"
+        mount -o remount,rw disk
+        train >/dev/null
+        cp disk/run/tokenizer/tokenizer.json .
+    """
+    script = script.replace("bpe train", f"{sys.executable} -P -m pipeline train").replace("2>&3", "2>>errors")
+    result = subprocess.run([*IN_A_NAMESPACE, script], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "tokenizer.json").read_bytes() == expected
+    errors = (tmp_path / "errors").read_text()
+    assert "Traceback" not in errors
+    assert "Logging error" not in errors
+    lines = [line for line in errors.splitlines() if "error:" in line]
+    assert len(lines) == result.stdout.count("code 1") >= 3, errors
+    assert all("No space left on device" in line for line in lines[:-1])
+    assert "Read-only file system" in lines[-1]
+
+
+class Interfere:
+    """A listener that does something to the world when the first chunks are counted, or counting begins."""
+
+    def __init__(self, moment: type[StageStarted] | type[Advanced], act: Callable[[], object]) -> None:
+        self._moment, self._act = moment, act
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, self._moment):
+            self._moment = type(None)
+            self._act()
+
+
+def test_an_output_that_vanishes(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    with pytest.raises(RunDirectoryError, match=r"cannot be written: .*No such file or directory"):
+        train(options_of(corpus, output), Interfere(Advanced, lambda: shutil.rmtree(output)))
+    train(options_of(corpus, output))
+    assert model(output) == expected
+
+
+CHANGES = {
+    "shrank": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "grew": lambda path: path.write_bytes(path.read_bytes() + b" more"),
+    "changed": lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]),
+    "vanished": lambda path: path.unlink(),
+    "became a directory": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize(
+    ("moment", "how"),
+    [*(("planned", how) for how in CHANGES), ("between runs", "shrank"), ("between runs", "vanished")],
+)
+def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path: Path, moment: str, how: str) -> None:
+    ours = shutil.copytree(corpus, tmp_path / "corpus")
+    output, path = tmp_path / "run", ours / "3.txt"
+    kept = shutil.copy2(path, tmp_path / "kept")
+    listener = Interfere(StageStarted, lambda: CHANGES[how](path) if moment == "planned" else None)
+    if moment == "between runs":
+        train(options_of(ours, output))
+        for name in ("counter.parquet", "merges.parquet", "counts/000000.parquet"):
+            (output / name).unlink()
+        CHANGES[how](path)
+    with pytest.raises((InputError, RunDirectoryError), match=r"3\.txt"):
+        train(options_of(ours, output), listener)
+    assert not (output / "counter.parquet").exists()
+    if path.is_dir():
+        path.rmdir()
+    shutil.copy2(kept, path)
+    train(options_of(ours, output))
+    assert model(output) == expected
+
+
+def test_output_inside_the_corpus_and_the_other_way_round(tmp_path: Path) -> None:
+    (tmp_path / "corpus" / "counts").mkdir(parents=True)
+    (tmp_path / "corpus" / "a.txt").write_text(peers.generated_text(1, 500))
+    words = ["train", "corpus", "--output", "corpus/run", "--vocab-size", 400, "--quiet"]
+    assert run(*words, cwd=tmp_path).returncode == 0
+    first = model(tmp_path / "corpus" / "run")
+    assert run(*words, cwd=tmp_path).returncode == 0  # its own files are not corpus
+    assert model(tmp_path / "corpus" / "run") == first
+    (tmp_path / "corpus" / "counts" / "b.txt").write_text("precious " * 100)
+    for more in ([], ["--overwrite"]):
+        line = refused(run("train", "corpus", "--output", "corpus", "--vocab-size", 400, *more, cwd=tmp_path), 1)
+        assert "counts/b.txt is part of the corpus" in line
+    assert (tmp_path / "corpus" / "counts" / "b.txt").exists()
+    assert not (tmp_path / "corpus" / "run.json").exists()
+
+
+def test_no_place_for_temporary_files(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
+    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--export", "hf,gpt2")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "link to nothing", "link to itself"])
+def test_outputs_that_are_no_directories(text: Path, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "run"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        os.mknod(path, 0o600 | 0o140000)
+    else:
+        path.symlink_to("nowhere/at/all" if kind == "link to nothing" else "run")
+    assert str(path) in refused(run("train", text, "--output", path, "--vocab-size", 300), 1)
+
+
+def test_what_the_core_raises_is_an_error_not_an_end() -> None:
+    with pytest.raises((ValueError, RuntimeError)):
+        _core.ChunkCounter(lambda document: [document + "more"], []).feed(b"text", end=True)

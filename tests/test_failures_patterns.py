@@ -1,0 +1,129 @@
+"""Patterns that would take for ever: cut in a bounded time, compiled in a bounded time, and told in one line."""
+
+import json
+import time
+from pathlib import Path
+
+import oracle_counting
+import pytest
+from command import refused, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import Tokenizer
+from pipeline.errors import PatternError, PatternTimeoutError
+from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiled import cut_with_regex
+
+# Each goes back through all ways of sharing out a run of letters, were it not for the limit; none is an automaton's.
+CATASTROPHE = r"(?:a|aa)+(?<!a)b|z"
+CATASTROPHES = {
+    CATASTROPHE: "a" * 60,
+    r"(?<=.|^)(?:a|aa)+b|z": "a" * 100,
+    r"(?:a|aa)+$(?<!a)|z": "a" * 100 + "!",
+    r"(\w|\w\w)+\1\1!|.": "ab" * 50,
+    r"(?:(?:a|b|ab)+)+(?<!.)c|z": "ab" * 40,
+    r"(a|aa)+\1c|z": "a" * 50,
+}
+
+
+@pytest.mark.parametrize("pattern", CATASTROPHES)
+def test_a_catastrophe_ends(pattern: str) -> None:
+    assert compile_pattern(pattern).automaton is None
+    started = time.process_time()
+    with pytest.raises(PatternTimeoutError, match=r"takes longer than .*begins with '.*--pattern-timeout"):
+        list(cut_with_regex(pattern, CATASTROPHES[pattern], 0.2))
+    assert time.process_time() - started < 5
+
+
+def test_a_longer_document_has_more_time() -> None:
+    text = "a" * 60 + "\n" * (3 << 20)
+    started = time.process_time()
+    with pytest.raises(PatternTimeoutError, match=r"longer than 1 s for the document of 3,145,788 characters"):
+        list(cut_with_regex(CATASTROPHE, text, 0.2))
+    assert time.process_time() - started > 0.5
+
+
+def test_a_catastrophe_in_a_run_is_told_with_its_place_and_the_rest_is_kept(tmp_path: Path) -> None:
+    """The chunk with the bad document is named; the counters of the others lie there, and more time would go on."""
+    for name in "abcd":
+        (tmp_path / f"{name}.txt").write_text("zz aab z " * 300)
+    (tmp_path / "e.txt").write_text("zzz<|endoftext|>" + "a" * 60)
+    words = ["train", *sorted(path.name for path in tmp_path.glob("*.txt")), "--pattern", CATASTROPHE]
+    words += ["--output", "run", "--vocab-size", 260, "--chunk-size", 2700, "--workers", 1, "--pattern-timeout", 1]
+    line = refused(run(*words, cwd=tmp_path), 1)
+    assert "e.txt, bytes 0 to 76: the pattern" in line
+    assert "for the document of 60 characters that begins with 'aaaaaaaa" in line
+    assert len(list((tmp_path / "run" / "counts").glob("*.parquet"))) == 4
+    document = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "pattern_timeout" not in document["counting"]
+    assert "e.txt" in refused(run(*words[:-1], 2, cwd=tmp_path), 1)  # the same run, with more time
+
+
+def test_encoding_ends_too() -> None:
+    tokenizer = Tokenizer.from_merges([], pattern=compile_pattern(CATASTROPHE, timeout_s=1))
+    with pytest.raises(PatternTimeoutError):
+        tokenizer.encode("a" * 60)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "".join(f"(?:[{chr(97 + n % 26)}x]|[{chr(98 + n % 24)}y])*" for n in range(400)) + "q",
+        "(?:.*a.{12}|b)c",
+        "(?:a{1000}){1000}",
+        "(?:" + "|".join(chr(0x4E00 + n) for n in range(9000)) + ")",
+        "[" + "".join(chr(0x4E00 + 2 * n) for n in range(9000)) + "]",
+        "|".join(f"{chr(0x4E00 + 2 * n)}{chr(0x6E00 + n)}+" for n in range(2000)),
+        "(?:" + "(?:(?=[ab])|(?=[bc])|(?=[cd]))" * 30 + "a)++b",
+        "(?:x?" * 150 + "x" + ")" * 150,
+        "(?i:" + "ſKkäß" * 500 + ")",
+        "(" * 3000 + "a" + ")" * 3000,
+        "a" * 70_000,
+        "a|" * 30_000 + "b",
+    ],
+    ids=range(12),
+)
+def test_compiling_ends(pattern: str) -> None:
+    """An automaton, or the reason why there is none; the limits are on work, so the machine's speed does not matter."""
+    started = time.process_time()
+    try:
+        compiled = compile_pattern(pattern)
+    except PatternError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - refused or compiled, both are right
+    else:
+        assert compiled.automaton is not None or compiled.refusal
+    assert time.process_time() - started < 15
+
+
+PIECES = ["a", "b", ".", r"\s", r"\p{L}", "[^a]", "[ab]", "(?:ab|c)", r"(?!\S)", "$", "(?i:k)", " ?", "é", r"\d"]
+QUANTIFIED = st.tuples(st.sampled_from(PIECES), st.sampled_from(["", "", "+", "*", "?", "{1,3}", "++", "+?"])).map(
+    "".join
+)
+PATTERNS = st.lists(st.lists(QUANTIFIED, min_size=1, max_size=4).map("".join), min_size=1, max_size=4).map("|".join)
+
+
+@settings(max_examples=250, deadline=None)
+@given(PATTERNS, st.text("abckK é1\n\u212a.", max_size=24))
+def test_generated_patterns_cut_as_regex_does(pattern: str, text: str) -> None:
+    try:
+        compiled = compile_pattern(pattern, timeout_s=5)
+    except PatternError:
+        return
+    expression = pattern.replace("$", r"\Z")
+    try:
+        pieces = compiled.cut(text)
+    except PatternError as error:  # it can match nothing, which only shows on some texts
+        assert "empty string" in str(error)  # noqa: PT017
+    else:
+        assert pieces == oracle_counting.cut(text, expression)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(r"ab()[]{}|*+?\.^$-:=!<>ispPLN0123,#&~", max_size=24))
+def test_any_text_as_a_pattern_is_compiled_or_refused(pattern: str) -> None:
+    try:
+        compiled = compile_pattern(pattern, timeout_s=5)
+        list(compiled.cut("ab (a) [b] 12,3\n"))
+    except (PatternError, PatternTimeoutError) as error:
+        assert "\n" not in str(error)  # noqa: PT017
