@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -44,8 +45,8 @@ def corpus(store: Store) -> str:
     return store.uri("corpus")
 
 
-def _scratch_left() -> list[Path]:
-    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.place()}-{os.getpid()}-*")]
+def _scratch_left(process: int | str) -> list[Path]:
+    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.place()}-{process}-*")]
 
 
 def test_from_store_to_store_as_from_disk_to_disk(store: Store, corpus: str, local: Path) -> None:
@@ -56,7 +57,7 @@ def test_from_store_to_store_as_from_disk_to_disk(store: Store, corpus: str, loc
     counted = {key: store.remote(key).stat() for key in store.listing() if key.startswith("runs/a/counts/")}
     assert len(counted) > 1
     assert not [key for key in store.listing() if "/." in key]
-    assert _scratch_left() == []
+    assert _scratch_left(os.getpid()) == []
 
     listed = json.loads(store.get("runs/a/run.json"))["files"]
     assert [file["path"] for file in listed] == [str(store.remote(name)) for name in TEXTS]
@@ -117,6 +118,34 @@ def test_killed_in_the_middle_and_run_again(store: Store, local: Path) -> None:
     assert not [key for key in store.listing() if "/." in key]
 
 
+@pytest.mark.slow
+def test_killed_at_many_moments_and_run_again(store: Store, tmp_path: Path) -> None:
+    text = peers.generated_text(3, 20_000) * 4
+    (tmp_path / "big.txt").write_text(text, newline="")
+    pipeline.train(tmp_path / "big.txt", output=tmp_path / "run", vocab_size=700)
+    store.put("big.txt", text)
+    moments, killed, duration_s = random.Random(5), 0, 0.0
+    for number in range(8):
+        arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), "--vocab-size", "700"]
+        command = [sys.executable, "-P", "-m", "pipeline", *arguments, "--quiet", "--chunk-size", "64KiB"]
+        for _ in range(3 if number else 0):  # the first tells how long one takes
+            process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+            try:
+                process.wait(moments.uniform(0.1, 1.0) * duration_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                killed += 1
+        started = time.monotonic()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        duration_s = duration_s or time.monotonic() - started
+        trained = store.get(f"r{number}/tokenizer/tokenizer.json")
+        assert trained == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
+        assert not [key for key in store.listing() if "/." in key]
+    assert killed > 10
+    assert not _scratch_left("*")
+
+
 def test_a_second_run_is_refused(store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = store.remote("r")
     with run_directory.locked(directory):
@@ -165,7 +194,7 @@ def test_overwrite_removes_what_is_the_runs_own(store: Store, corpus: str) -> No
     pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
     assert store.get("r/notes.txt") == b"keep"
     assert "r/tokenizer-9/mine.txt" not in store.listing()
-    assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 319
+    assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
 
 def test_an_object_that_changed_is_noticed(store: Store, corpus: str) -> None:

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import _core, atomic, counters, merge_list, storage
+from pipeline.cli import commands
 from pipeline.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
 from pipeline.storage.remote import reason_of
@@ -191,6 +193,17 @@ def test_local_runs_do_without_arrow_in_the_coordinator(tmp_path: Path) -> None:
     script = f"import sys, pipeline; pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
     check = "sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", f"{script}; {check}"], check=False).returncode == 0
+
+
+def test_options_take_uris(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("output: s3://bucket/run?region=eu-west-1\ninputs: s3://bucket/corpus/*.txt\n")
+    config = f"fsspec+file://{tmp_path}/run.yaml"
+    result = CliRunner().invoke(commands, ["train", "--config", config, "--print-config"], catch_exceptions=False)
+    assert "output: s3://bucket/run?region=eu-west-1\n" in result.output
+    assert "- s3://bucket/corpus/*.txt\n" in result.output
+    result = CliRunner().invoke(commands, ["merge", "s4://bucket/run"])
+    assert result.exit_code == 2
+    assert "URI of a known scheme" in result.output
 
 
 def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

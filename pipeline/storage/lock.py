@@ -6,7 +6,8 @@ runs that begin at once sees the other, and who sees a live one leaves. A run re
 one that was not refreshed for a minute, by the store's own clock, or whose process is dead, is nobody's any more.
 
 What remains: a run that stood still for a minute (a suspended machine) may be taken for dead. It notices that its
-object is gone before it publishes anything further (`require_ours`).
+object is gone before it writes `run.json`, the combined counter, merges or tokenizers (`require_ours`); the counters of
+chunks carry the fingerprint of what made them.
 """
 
 import contextlib
@@ -61,15 +62,15 @@ def held(directory: Remote) -> Iterator[None]:
     ).encode()
     try:
         _put(mine, content)
-        _refuse_others(directory, mine)
+        try:
+            _refuse_others(directory, mine)
+        except BaseException:
+            _take_away(mine)
+            raise
     except OSError as error:
-        _take_away(mine)
         raise RunDirectoryError(
             f"{directory} cannot be written: {error.strerror or error}; mend that, or choose another --output"
         ) from None
-    except BaseException:
-        _take_away(mine)
-        raise
     lock = _held[directory] = _Held(directory, mine, content)
     thread = threading.Thread(target=lock.refresh, name="lock", daemon=True)
     thread.start()
