@@ -170,12 +170,17 @@ class Stages:
 
 
 @contextlib.contextmanager
-def at_work(directory: Location, options: Options, executor: Executor) -> Iterator[Stages]:
-    """Work on a run directory alone, watching memory; an interruption says how to go on."""
+def at_work(directory: Location, options: Options, executor: Executor, *, resumable: bool = True) -> Iterator[Stages]:
+    """Work on a run directory alone, watching memory; an interruption says how to go on, if that is possible."""
     try:
         with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
             yield Stages(options, executor, watch)
     except KeyboardInterrupt:
+        if not resumable:
+            raise KeyboardInterrupt(
+                f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run goes "
+                "on, otherwise start anew with overwrite=True"
+            ) from None
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
         without = ", without --overwrite," if options.overwrite else ""
         raise KeyboardInterrupt(f"interrupted; what is finished is kept: {again}{without} goes on from there") from None

@@ -86,6 +86,19 @@ def test_lines_that_are_refused(tmp_path, lines, message):
         pipeline.import_counts(tmp_path / "c.tsv", output=tmp_path / "run", overwrite=True, workers=1)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.binary(max_size=60), st.from_regex(rb"([a-z\\xf0-9]{0,6}\t[0-9]{0,3}\r?\n){0,5}", fullmatch=True)))
+def test_whatever_a_file_holds_is_read_or_refused_with_its_place(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("any") / "c.tsv"
+    path.write_bytes(data)
+    rows = [line for line in data.split(b"\n") if line and not line.startswith(b"piece\tcount")]
+    try:
+        taken, reason = take_file(take_task(path)), ""
+    except InputError as error:
+        taken, reason = None, str(error)
+    assert "c.tsv, line " in reason if taken is None else taken.rows == len(rows)
+
+
 def take_task(path: Path, **changes: object) -> TakeTask:
     task = TakeTask(path, (), compile_pattern("none"), path.with_name(".p.part"), "f", 1 << 30)
     return replace(task, **changes)

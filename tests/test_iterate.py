@@ -203,6 +203,15 @@ def test_an_iterator_is_not_resumed(tmp_path: Path) -> None:
     assert len(tokenizer.merges) == 3
 
 
+def test_an_interruption_says_that_it_is_not_resumed(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[str]:
+        yield "some text"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="cannot be read again"):
+        pipeline.train_from_iterator(interrupted(), output=tmp_path / "run", vocab_size=260)
+
+
 def test_rows_without_text_are_told(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="2 rows without text"):
         pipeline.train_from_iterator(pa.array(["ab", None, "ab", None]), output=tmp_path / "run", vocab_size=258)

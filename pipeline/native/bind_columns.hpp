@@ -1,14 +1,30 @@
-// Columns of a counter that come from Python: three buffers, borrowed for as long as this lives.
+// Columns of a counter that go to Python, as memoryviews over our own memory, or come from there, as three borrowed
+// buffers; without copies.
 #pragma once
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "bind_buffer.hpp"
 #include "columns.hpp"
 
 namespace bpe {
+
+template <class T>
+nanobind::object give(std::unique_ptr<T[]> values, size_t size) {
+  T* const data = values.release();
+  nanobind::capsule owner(data, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
+  return nanobind::cast(nanobind::ndarray<nanobind::memview, T, nanobind::ndim<1>>(data, {size}, owner));
+}
+
+inline nanobind::tuple give(Columns columns) {
+  const size_t rows = columns.rows, data_bytes = columns.data_bytes;
+  return nanobind::make_tuple(give(std::move(columns.offsets), rows + 1), give(std::move(columns.data), data_bytes),
+                              give(std::move(columns.counts), rows));
+}
 
 // Columns from outside, checked so that nothing read through them lies out of bounds.
 class TakenColumns {
@@ -20,7 +36,7 @@ class TakenColumns {
 
   ColumnsView view() const {
     ColumnsView view{offsets_->as<int64_t>(), data_->data(), counts_->as<uint64_t>(),
-                          counts_->size() / sizeof(uint64_t)};
+                     counts_->size() / sizeof(uint64_t)};
     if (offsets_->size() != (view.rows + 1) * sizeof(int64_t))
       throw nanobind::value_error("a counter needs one more offset than counts");
     if (view.offsets[0] < 0 || view.offsets[view.rows] > static_cast<int64_t>(data_->size()))

@@ -1,9 +1,7 @@
-// Shows the counting room to Python: hash64, SpecialTokens, ChunkCounter, combine, partition_starts. Bytes come in
-// as anything with the buffer protocol and columns go out as memoryviews over our own memory, without copies.
+// Shows the counting room to Python: hash64, SpecialTokens, ChunkCounter. Bytes come in as anything with the buffer
+// protocol and columns go out as memoryviews over our own memory, without copies.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -18,7 +16,6 @@
 #include "bind_buffer.hpp"
 #include "bind_columns.hpp"
 #include "bindings.hpp"
-#include "combine.hpp"
 #include "counting.hpp"
 
 namespace nb = nanobind;
@@ -27,20 +24,7 @@ using namespace nb::literals;
 namespace {
 
 using bpe::Buffer;
-using bpe::TakenColumns;
-
-template <class T>
-nb::object give(std::unique_ptr<T[]> values, size_t size) {
-  T* const data = values.release();
-  nb::capsule owner(data, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
-  return nb::cast(nb::ndarray<nb::memview, T, nb::ndim<1>>(data, {size}, owner));
-}
-
-nb::tuple give(bpe::Columns columns) {
-  const size_t rows = columns.rows, data_bytes = columns.data_bytes;
-  return nb::make_tuple(give(std::move(columns.offsets), rows + 1), give(std::move(columns.data), data_bytes),
-                        give(std::move(columns.counts), rows));
-}
+using bpe::give;
 
 // Offsets of 32 or 64 bits, as Arrow's strings have them.
 class TakenOffsets {
@@ -299,42 +283,4 @@ void bind_counting(nb::module_& module) {
       "piece"_a, nb::sig("def hash64(piece: Buffer) -> int"), "The hash by which counters are ordered.");
   bind_specials(module);
   bind_counter(module);
-  module.def(
-      "combine",
-      [](const std::vector<nb::object>& counters, const std::vector<std::pair<uint64_t, uint64_t>>& weights) {
-        std::vector<std::unique_ptr<TakenColumns>> taken;
-        for (const nb::object& counter : counters) taken.push_back(std::make_unique<TakenColumns>(counter));
-        bpe::Columns combined;
-        {
-          nb::gil_scoped_release released;
-          std::vector<bpe::ColumnsView> views;
-          for (const auto& columns : taken) views.push_back(columns->view());
-          std::vector<bpe::Weight> factors;
-          for (const auto& [numerator, denominator] : weights) factors.push_back({numerator, denominator});
-          combined = bpe::combine(views, factors);
-        }
-        return give(std::move(combined));
-      },
-      "counters"_a, "weights"_a = std::vector<std::pair<uint64_t, uint64_t>>{},
-      nb::sig("def combine(counters: list[Columns], weights: list[tuple[int, int]] = []) -> Columns"),
-      "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
-      "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
-      "2^63 - 1.");
-  module.def(
-      "weighted_total",
-      [](nb::handle counter, std::pair<uint64_t, uint64_t> weight) {
-        const TakenColumns taken(counter);
-        nb::gil_scoped_release released;
-        return bpe::weighted_total(taken.view(), {weight.first, weight.second});
-      },
-      "counter"_a, "weight"_a, nb::sig("def weighted_total(counter: Columns, weight: tuple[int, int]) -> int"),
-      "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
-  module.def(
-      "partition_starts",
-      [](nb::handle counter, size_t partitions) {
-        const TakenColumns taken(counter);
-        return bpe::partition_starts(taken.view(), partitions);
-      },
-      "counter"_a, "partitions"_a, nb::sig("def partition_starts(counter: Columns, partitions: int) -> list[int]"),
-      "The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.");
 }

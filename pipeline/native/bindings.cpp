@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Native core of bpe-pipeline. Private: use the functions of the package.";
   bind_automaton(module);
   bind_counting(module);
+  bind_combine(module);
   bind_encode(module);
   bind_merge(module);
   bind_verify(module);
