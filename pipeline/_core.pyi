@@ -39,9 +39,6 @@ class Automaton:
     @property
     def memory_bytes(self) -> int: ...
 
-def hash64(piece: Buffer) -> int:
-    """The hash by which counters are ordered."""
-
 class SpecialTokens:
     """
     Finds special tokens in bytes: leftmost, and of those that start there the longest.
@@ -66,6 +63,9 @@ class SpecialTokens:
         All matches from left to right, not overlapping: (start, end, index of the token).
         """
 
+def hash64(piece: Buffer) -> int:
+    """The hash by which counters are ordered."""
+
 class ChunkCounter:
     """
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
@@ -76,6 +76,11 @@ class ChunkCounter:
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
         The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets'].
+        """
+
+    def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
+        """
+        Documents in a column as Arrow has it: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().
         """
 
     def start_inside_document(self) -> None:
@@ -98,11 +103,13 @@ class ChunkCounter:
         Forgets the pieces counted so far, but not the text that waits for its end nor the statistics.
         """
 
+    def fed_bytes(self) -> int: ...
+
     def memory_bytes(self) -> int: ...
 
     def statistics(self) -> dict[str, Any]:
         """
-        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets: the first eight, counted from the first byte fed.
+        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte fed.
         """
 
 def combine(counters: list[Columns]) -> Columns:

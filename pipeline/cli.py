@@ -39,6 +39,7 @@ _MERGE_OPTIONS = (
 )
 _COUNT_OPTIONS = (
     *("output", "special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes", "chunk_size"),
+    *("input_format", "compression", "text_field"),
     *("fail_on_loss", "dry_run", "overwrite", *_RUN_OPTIONS),
 )
 _TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")

@@ -17,12 +17,13 @@ from pipeline.atomic import make_directory, write_whole
 from pipeline.config import Options, flag_of
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
 from pipeline.errors import RunDirectoryError
 from pipeline.run_directory import remove_results
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
 
 
@@ -37,7 +38,7 @@ class Manifest:
 
     counting: the options that decide what is counted. cutting: what the pattern's name stands for in this release:
     its expression, what cuts by it, and the Unicode version of that. merging, vocab_size: None until merging was first
-    asked for.
+    asked for. empty: the files of the corpus without a byte.
     """
 
     counting: dict[str, Any]
@@ -46,12 +47,14 @@ class Manifest:
     chunks: tuple[Chunk, ...]
     merging: dict[str, Any] | None = None
     vocab_size: int | None = None
+    empty: tuple[str, ...] = ()
 
     def chunk_fingerprint(self, chunk: Chunk) -> str:
         """What one chunk's counter depends on."""
+        spans = [(self.files[span.file], span.start, span.stop) for span in chunk.spans]
         ranges = [
-            [(file := self.files[span.file]).path, file.size, file.digest, span.start, span.stop]
-            for span in chunk.spans
+            [file.path, file.size, file.digest, file.format, file.compression, start, stop]
+            for file, start, stop in spans
         ]
         return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, ranges)
 
@@ -103,7 +106,8 @@ def save(run: Run) -> None:
         "cutting": manifest.cutting,
         "versions": versions(),
         "files": [asdict(file) for file in manifest.files],
-        "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
+        "empty": manifest.empty,
+        "chunks": [[_plain(span) for span in chunk.spans] for chunk in manifest.chunks],
     }
     make_directory(run.directory / "counts")
     write_whole(run.directory / "run.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
@@ -136,6 +140,7 @@ def load(directory: Path) -> Run | None:
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting=dict(document["cutting"]),
             files=tuple(map(_stored_file, document["files"])),
+            empty=tuple(map(str, document["empty"])),
             chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
         )
         _check_plan(manifest)
@@ -144,8 +149,17 @@ def load(directory: Path) -> Run | None:
     return Run(directory, manifest)
 
 
+def _plain(span: Span) -> list[int]:
+    return [span.file, span.start, span.stop, *([] if span.size is None else [span.size])]
+
+
 def _stored_file(file: dict[str, Any]) -> CorpusFile:
-    return CorpusFile(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]))
+    kind = Kind(str(file["format"]), str(file["compression"]))
+    if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
+        raise ValueError(f"a file is of the unknown kind {kind}")
+    return CorpusFile(
+        str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]), kind.format, kind.compression
+    )
 
 
 def _check_plan(manifest: Manifest) -> None:
@@ -157,6 +171,8 @@ def _check_plan(manifest: Manifest) -> None:
                 raise ValueError(f"chunk {number} is of a file that is not listed")
             if not 0 <= span.start < span.stop <= manifest.files[span.file].size:
                 raise ValueError(f"chunk {number} is not within its file")
+            if span.size is not None and span.size < 0:
+                raise ValueError(f"chunk {number} has no size")
 
 
 def require(directory: Path) -> Run:

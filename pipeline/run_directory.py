@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline.atomic import make_directory
@@ -18,6 +18,7 @@ from pipeline.errors import RunDirectoryError
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
 _OWNED = ("run.json", "counts", "counter.parquet", *_RESULTS, "log.txt")
+STANDARD_INPUT = "stdin"  # texts that came by standard input; one may be there before there is a run
 
 
 def new_directory(parent: Path = Path("runs")) -> Path:
@@ -64,10 +65,13 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def clear(directory: Path) -> None:
-    """Remove what a run owns in a directory, and nothing else."""
+def clear(directory: Path, keep: Sequence[Path] = ()) -> None:
+    """Remove what a run owns in a directory, and nothing else; of its texts from standard input all but `keep`."""
     for path in [directory / name for name in _OWNED] + _other_tokenizers(directory):
         _remove(path)
+    for path in (directory / STANDARD_INPUT).glob("*"):
+        if path.absolute() not in keep:
+            _remove(path)
 
 
 def remove_results(directory: Path) -> None:

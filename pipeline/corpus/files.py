@@ -2,7 +2,8 @@
 
 The order is the one in which the inputs were given, sorted by path within a directory or a glob, so that a plan made
 from the listing is the same every time. A file's size is found by seeking to its end, and a digest of samples of it
-tells later whether it is still the same file. This module does not know what is in the files.
+tells later whether it is still the same file. What is in a file is only looked at as far as its format and compression
+go (`formats`).
 """
 
 import errno
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from pipeline.corpus.formats import Asked, Kind, place_in, recognise
 from pipeline.errors import InputError
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
@@ -26,13 +28,20 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 class CorpusFile:
     """One file to read. `path` is absolute, links kept.
 
-    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed.
+    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed. `format` and
+    `compression` are of those that `formats` knows.
     """
 
     path: str
     size: int
     mtime_ns: int
     digest: str
+    format: str = "text"
+    compression: str = "none"
+
+    def place(self, number: int) -> str:
+        """A byte of its text, or a row, for people."""
+        return place_in(self.path, Kind(self.format, self.compression), number)
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Listing:
     empty: tuple[str, ...]
 
 
-def find_files(inputs: Iterable[str | os.PathLike[str]] | None) -> Listing:
+def find_files(inputs: Iterable[str | os.PathLike[str]] | None, asked: Asked = Asked()) -> Listing:  # noqa: B008 - a constant
     """List the files that the inputs name; for None, those of the sample corpus.
 
     Directories are read with everything below them except hidden files and directories; symbolic links to files are
@@ -51,15 +60,15 @@ def find_files(inputs: Iterable[str | os.PathLike[str]] | None) -> Listing:
     of ours and is left out with everything below it. A file that is named twice, also by another
     spelling or link, is listed where it first appears.
     Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
-    UTF-8, and for a corpus without a byte.
+    UTF-8, for a corpus without a byte, and for a file that is not what its name says.
     """
     if inputs is None:
-        return _listing(sample_corpus(), "the sample corpus")
+        return _listing(sample_corpus(), "the sample corpus", asked)
     names = [os.fspath(name) for name in inputs]
     if not names:
         raise InputError("no inputs: name files, directories or globs")
     try:
-        return _listing([path for name in names for path in _expand(name)], "the corpus")
+        return _listing([path for name in names for path in _expand(name)], "the corpus", asked)
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
 
@@ -81,30 +90,34 @@ def file_size(file: BinaryIO) -> int:
     return size
 
 
-def describe(path: str) -> CorpusFile:
-    """Look at a file; raises `InputError` where it cannot be read."""
+def describe(path: str, asked: Asked = Asked()) -> CorpusFile:  # noqa: B008 - a constant
+    """Look at a file; raises `InputError` where it cannot be read or is not what its name says."""
     try:
         with Path(path).open("rb", buffering=0) as file:
             size = file_size(file)
             digest = hashlib.sha256(str(size).encode())
             # Even steps from the first bytes to the last.
             last = max(size - _SAMPLE_BYTES, 0)
+            samples = []
             for offset in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
                 file.seek(offset)
-                digest.update(file.read(_SAMPLE_BYTES))
-            return CorpusFile(path, size, os.fstat(file.fileno()).st_mtime_ns, digest.hexdigest()[:32])
+                samples.append(file.read(_SAMPLE_BYTES))
+                digest.update(samples[-1])
+            kind = recognise(path, samples[0], samples[-1], asked)
+            mtime_ns = os.fstat(file.fileno()).st_mtime_ns
+            return CorpusFile(path, size, mtime_ns, digest.hexdigest()[:32], kind.format, kind.compression)
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
-def _listing(paths: Sequence[str], what: str) -> Listing:
+def _listing(paths: Sequence[str], what: str, asked: Asked) -> Listing:
     files, empty, seen = [], [], set()
     for path in paths:
         real = os.path.realpath(path)
         if real in seen:
             continue
         seen.add(real)
-        file = describe(path)
+        file = describe(path, asked)
         if file.size:
             files.append(file)
         else:

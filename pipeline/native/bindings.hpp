@@ -6,3 +6,4 @@ void bind_automaton(nanobind::module_& module);
 void bind_counting(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
+void bind_specials(nanobind::module_& module);
