@@ -32,7 +32,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 # Numbers that Arrow takes and `json` does not; `json` decides.
-_ODD_NUMBER = re.compile(rb"(?<=[:,\[\s-])Inf(?=[\s,\]}])|-NaN")
+_ODD_NUMBER = re.compile(rb"Inf[\s,\]}]")
 _NUMBER = float  # numbers are never text, and `int` refuses those of many digits
 
 
@@ -93,7 +93,7 @@ def whole_lines(blocks: Iterable[bytes], at: int, most_bytes: int) -> Iterator[t
 
 def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
     first = lines.lstrip(_BLANK + b"\n").split(b"\n", 1)[0].strip(_BLANK)
-    if first in (b"{", b"[") or first.startswith((b"[{", b'["')):
+    if first == b"{" or (first.startswith(b"[") and first[1:].lstrip(_BLANK)[:1] in (b"", b"{", b'"', b"[")):
         what = "one array" if first.startswith(b"[") else "an object over several lines"
         raise InputError(
             f"{file.path} is JSON but not JSON Lines: it begins with {what}, and every line must be a record of its "
@@ -132,7 +132,7 @@ def _tidy(lines: bytes) -> tuple[bytes, int] | None:
     """
     if b"\0" in lines:  # would end Arrow's text
         return None
-    if (b"Inf" in lines or b"-NaN" in lines) and _ODD_NUMBER.search(lines):
+    if b"-NaN" in lines or _ODD_NUMBER.search(lines):
         return None
     count = lines.count(b"\n") + (not lines.endswith(b"\n"))
     ends = (b"}\n", b"}", b"}\r\n")
