@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOST_BYTES = 16 << 20  # of texts that a dictionary's column is decoded to at once; a single text may be longer
+MOST_BYTES = 4 << 20  # of texts that a dictionary's column is decoded to at once; a single text may be longer
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -34,18 +34,18 @@ def plain(column: pa.Array) -> Iterator[pa.Array]:
 
 def _decoded(column: pa.DictionaryArray) -> Iterator[pa.Array]:
     """A dictionary's column in parts: few entries may stand for very much text."""
-    sizes = pc.take(pc.cast(pc.binary_length(plain_values(column)), pa.int64()), column.indices)
-    if len(column) > 1 and (pc.sum(sizes).as_py() or 0) > MOST_BYTES:
-        half = len(column) // 2
-        yield from _decoded(column.slice(0, half))
-        yield from _decoded(column.slice(half))
+    [values] = plain(column.dictionary)
+    sizes = pc.cast(pc.binary_length(values), pa.int64())
+    yield from _taken(values, sizes, column.indices)
+
+
+def _taken(values: pa.Array, sizes: pa.Array, indices: pa.Array) -> Iterator[pa.Array]:
+    if len(indices) > 1 and (pc.sum(pc.take(sizes, indices)).as_py() or 0) > MOST_BYTES:
+        half = len(indices) // 2
+        yield from _taken(values, sizes, indices.slice(0, half))
+        yield from _taken(values, sizes, indices.slice(half))
     else:
-        yield pc.take(plain_values(column), column.indices)
-
-
-def plain_values(column: pa.DictionaryArray) -> pa.Array:
-    """The entries of a dictionary."""
-    return pa.concat_arrays(list(plain(column.dictionary)))
+        yield pc.take(values, indices)
 
 
 def null_rows(column: pa.Array, most: int) -> list[int]:

@@ -42,14 +42,16 @@ def read_records(file: CorpusFile, blocks: Iterable[bytes], at: int, text_field:
     Raises `InputError` for a file that is JSON but no JSON Lines: one array, or one object over many lines.
     """
     names = tuple(text_field.split("."))
+    begun = at > 0
     for start, lines in whole_lines(blocks, at, MOST_RECORD_BYTES):
         if lines is None:
             yield Records(0, b"\0" * 8, b"", 8, int, (Lost("records_too_long", 1, [start]),))
             continue
-        if start == 0:
-            mark = len(_BYTE_ORDER_MARK) if lines.startswith(_BYTE_ORDER_MARK) else 0
-            start, lines = mark, lines[mark:]
-            _refuse_other_json(file, lines)
+        if start == 0 and lines.startswith(_BYTE_ORDER_MARK):
+            start = len(_BYTE_ORDER_MARK)
+            lines = lines[start:]
+        if not begun:
+            begun = _begins_with_record(file, lines)
         yield parse_lines(lines, start, names)
 
 
@@ -91,7 +93,8 @@ def whole_lines(blocks: Iterable[bytes], at: int, most_bytes: int) -> Iterator[t
         yield at, b"".join(rest)
 
 
-def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
+def _begins_with_record(file: CorpusFile, lines: bytes) -> bool:
+    """Whether the first line of a file is among these; refuses JSON that goes over several lines."""
     first = lines.lstrip(_BLANK + b"\n").split(b"\n", 1)[0].strip(_BLANK)
     if first == b"{" or (first.startswith(b"[") and first[1:].lstrip(_BLANK)[:1] in (b"", b"{", b'"', b"[")):
         what = "one array" if first.startswith(b"[") else "an object over several lines"
@@ -100,6 +103,7 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
             f"own; convert it (jq -c {'.[]' if first.startswith(b'[') else '.'} FILE), or take it as text with "
             "--input-format text"
         )
+    return first != b""
 
 
 def parse_lines(lines: bytes, at: int, names: tuple[str, ...]) -> Records:

@@ -1,7 +1,8 @@
 """Parquet: from row groups to documents, one a row, whose text is one column; nothing else is read.
 
-Pages are read one after the other, in batches of rows, and their checksums verified where the file has them. Columns
-that a dictionary encodes stay so until their texts are counted, so that few bytes cannot become very many at once.
+Pages are read one after the other, in batches of rows, and their checksums verified where the file has them. Rows that
+are mostly numbers in a dictionary of texts stay so until they are counted, in parts, so that few bytes do not become
+very many at once. A page is held in memory whole, as Parquet's compression needs it.
 A row whose text is null has no field.
 """
 
@@ -18,7 +19,9 @@ from pipeline.corpus.records import Lost, Records
 from pipeline.errors import InputError
 from pipeline.losses import MOST_EXAMPLES
 
-_BATCH_BYTES, _MOST_BATCH_ROWS = 8 << 20, 1 << 16
+_BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
+_MOST_ENCODED_ROWS = 1 << 10  # where a dictionary is used for some of them
+_FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
 _BUFFER_BYTES = 1 << 20  # of the file, read at once
 
 
@@ -109,21 +112,22 @@ def _leaf(opened: pq.ParquetFile, text_field: str) -> int:
 
 
 def _in_dictionary(file: CorpusFile, stream: BinaryIO, text_field: str) -> bool:
-    """Whether some of the column is encoded by a dictionary, whose few texts may stand for very many rows."""
+    """Whether rows are mostly numbers in a dictionary of texts: then few bytes may stand for very many."""
     opened = _open(file, stream, text_field, by_dictionary=False)
-    column, metadata = _leaf(opened, text_field), opened.metadata
-    encodings = {
-        encoding
-        for index in range(metadata.num_row_groups)
-        for encoding in metadata.row_group(index).column(column).encodings
-    }
-    return bool(encodings & {"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+    leaf, metadata = _leaf(opened, text_field), opened.metadata
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    return any(
+        (column := group.column(leaf)).has_dictionary_page
+        and column.total_uncompressed_size < _FEW_BYTES * group.num_rows
+        for group in groups
+    )
 
 
 def _batches(opened: pq.ParquetFile, group: int, text_field: str) -> Iterator[pa.RecordBatch]:
     facts = opened.metadata.row_group(group)
     text_bytes = facts.column(_leaf(opened, text_field)).total_uncompressed_size
-    rows = min(max(_BATCH_BYTES * facts.num_rows // max(text_bytes, 1), 1), _MOST_BATCH_ROWS)
+    most = _MOST_ENCODED_ROWS if facts.column(_leaf(opened, text_field)).has_dictionary_page else _MOST_BATCH_ROWS
+    rows = min(max(_BATCH_BYTES * facts.num_rows // max(text_bytes, 1), 1), most)
     yield from opened.iter_batches(rows, row_groups=[group], columns=[text_field], use_threads=False)
 
 
