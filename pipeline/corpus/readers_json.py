@@ -50,8 +50,11 @@ def read_records(file: CorpusFile, blocks: Iterable[bytes], at: int, text_field:
         if start == 0 and lines.startswith(_BYTE_ORDER_MARK):
             start = len(_BYTE_ORDER_MARK)
             lines = lines[start:]
+        if not lines.strip(_BLANK + b"\n"):
+            continue
         if not begun:
-            begun = _begins_with_record(file, lines)
+            _refuse_other_json(file, lines)
+            begun = True
         yield parse_lines(lines, start, names)
 
 
@@ -93,8 +96,8 @@ def whole_lines(blocks: Iterable[bytes], at: int, most_bytes: int) -> Iterator[t
         yield at, b"".join(rest)
 
 
-def _begins_with_record(file: CorpusFile, lines: bytes) -> bool:
-    """Whether the first line of a file is among these; refuses JSON that goes over several lines."""
+def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
+    """Refuse JSON whose first line is only the beginning of a value, or a whole array."""
     first = lines.lstrip(_BLANK + b"\n").split(b"\n", 1)[0].strip(_BLANK)
     if first == b"{" or (first.startswith(b"[") and first[1:].lstrip(_BLANK)[:1] in (b"", b"{", b'"', b"[")):
         what = "one array" if first.startswith(b"[") else "an object over several lines"
@@ -103,7 +106,6 @@ def _begins_with_record(file: CorpusFile, lines: bytes) -> bool:
             f"own; convert it (jq -c {'.[]' if first.startswith(b'[') else '.'} FILE), or take it as text with "
             "--input-format text"
         )
-    return first != b""
 
 
 def parse_lines(lines: bytes, at: int, names: tuple[str, ...]) -> Records:
