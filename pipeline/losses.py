@@ -5,6 +5,7 @@ those of the run, in the order of the corpus. Every loss that a run can have is 
 and `--fail-on-loss` speak of the same things.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
@@ -22,6 +23,8 @@ KINDS = {
     "records_not_text": "records skipped: the text field is not text",
     "files_empty": "files without text",
 }
+
+_PLURAL = re.compile(r"\b(sequence|document|piece|record|file)s\b")
 
 
 class Tallied(TypedDict):
@@ -44,8 +47,9 @@ class Loss:
     examples: tuple[str, ...]
 
     def __str__(self) -> str:
+        what = _PLURAL.sub(r"\1", self.what, count=1) if self.count == 1 else self.what
         shown = "; ".join(self.examples[:3])
-        return f"{self.count:,} {self.what}" + (f" (first: {shown})" if shown else "")
+        return f"{self.count:,} {what}" + (f" (first: {shown})" if shown else "")
 
 
 @dataclass

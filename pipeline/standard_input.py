@@ -54,6 +54,7 @@ def _copied(directory: Path) -> Path:
         if not path.exists():
             make_directory(home)
             partial.replace(path)
+            _flush(home)
         return path
     except OSError as error:
         raise RunDirectoryError(
@@ -62,6 +63,15 @@ def _copied(directory: Path) -> Path:
         ) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _flush(directory: Path) -> None:
+    """Put the names in a directory on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read() -> bytes:
