@@ -98,6 +98,7 @@ RECORD = st.one_of(
 @SOME
 @given(st.lists(RECORD, max_size=8), st.sampled_from([("text",), ("a", "text")]), st.sampled_from([b"\n", b"\r\n"]))
 @example([b'{"text":"a"}', b'{"text":', b'"b"}', b'{"text":"c"}{"text":"d"}'], ("text",), b"\n")
+@example([b'{"text":"\\\\ud83d\\ude00"}', b'{"text":"\\ud83d\\ude00\\ud83d\\ud83d\\ude00"}'], ("text",), b"\n")
 @example([b'{"text":"\\ud800"}', b'{"text":"\\udc80"}'], ("text",), b"\n")
 def test_both_ways_agree_on_every_record(records, names, newline):
     lines = newline.join(records)

@@ -26,7 +26,8 @@ from pipeline.losses import MOST_EXAMPLES, MOST_RECORD_BYTES
 _BLANK = b" \t\r"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _INVALID_BYTE = b"\xff"
-_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 # A backslash with what it escapes; a surrogate's number is a group of its own where no pair of them stands.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -111,11 +112,20 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
 def parse_lines(lines: bytes, at: int, names: tuple[str, ...]) -> Records:
     """The records of whole lines, the first of which begins at offset `at`; names: the way to the text field."""
     place = _places(lines, at)
-    if _SURROGATE_ESCAPE.search(lines):
+    if _has_lone_surrogates(lines):
         lines = _ESCAPE.sub(lambda found: _INVALID_BYTE if found[1] else found[0], lines)
     tidy = _tidy(lines)
     column = None if tidy is None else _by_arrow(*tidy, names)
     return _by_record(lines, place, names) if column is None else _of_column(column, place)
+
+
+def _has_lone_surrogates(lines: bytes) -> bool:
+    """Whether a surrogate may be escaped alone: false only if all that look so are pairs, none behind `\\`."""
+    seen = len(_SURROGATE.findall(lines))
+    if seen == 0:
+        return False
+    pairs = sum(lines[pair.start() - 1 : pair.start()] != b"\\" for pair in _PAIR.finditer(lines))
+    return seen != 2 * pairs
 
 
 def _places(lines: bytes, at: int) -> Callable[[int], int]:
