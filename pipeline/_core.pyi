@@ -39,9 +39,6 @@ class Automaton:
     @property
     def memory_bytes(self) -> int: ...
 
-def hash64(piece: Buffer) -> int:
-    """The hash by which counters are ordered."""
-
 class SpecialTokens:
     """
     Finds special tokens in bytes: leftmost, and of those that start there the longest.
@@ -66,6 +63,9 @@ class SpecialTokens:
         All matches from left to right, not overlapping: (start, end, index of the token).
         """
 
+def hash64(piece: Buffer) -> int:
+    """The hash by which counters are ordered."""
+
 class ChunkCounter:
     """
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
@@ -78,9 +78,9 @@ class ChunkCounter:
         The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets'].
         """
 
-    def feed_documents(self, offsets: Buffer, data: Buffer) -> None:
+    def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
         """
-        Texts that are each a document of its own: document i is data[offsets[i]:offsets[i + 1]]. offsets: a buffer of 32-bit or 64-bit signed integers. Raises as `feed` does.
+        Documents in a column as Arrow has it: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().
         """
 
     def start_inside_document(self) -> None:
@@ -103,11 +103,13 @@ class ChunkCounter:
         Forgets the pieces counted so far, but not the text that waits for its end nor the statistics.
         """
 
+    def fed_bytes(self) -> int: ...
+
     def memory_bytes(self) -> int: ...
 
     def statistics(self) -> dict[str, Any]:
         """
-        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets: the first eight, counted from the first byte fed.
+        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte fed.
         """
 
 def combine(counters: list[Columns], weights: list[tuple[int, int]] = []) -> Columns:

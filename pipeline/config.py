@@ -24,10 +24,12 @@ from pipeline.values import (
     parse_piece_bytes,
     parse_special_tokens,
     parse_text,
+    parse_text_field,
     parse_whole_number,
 )
 
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
+READING_OPTIONS = ("input_format", "compression", "text_field")  # which say where the text is, not what its pieces are
 # A dotted name in TOML; tomllib takes time that grows with the square of its parts.
 _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
 
@@ -64,7 +66,10 @@ class Options:
     """Everything that can be asked of a run; sizes in bytes, times in seconds."""
 
     inputs: tuple[str, ...] | None = _option(
-        parse_paths, None, "run", "files, directories, globs and URIs; none: the sample corpus (Python's own library)"
+        parse_paths,
+        None,
+        "run",
+        "files, directories, globs, URIs, - for standard input; none: the sample corpus (Python's own library)",
     )
     output: Location | None = _option(
         parse_location, None, "run", "the run directory, a path or a URI; default: a new one under runs/", "DIR"
@@ -106,6 +111,25 @@ class Options:
     max_piece_bytes: int | None = _option(
         parse_piece_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
     )
+    input_format: str = _option(
+        parse_one_of("auto", "text", "jsonl", "parquet"),
+        "auto",
+        "count",
+        "of all inputs: text, jsonl, parquet; auto: told by content and name",
+    )
+    compression: str = _option(
+        parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
+        "auto",
+        "count",
+        "of all inputs: none, gzip, zstd, bzip2, xz; auto: told by content",
+    )
+    text_field: str = _option(
+        parse_text_field,
+        "text",
+        "count",
+        "the field of JSON Lines or column of Parquet to read; a.b for nested",
+        "NAME",
+    )
     tie_break: str = _option(
         parse_one_of("lowest-ids", "greatest-bytes"),
         "lowest-ids",
@@ -141,7 +165,7 @@ class Options:
     memory_limit: int | None = _option(
         parse_bytes, None, "run", "memory for all processes together; default: 80 % of what is free", "SIZE"
     )
-    fail_on_loss: bool = _option(parse_flag, False, "run", "fail if any text was replaced, skipped or cut")
+    fail_on_loss: bool = _option(parse_flag, False, "run", "fail if anything was not taken as it stood")
     dry_run: bool = _option(parse_flag, False, "run", "print the plan and stop")
     overwrite: bool = _option(parse_flag, False, "run", "start anew in a directory that holds another run")
     quiet: bool = _option(parse_flag, False, "run", "print only errors and the final result")

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import combine, counters, environment, manifest, run_directory
+from pipeline import combine, counters, environment, losses, manifest, run_directory
 from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
+from pipeline.corpus.formats import Asked
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError, RunDirectoryError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
@@ -21,24 +22,19 @@ from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
-from pipeline.storage import Location, existing
+from pipeline.standard_input import with_standard_input
+from pipeline.storage import Location, existing, named
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import with_pad_token
 from pipeline.workers import worker_count
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
-_EXAMPLES = 8
 _MEMORY_SHARE = 0.8  # of what is free, where no limit is given
 SUMMED = (
     *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
     *("documents_skipped", "bytes_skipped", "pieces_cut"),
 )
-_LOSSES = {
-    "replacements": "invalid UTF-8 sequences replaced by U+FFFD",
-    "documents_skipped": "documents with invalid UTF-8 skipped",
-    "pieces_cut": "pieces cut at max_piece_bytes",
-}
 
 
 def open_run(directory: Location, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
@@ -54,7 +50,9 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
             listener(Notice("info", f"going on with the corpus of {directory}"))
-            options = replace(options, inputs=tuple(file.path for file in stored.manifest.files))
+            empty = (path for path in stored.manifest.empty if named(path).exists())
+            options = replace(options, inputs=(*(file.path for file in stored.manifest.files), *empty))
+    options = with_standard_input(directory, options)
     listing = _list_corpus(options, listener)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = cut_by(pattern)
@@ -62,10 +60,13 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
         if not options.overwrite:
             run_directory.refuse_foreign_files(directory)
         run = _planned(
-            Run(directory, Manifest(options.of_stage("count"), cutting, (), ())), listing.files, options, pattern
+            Run(directory, Manifest(options.of_stage("count"), cutting, (), (), empty=listing.empty)),
+            listing.files,
+            options,
+            pattern,
         )
         if not options.dry_run:
-            run_directory.clear(directory)
+            run_directory.clear(directory, keep=[file.path for file in listing.files])
             manifest.save(run)
         return run
     if stored.manifest.cutting != cutting:
@@ -74,11 +75,12 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
             f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
         )
     added = manifest.added_files(stored, listing.files)
-    if not added:
-        return stored
-    run = _planned(stored, tuple(added), options, pattern)
-    if not options.dry_run:
-        run_directory.remove_results(directory)  # they are of the smaller corpus
+    run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
+    if added:
+        run = _planned(run, tuple(added), options, pattern)
+    if run != stored and not options.dry_run:
+        if added:
+            run_directory.remove_results(directory)  # they are of the smaller corpus
         manifest.save(run)
     return run
 
@@ -92,15 +94,18 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
 def _planned(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
     """The run with chunks for more files; the chunks that it had stay as they are."""
     before = run.manifest
-    cutting = Cutting(special_bytes(before), pattern.automaton, whole_documents=options.errors == "skip")
+    whole_documents = options.errors == "skip"
+    cutting = Cutting(special_bytes(before), pattern.automaton, whole_documents, before.counting["text_field"])
     planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
     shift = len(before.files)
     moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
+    if not before.chunks + moved:
+        raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
     return replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
 
 
 def _list_corpus(options: Options, listener: Listener) -> Listing:
-    listing = find_files(options.inputs)
+    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
@@ -195,12 +200,21 @@ def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str,
         documents=statistics["documents"],
         pieces=statistics["pieces"],
         different_pieces=rows,
-        losses={text: statistics[name] for name, text in _LOSSES.items() if statistics[name]},
-        examples=tuple(statistics["examples"]),
+        losses=losses.for_people(losses.add_up([_empty_files(run.manifest), statistics["losses"]])),
         concerned_characters=statistics["concerned_characters"],
         source=run.manifest.source.description if run.manifest.source is not None else "",
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
+
+
+def _empty_files(plan: Manifest) -> losses.Losses:
+    """The files of which no worker sees anything: without a byte, or Parquet without a row."""
+    planned = {span.file for chunk in plan.chunks for span in chunk.spans}
+    empty = losses.Tally()
+    empty.add("files_empty", len(plan.empty), plan.empty)
+    without_rows = [file.path for index, file in enumerate(plan.files) if index not in planned]
+    empty.add("files_empty", len(without_rows), without_rows)
+    return empty.found
 
 
 def count(run: Run, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener) -> Counted:
@@ -242,14 +256,13 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
     """Raise `InputError` where nothing was counted, or (`fail_on_loss`) not everything as it stood."""
+    lost = ", ".join(map(str, facts.losses))
     if facts.different_pieces == 0:
-        raise InputError(
-            "the corpus holds no text to count: there is nothing but special tokens, or every document was skipped"
-        )
+        why = f": {lost}" if lost else ": there is nothing but special tokens"
+        hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
+        raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:
-        lost = ", ".join(f"{count:,} {what}" for what, count in facts.losses.items())
-        first = f" (first: {'; '.join(facts.examples)})" if facts.examples else ""
-        raise InputError(f"not everything was taken as it stood: {lost}{first}; mend it, or leave out --fail-on-loss")
+        raise InputError(f"not everything was taken as it stood: {lost}; mend it, or leave out --fail-on-loss")
 
 
 def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listener: Listener) -> dict[str, Any]:
@@ -279,6 +292,7 @@ def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
     return CountTask(
         name=f"chunk {index}",
         spans=tuple((plan.files[span.file], span.start, span.stop) for span in chunk.spans),
+        text_field=plan.counting["text_field"],
         pattern=pattern,
         special_tokens=special_bytes(plan),
         errors=plan.counting["errors"],
@@ -289,8 +303,8 @@ def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
 
 
 def summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The statistics of several chunks as those of one; examples are the first few."""
+    """The statistics of several chunks as those of one."""
     total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in SUMMED}
-    total["examples"] = [example for one in statistics for example in one["examples"]][:_EXAMPLES]
+    total["losses"] = losses.add_up(one["losses"] for one in statistics)
     total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))
     return total

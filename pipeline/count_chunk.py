@@ -6,24 +6,30 @@ pyarrow comes in when the counter is written.
 
 import logging
 import time
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pipeline import _core, counters
-from pipeline.corpus.files import CorpusFile, open_file
-from pipeline.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.readers import read_span
+from pipeline.corpus.records import Records, Text
+from pipeline.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.executors.worker import report_progress
+from pipeline.losses import Tally
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
-from pipeline.storage import Location, OpenFile
+from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
-_BLOCK_BYTES = 1 << 20
+# The places that the counter notes, and the losses they are of; one errors policy has only one of them.
+PLACED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
 @dataclass(frozen=True)
 class CountTask:
-    """One chunk for a worker: byte ranges of files, how to count them, and where the counter goes."""
+    """One chunk for a worker: spans of files, how to count them, and where the counter goes."""
 
     name: str
     spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
@@ -33,11 +39,13 @@ class CountTask:
     max_piece_bytes: int | None
     output: Location
     fingerprint: str
+    text_field: str = "text"
 
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
         more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
-        return f"{self.name} ({file.path}, bytes {start} to {stop}{more})"
+        unit = "row groups" if file.format == "parquet" else "bytes"
+        return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
 
 
 def count_chunk(task: CountTask) -> dict[str, Any]:
@@ -51,79 +59,99 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
         cutter, list(task.special_tokens), errors=task.errors, max_piece_bytes=task.max_piece_bytes
     )
     specials = _core.SpecialTokens(list(task.special_tokens))
-    begins: list[tuple[int, str, int]] = []  # offset in what was fed, path, offset in the file
-    fed = 0
+    tally = Tally()
+    examples: dict[str, list[str]] = {key: [] for key in PLACED}
     for span in task.spans:
-        file, start, stop = span
-        begins.append((fed, file.path, start))
         try:
-            _feed(counter, specials, task, span, begins)
+            _feed_span(counter, specials, task, span, tally, examples)
         except PatternTimeoutError as error:
+            file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
-        fed += stop - start
     statistics = dict(counter.statistics())
-    places = [_place(begins, offset) for offset in statistics.pop("invalid_offsets")]
-    statistics["examples"] = [f"{path}, byte {offset}" for path, offset in places]
+    for key, places in examples.items():
+        del statistics[key]
+        for kind in PLACED[key]:
+            tally.add(kind, statistics[kind], places)
+    statistics["losses"] = tally.found
     statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
     counters.write_counter(
         task.output, counters.counter_partitions(counter), fingerprint=task.fingerprint, statistics=statistics
     )
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, fed, len(counter), elapsed_s)
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics["bytes"], len(counter), elapsed_s)
     return statistics
 
 
-def _feed(
+def _feed_span(
     counter: _core.ChunkCounter,
     specials: _core.SpecialTokens,
     task: CountTask,
     span: tuple[CorpusFile, int, int],
-    begins: list[tuple[int, str, int]],
+    tally: Tally,
+    examples: dict[str, list[str]],
 ) -> None:
-    """Feed one byte range of a file: its end is the end of a document or, proven by the pattern, of a piece."""
-    listed, start, stop = span
-    path = listed.path
-    block = memoryview(bytearray(min(_BLOCK_BYTES, stop - start)))
+    """Feed one span of a file: its end is the end of a document or, proven by the pattern, of a piece."""
+    file, start, stop = span
+    whole_text = file.format == "text" and file.compression == "none"
+    begin = fed = counter.fed_bytes()
+    took = 0
+    for part in read_span(file, start, stop, task.text_field, report_progress):
+        if isinstance(part, Text):
+            if fed == begin and whole_text and start > 0 and specials.match_at(part.data, 0) is None:
+                counter.start_inside_document()
+            _feed(task, counter, partial(counter.feed, part.data), _text_place(file, start, begin))
+            fed = counter.fed_bytes()
+            took += fed - begin
+            continue
+        place = _record_place(file, part, fed)
+        _feed(task, counter, partial(counter.feed_documents, part.offsets, part.data, part.offset_bytes), place)
+        fed = counter.fed_bytes()
+        _note_places(counter, place, examples)
+        for lost in part.lost:
+            tally.add(lost.kind, lost.count, map(file.place, lost.places))
+        took += part.rows + len(part.lost)
+    if file.format == "text":
+        place = _text_place(file, start if whole_text else 0, begin)
+        _feed(task, counter, partial(counter.feed, b"", end=True), place)
+        _note_places(counter, place, examples)
+    if took == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
+        tally.add("files_empty", 1, [file.path])
+
+
+def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
+    """Feed something, putting into words what the counter refuses. place: from an offset in what was fed."""
     try:
-        with open_file(path) as file:
-            _require_unchanged(file, listed)
-            file.seek(start)
-            at = start
-            while at < stop:
-                got = file.readinto(block[: stop - at])
-                if not got:
-                    raise InputError(
-                        f"{path} ends at byte {at}, before the planned {stop}: it changed while it was read"
-                    )
-                if at == start and start > 0 and specials.match_at(block[:got], 0) is None:
-                    counter.start_inside_document()
-                counter.feed(block[:got])
-                at += got
-                report_progress(got)
-            counter.feed(b"", end=True)
-            _require_unchanged(file, listed)  # also while it was read
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}; the run goes on where it was") from None
+        feed()
     except ValueError as error:
         offsets = counter.statistics()["invalid_offsets"]
         if task.errors != "strict" or not offsets:
             raise TrainingError(f"{task} cannot be counted: {error}") from None
-        where, offset = _place(begins, offsets[-1])
         raise InvalidTextError(
-            f"{where} has invalid UTF-8 at byte {offset}; mend it and start anew with --overwrite, or choose "
+            f"invalid UTF-8 in {place(offsets[-1])}; mend it and start anew with --overwrite, or choose "
             "--errors replace or --errors skip"
         ) from None
 
 
-def _require_unchanged(file: OpenFile, listed: CorpusFile) -> None:
-    if file.state() != (listed.size, listed.mtime_ns):
-        raise InputError(f"{listed.path} changed since the run was planned; restore it, or start anew with --overwrite")
+def _text_place(file: CorpusFile, start: int, begin: int) -> Callable[[int], str]:
+    """From an offset in what was fed to the place in a text that was fed from `begin` on, and starts at `start`."""
+    return lambda offset: file.place(start + offset - begin)
 
 
-def _place(begins: list[tuple[int, str, int]], offset: int) -> tuple[str, int]:
-    """The file and the offset in it of a byte that was fed."""
-    fed, path, start = max(begin for begin in begins if begin[0] <= offset)
-    return path, start + offset - fed
+def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
+    """The same for records: the place of the one that was fed there."""
+
+    def place(offset: int) -> str:
+        offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q")
+        return file.place(records.place(bisect_right(offsets, offset - begin + offsets[0]) - 1))
+
+    return place
+
+
+def _note_places(counter: _core.ChunkCounter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
+    """Add the places of the losses that the counter met since the last time."""
+    statistics = counter.statistics()
+    for key, places in examples.items():
+        places += map(place, statistics[key][len(places) :])
 
 
 class RegexCutter:

@@ -37,7 +37,7 @@ _LEAST_PART_BYTES = 32 << 20
 _BAND_BYTES = 256 << 20
 _NOTHING_LOST = {
     **dict.fromkeys(count.SUMMED, 0),
-    "examples": [],
+    "losses": {},
     "concerned_characters": "",
 }
 _Result = TypeVar("_Result")

@@ -14,16 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipeline import _core, count, counters, manifest, run_directory, sources
 from pipeline.config import Options, make_options
 from pipeline.corpus.items import Block, blocks
-from pipeline.count_chunk import RegexCutter
+from pipeline.count_chunk import PLACED, RegexCutter
 from pipeline.errors import InvalidTextError, RunDirectoryError, TrainingError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
+from pipeline.losses import Tally
 from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Location
@@ -33,6 +34,7 @@ from pipeline.values import format_count
 from pipeline.workers import executor_for
 
 _LEAST_COUNTER_BYTES = 1 << 20
+Examples: TypeAlias = dict[str, list[tuple[int, str]]]  # by what the counter notes: number of the item, place
 _MEMORY_SHARE = 4  # all counters together may take one in so many bytes of the limit
 
 
@@ -111,7 +113,6 @@ class _Counter:
 
     def __init__(self, pattern: CompiledPattern, special_tokens: tuple[bytes, ...], options: Options) -> None:
         self._pattern, self._special_tokens, self._options = pattern, special_tokens, options
-        self._examples: list[tuple[int, str]] = []  # number of the item, place
         self._begin()
 
     def _begin(self) -> None:
@@ -122,6 +123,7 @@ class _Counter:
             errors=self._options.errors,
             max_piece_bytes=self._options.max_piece_bytes,
         )
+        self._examples: Examples = {key: [] for key in PLACED}
 
     def feed(self, block: Block) -> None:
         before = self.counter.statistics()
@@ -135,16 +137,16 @@ class _Counter:
             raise InvalidTextError(
                 f"{place} is invalid UTF-8; mend it, or choose errors='replace' or errors='skip'"
             ) from None
-        for offset in self.counter.statistics()["invalid_offsets"][len(before["invalid_offsets"]) :]:
-            self._examples.append(_place(block, offset - before["bytes"]))
+        after = self.counter.statistics()
+        for key, places in self._examples.items():
+            places += (_place(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :])
 
-    def end(self) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+    def end(self) -> tuple[dict[str, Any], Examples]:
         """Its statistics and examples; a new counter takes its place."""
         statistics = dict(self.counter.statistics())
-        del statistics["invalid_offsets"]
-        statistics["examples"] = []
+        statistics["losses"] = {}  # which are put into words when all is counted
         statistics["concerned_characters"] = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
-        examples, self._examples = self._examples, []
+        examples = self._examples
         self._begin()
         return statistics, examples
 
@@ -172,18 +174,21 @@ class _Counting:
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[dict[str, Any]] = []
-        self._examples: list[tuple[int, str]] = []
+        self._examples: Examples = {key: [] for key in PLACED}
+        self._missing = 0
 
     def feed(self, documents: Iterable[Block], listener: Listener) -> int:
         """Count all blocks; gives the number of rows that had no text. Raises the first error of any thread."""
-        replaced = skipped = missing = 0
+        replaced = skipped = 0
         waiting: deque[Future[int]] = deque()
         with ThreadPoolExecutor(self._threads, "count") as pool:
             try:
                 for block in documents:
                     replaced, skipped = replaced + block.replaced, skipped + block.skipped
-                    missing += block.missing
-                    self._examples += [(int(text.split()[1].rstrip(",")), text) for text in block.examples]
+                    self._missing += block.missing
+                    self._examples["invalid_offsets"] += [
+                        (int(text.split()[1].rstrip(",")), text) for text in block.examples
+                    ]
                     waiting.append(pool.submit(self._feed, block))
                     del block
                     if len(waiting) > self._threads:
@@ -194,9 +199,9 @@ class _Counting:
                 pool.shutdown(cancel_futures=True)
                 raise
         surrogates = {"replacements": replaced, "invalid_bytes": 3 * replaced, "documents_skipped": skipped}
-        nothing = {**dict.fromkeys(count.SUMMED, 0), "examples": [], "concerned_characters": ""}
+        nothing = {**dict.fromkeys(count.SUMMED, 0), "losses": {}, "concerned_characters": ""}
         self._statistics.append(nothing | surrogates)
-        return missing
+        return self._missing
 
     def _feed(self, block: Block) -> int:
         counter = self._idle.get()
@@ -217,12 +222,18 @@ class _Counting:
         statistics, examples = counter.end()
         with self._lock:
             self._statistics.append(statistics)
-            self._examples += examples
+            for key, places in examples.items():
+                self._examples[key] += places
 
     def finish(self) -> tuple[list[tuple[Location, str]], dict[str, Any]]:
         """Write what is left; the parts with their fingerprint, and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
         statistics = count.summed(self._statistics)
-        statistics["examples"] = [place for _, place in sorted(self._examples)][:8]
+        tally = Tally()
+        for key, places in self._examples.items():
+            for kind in PLACED[key]:
+                tally.add(kind, statistics[kind], (place for _, place in sorted(places)))
+        tally.add("records_without_field", self._missing)
+        statistics["losses"] = tally.found
         return self._parts, statistics

@@ -16,6 +16,7 @@ from pipeline.atomic import make_directory, write_whole
 from pipeline.config import Options, flag_of, make_options
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
 from pipeline.errors import RunDirectoryError, StorageError, UsageError
@@ -23,7 +24,7 @@ from pipeline.run_directory import remove_results, require_ours
 from pipeline.storage import Location, RemoteError
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
 
 
@@ -51,7 +52,8 @@ class Manifest:
 
     counting: the options that decide what is counted. cutting: what the pattern's name stands for in this release:
     its expression, what cuts by it, and the Unicode version of that. merging, vocab_size: None until merging was first
-    asked for. source: in place of files and chunks, for counts that no corpus listing gave.
+    asked for. empty: the files of the corpus without a byte. source: in place of files and chunks, for counts that no
+    corpus listing gave.
     """
 
     counting: dict[str, Any]
@@ -60,13 +62,15 @@ class Manifest:
     chunks: tuple[Chunk, ...]
     merging: dict[str, Any] | None = None
     vocab_size: int | None = None
+    empty: tuple[str, ...] = ()
     source: Source | None = None
 
     def chunk_fingerprint(self, chunk: Chunk) -> str:
         """What one chunk's counter depends on."""
+        spans = [(self.files[span.file], span.start, span.stop) for span in chunk.spans]
         ranges = [
-            [(file := self.files[span.file]).path, file.size, file.digest, span.start, span.stop]
-            for span in chunk.spans
+            [file.path, file.size, file.digest, file.format, file.compression, start, stop]
+            for file, start, stop in spans
         ]
         return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, ranges)
 
@@ -121,7 +125,8 @@ def save(run: Run) -> None:
         "versions": versions(),
         **({} if manifest.source is None else {"source": asdict(manifest.source)}),
         "files": [asdict(file) for file in manifest.files],
-        "chunks": [[[span.file, span.start, span.stop] for span in chunk.spans] for chunk in manifest.chunks],
+        "empty": manifest.empty,
+        "chunks": [[_plain(span) for span in chunk.spans] for chunk in manifest.chunks],
     }
     document["digest"] = fingerprint(document)
     require_ours(run.directory)
@@ -160,6 +165,7 @@ def load(directory: Location) -> Run | None:
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             files=tuple(map(_stored_file, document["files"])),
+            empty=tuple(map(str, document["empty"])),
             chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
             source=_stored_source(document.get("source")),
         )
@@ -170,8 +176,17 @@ def load(directory: Location) -> Run | None:
     return Run(directory, manifest)
 
 
+def _plain(span: Span) -> list[int]:
+    return [span.file, span.start, span.stop, *([] if span.size is None else [span.size])]
+
+
 def _stored_file(file: dict[str, Any]) -> CorpusFile:
-    return CorpusFile(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]))
+    kind = Kind(str(file["format"]), str(file["compression"]))
+    if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
+        raise ValueError(f"a file is of the unknown kind {kind}")
+    return CorpusFile(
+        str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]), kind.format, kind.compression
+    )
 
 
 def _stored_source(source: dict[str, Any] | None) -> Source | None:
@@ -189,6 +204,8 @@ def _check_plan(manifest: Manifest) -> None:
                 raise ValueError(f"chunk {number} is of a file that is not listed")
             if not 0 <= span.start < span.stop <= manifest.files[span.file].size:
                 raise ValueError(f"chunk {number} is not within its file")
+            if span.size is not None and span.size < 0:
+                raise ValueError(f"chunk {number} has no size")
 
 
 def _check_options(manifest: Manifest) -> None:

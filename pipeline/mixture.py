@@ -13,7 +13,7 @@ from os import PathLike
 from typing import Any
 
 from pipeline import combine, count, manifest, run_directory, sources
-from pipeline.config import Options, flag_of, make_options
+from pipeline.config import READING_OPTIONS, Options, flag_of, make_options
 from pipeline.errors import RunDirectoryError, UsageError
 from pipeline.events import Listener, StageEnded, StageStarted
 from pipeline.executors import Executor
@@ -97,7 +97,7 @@ def _require_comparable(first: Run, other: Run) -> None:
     differing = [
         (flag_of(name), first.manifest.counting[name], value)
         for name, value in other.manifest.counting.items()
-        if first.manifest.counting.get(name) != value
+        if name not in READING_OPTIONS and first.manifest.counting.get(name) != value
     ] + [
         (_CUTTING_NAMES.get(name, name), first.manifest.cutting[name], value)
         for name, value in other.manifest.cutting.items()

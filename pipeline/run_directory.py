@@ -9,18 +9,19 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.atomic import make_directory
 from pipeline.errors import RunDirectoryError
-from pipeline.storage import Location, Remote, is_uri, lock, names_in, remove
+from pipeline.storage import Location, Remote, is_uri, lock, named, names_in, remove, same_place
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
 _OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
 _OWNED = ("run.json", "counts", "counter.parquet", *_RESULTS, "log.txt")
+STANDARD_INPUT = "stdin"  # texts that came by standard input; one may be there before there is a run
 
 
 def new_directory(parent: Path = Path("runs")) -> Path:
@@ -80,9 +81,13 @@ def _flocked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def clear(directory: Location) -> None:
-    """Remove what a run owns in a directory, and nothing else."""
+def clear(directory: Location, keep: Sequence[str] = ()) -> None:
+    """Remove what a run owns in a directory, and nothing else; of its texts from standard input all but `keep`."""
     _remove_named(directory, _OWNED)
+    home = directory / STANDARD_INPUT
+    for name in _names_in(home):
+        if not any(same_place(home / name, named(path)) for path in keep):
+            _remove(home / name)
 
 
 def remove_results(directory: Location) -> None:

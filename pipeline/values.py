@@ -101,6 +101,14 @@ def parse_text(value: object) -> str:
     return _without_surrogates(value)
 
 
+def parse_text_field(value: object) -> str:
+    """The name of a field, or several with dots between them, each within the one before."""
+    name = parse_text(value)
+    if "" in name.split("."):
+        raise ValueError("the name of a field, such as text or page.body")
+    return name
+
+
 def _without_surrogates(text: str) -> str:
     """The text itself; `ValueError` for one that no UTF-8 file could hold."""
     try:

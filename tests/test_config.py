@@ -134,6 +134,7 @@ def test_the_stages_of_the_options() -> None:
     options = make_options({})
     assert set(options.of_stage("count")) == {
         "special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes",
+        "input_format", "compression", "text_field",
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")
     assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")

@@ -4,6 +4,7 @@ import itertools
 import random
 import re
 import unicodedata
+from array import array
 from collections import Counter
 
 import oracle_counting
@@ -297,3 +298,36 @@ def test_a_cutter_that_fails_or_loses_text():
         counted(b"abc", cutter=lambda document: [document[1:]])
     with pytest.raises(ValueError, match="longer"):
         counted(b"abc", cutter=lambda document: [document, document])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(CORPUS, max_size=8), st.integers(0, 5), st.sampled_from([4, 8]), st.sampled_from(["replace", "skip"]))
+def test_columns_of_documents_are_texts_of_their_own(documents, before, offset_bytes, errors):
+    offsets = [before, *itertools.accumulate(map(len, documents), initial=before)][1:]
+    data = b"x" * before + b"".join(documents) + b"behind"
+    column = array("i" if offset_bytes == 4 else "q", offsets)
+    by_column = _core.ChunkCounter(AUTOMATON, [END], errors=errors, window_bytes=50)
+    by_column.feed_documents(column, data, offset_bytes)
+    one_by_one = _core.ChunkCounter(AUTOMATON, [END], errors=errors, window_bytes=50)
+    for document in documents:
+        one_by_one.feed(document, end=True)
+    assert bytes(by_column.columns()[1]) == bytes(one_by_one.columns()[1])
+    assert by_column.statistics() == one_by_one.statistics()
+    assert by_column.fed_bytes() == sum(map(len, documents))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "offset_bytes", "reason"),
+    [
+        ([], 8, "one more offset"),
+        ([0, 3, 2], 8, "descend"),
+        ([-1, 2], 8, "descend or lie outside"),
+        ([0, 6], 8, "outside"),
+        ([0, 5], 2, "4 or 8"),
+    ],
+)
+def test_columns_that_are_none_are_refused(offsets, offset_bytes, reason):
+    counter = _core.ChunkCounter(AUTOMATON, [END])
+    with pytest.raises(ValueError, match=reason):
+        counter.feed_documents(array("q", offsets), b"abcde", offset_bytes)
+    assert counter.fed_bytes() == 0

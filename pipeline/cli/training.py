@@ -12,7 +12,7 @@ _MERGE_OPTIONS = (
     *("overwrite", *RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
-    *("output", *COUNTING_OPTIONS, "chunk_size", "pattern_timeout"),
+    *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *RUN_OPTIONS),
 )
 _TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")

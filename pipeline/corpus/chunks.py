@@ -2,8 +2,9 @@
 
 A file is cut evenly and each cut then moves forward to the next place that is safe: the start of a special token, or,
 where none starts within one chunk's length, the nearest place at which the compiled pattern proves that a piece ends
-whatever stood before. Where neither is found the stretch stays whole. Small files share a chunk. A plan depends on
-the files, the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
+whatever stood before. Where neither is found the stretch stays whole. JSON Lines are cut at the starts of lines,
+Parquet files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the files,
+the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,21 @@ _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two besid
 
 @dataclass(frozen=True)
 class Span:
-    """The bytes [start, stop) of the file with this index in the listing.
+    """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
 
-    One that starts behind the file's start with no special token continues a document of the span before.
+    One of text that starts behind the file's start with no special token continues a document of the span before.
+    size: its bytes, where they are not stop - start.
     """
 
     file: int
     start: int
     stop: int
+    size: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What counting it costs: bytes of the file, or of a Parquet file's texts."""
+        return self.stop - self.start if self.size is None else self.size
 
 
 @dataclass(frozen=True)
@@ -40,19 +48,21 @@ class Chunk:
     @property
     def bytes(self) -> int:
         """The bytes of all spans together."""
-        return sum(span.stop - span.start for span in self.spans)
+        return sum(span.bytes for span in self.spans)
 
 
 @dataclass(frozen=True)
 class Cutting:
     """What decides where text may be cut. `automaton` is None for patterns that prove nothing (those run by `regex`).
 
-    With `whole_documents`, as `--errors skip` needs it, only special tokens are cuts.
+    With `whole_documents`, as `--errors skip` needs it, only special tokens are cuts. `text_field` is the column of
+    Parquet files that is read.
     """
 
     special_tokens: tuple[bytes, ...] = ()
     automaton: Automaton | None = None
     whole_documents: bool = False
+    text_field: str = "text"
 
 
 def plan_chunks(
@@ -67,16 +77,37 @@ def plan_chunks(
     spans: list[Span] = []
     filled = 0
     for index, file in enumerate(files):
-        cuts = [0, *cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads), file.size]
-        for start, stop in pairwise(cuts):
-            if spans and filled + stop - start > chunk_bytes:
+        for span in _spans(index, file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads):
+            if spans and filled + span.bytes > chunk_bytes:
                 chunks.append(Chunk(tuple(spans)))
                 spans, filled = [], 0
-            spans.append(Span(index, start, stop))
-            filled += stop - start
+            before = spans[-1] if spans else None
+            if span.size is not None and before is not None and before.size is not None and before.file == span.file:
+                spans[-1] = Span(index, before.start, span.stop, before.size + span.size)
+            else:
+                spans.append(span)
+            filled += span.bytes
     if spans:
         chunks.append(Chunk(tuple(spans)))
     return chunks
+
+
+def _spans(
+    index: int, file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int
+) -> Iterator[Span]:
+    """The parts of a file that may be counted apart, none much longer than a chunk where that can be."""
+    if file.format == "parquet":
+        from pipeline.corpus.readers_parquet import row_group_bytes
+
+        for group, (rows, size) in enumerate(row_group_bytes(file, cutting.text_field)):
+            if rows:
+                yield Span(index, group, group + 1, size)
+    elif file.compression != "none":
+        yield Span(index, 0, file.size)
+    else:
+        cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)
+        for start, stop in pairwise([0, *cuts, file.size]):
+            yield Span(index, start, stop)
 
 
 def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
@@ -94,7 +125,7 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
             text = _Text(stream, size, read_bytes)
             reach = -(-size // pieces)
             wanted = [size * i // pieces for i in range(1, pieces)]
-            find = _finder(text, cutting, reach)
+            find = _line_finder(text, reach) if file.format == "jsonl" else _finder(text, cutting, reach)
             with ThreadPoolExecutor(max(1, threads)) as pool:
                 found = set(pool.map(find, wanted))
     except OSError as error:
@@ -136,6 +167,19 @@ def _finder(text: _Text, cutting: Cutting, reach: int) -> Callable[[int], int | 
         if cut is None and cutting.automaton is not None and not cutting.whole_documents:
             cut = _provable_cut(text, specials, cutting.automaton, wanted, stop)
         return cut
+
+    return find
+
+
+def _line_finder(text: _Text, reach: int) -> Callable[[int], int | None]:
+    """The same for JSON Lines: the next start of a line."""
+
+    def find(wanted: int) -> int | None:
+        for _, _, begin, data in text.blocks(wanted - 1, min(wanted - 1 + reach, text.size), 0, 0):
+            end = data.find(b"\n")
+            if end >= 0:
+                return begin + end + 1
+        return None
 
     return find
 

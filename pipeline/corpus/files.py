@@ -2,7 +2,8 @@
 
 The order is the one in which the inputs were given, sorted by path within a directory or a glob, so that a plan made
 from the listing is the same every time. A file's size is found by seeking to its end, and a digest of samples of it
-tells later whether it is still the same file. This module does not know what is in the files.
+tells later whether it is still the same file. What is in a file is only looked at as far as its format and compression
+go (`formats`).
 """
 
 import errno
@@ -13,9 +14,11 @@ import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pipeline.corpus import remote
+from pipeline.corpus.formats import Asked, Kind, place_in, recognise
 from pipeline.errors import InputError
 from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
 from pipeline.storage import open_file as open_location
@@ -28,13 +31,20 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 class CorpusFile:
     """One file to read. `path` is absolute, links kept, or a URI.
 
-    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed.
+    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed. `format` and
+    `compression` are of those that `formats` knows.
     """
 
     path: str
     size: int
     mtime_ns: int
     digest: str
+    format: str = "text"
+    compression: str = "none"
+
+    def place(self, number: int) -> str:
+        """A byte of its text, or a row, for people."""
+        return place_in(self.path, Kind(self.format, self.compression), number)
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Listing:
     empty: tuple[str, ...]
 
 
-def find_files(inputs: Iterable[str | os.PathLike[str]] | None) -> Listing:
+def find_files(inputs: Iterable[str | os.PathLike[str]] | None, asked: Asked = Asked()) -> Listing:  # noqa: B008 - a constant
     """List the files that the inputs name; for None, those of the sample corpus.
 
     Directories are read with everything below them except hidden files and directories; symbolic links to files are
@@ -54,15 +64,15 @@ def find_files(inputs: Iterable[str | os.PathLike[str]] | None) -> Listing:
     as local paths. A file that is named twice, also by another
     spelling or link, is listed where it first appears.
     Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
-    UTF-8, and for a corpus without a byte.
+    UTF-8, for a corpus without a byte, and for a file that is not what its name says.
     """
     if inputs is None:
-        return _listing(sample_corpus(), "the sample corpus")
+        return _listing(sample_corpus(), "the sample corpus", asked)
     names = [os.fspath(name) for name in inputs]
     if not names:
         raise InputError("no inputs: name files, directories or globs")
     try:
-        return _listing([path for name in names for path in _expand(name)], "the corpus")
+        return _listing([path for name in names for path in _expand(name)], "the corpus", asked)
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
 
@@ -89,22 +99,25 @@ def file_size(file: OpenFile) -> int:
     return size
 
 
-def describe(path: str) -> CorpusFile:
-    """Look at a file; raises `InputError` where it cannot be read."""
+def describe(path: str, asked: Asked = Asked()) -> CorpusFile:  # noqa: B008 - a constant
+    """Look at a file; raises `InputError` where it cannot be read or is not what its name says."""
     try:
         with open_file(path) as file:
             size = file_size(file)
             digest = hashlib.sha256(str(size).encode())
             # Even steps from the first bytes to the last.
             last = max(size - _SAMPLE_BYTES, 0)
+            samples = []
             for offset in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
-                digest.update(file.read_at(offset, _SAMPLE_BYTES))
-            return CorpusFile(path, size, file.state()[1], digest.hexdigest()[:32])
+                samples.append(file.read_at(offset, _SAMPLE_BYTES))
+                digest.update(samples[-1])
+            kind = recognise(path, samples[0], samples[-1], asked)
+            return CorpusFile(path, size, file.state()[1], digest.hexdigest()[:32], kind.format, kind.compression)
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
-def _listing(paths: Sequence[str], what: str) -> Listing:
+def _listing(paths: Sequence[str], what: str, asked: Asked) -> Listing:
     files, empty, seen = [], [], set()
     different = []
     for path in paths:
@@ -112,7 +125,7 @@ def _listing(paths: Sequence[str], what: str) -> Listing:
         if real not in seen:
             seen.add(real)
             different.append(path)
-    for file in each(describe, different, remote=any(map(is_uri, different))):
+    for file in each(partial(describe, asked=asked), different, remote=any(map(is_uri, different))):
         if file.size:
             files.append(file)
         else:

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace bpe {
 
@@ -27,5 +29,12 @@ class Buffer {
  private:
   Py_buffer view_{};
 };
+
+// Copies of `bytes` objects.
+inline std::vector<std::string> strings(const std::vector<nanobind::bytes>& tokens) {
+  std::vector<std::string> result;
+  for (const nanobind::bytes& token : tokens) result.emplace_back(token.c_str(), token.size());
+  return result;
+}
 
 }  // namespace bpe

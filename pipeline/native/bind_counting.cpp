@@ -1,15 +1,14 @@
-// Shows the counting room to Python: hash64, SpecialTokens, ChunkCounter. Bytes come in as anything with the buffer
-// protocol and columns go out as memoryviews over our own memory, without copies.
+// Shows the counting room to Python: hash64, ChunkCounter. Bytes come in as anything with the buffer protocol and columns
+// go out as memoryviews over our own memory, without copies.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,45 +24,7 @@ namespace {
 
 using bpe::Buffer;
 using bpe::give;
-
-// Offsets of 32 or 64 bits, as Arrow's strings have them.
-class TakenOffsets {
- public:
-  explicit TakenOffsets(nb::handle object) : view_(std::make_unique<Py_buffer>()) {
-    if (PyObject_GetBuffer(object.ptr(), view_.get(), PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0) throw nb::python_error();
-  }
-  ~TakenOffsets() { PyBuffer_Release(view_.get()); }
-  TakenOffsets(const TakenOffsets&) = delete;
-  TakenOffsets& operator=(const TakenOffsets&) = delete;
-
-  size_t rows() const { return view_->len ? static_cast<size_t>(view_->len / view_->itemsize) - 1 : 0; }
-  size_t operator[](size_t row) const {
-    return view_->itemsize == 8 ? static_cast<size_t>(static_cast<const int64_t*>(view_->buf)[row])
-                                : static_cast<size_t>(static_cast<const int32_t*>(view_->buf)[row]);
-  }
-  void check(size_t data_bytes) const {
-    if (view_->itemsize != 4 && view_->itemsize != 8)
-      throw nb::value_error("offsets must be a buffer of 32-bit or 64-bit integers");
-    for (size_t row = 0; row < rows(); ++row) {
-      if ((*this)[row] > (*this)[row + 1] || (*this)[row + 1] > data_bytes)
-        throw nb::value_error("offsets descend or lie outside the data");
-    }
-  }
-
- private:
-  std::unique_ptr<Py_buffer> view_;
-};
-
-std::vector<std::string> strings(const std::vector<nb::bytes>& tokens) {
-  std::vector<std::string> result;
-  for (const nb::bytes& token : tokens) result.emplace_back(token.c_str(), token.size());
-  return result;
-}
-
-nb::object match_tuple(const bpe::SpecialTokens::Match& match) {
-  if (match.index == bpe::SpecialTokens::npos) return nb::none();
-  return nb::make_tuple(match.start, match.end, match.index);
-}
+using bpe::strings;
 
 bpe::ErrorPolicy policy(const std::string& name) {
   if (name == "replace") return bpe::ErrorPolicy::replace;
@@ -123,60 +84,39 @@ nb::dict statistics_dict(const bpe::CountingStatistics& statistics) {
   result["bytes_skipped"] = statistics.bytes_skipped;
   result["pieces_cut"] = statistics.pieces_cut;
   result["invalid_offsets"] = nb::cast(statistics.invalid_offsets);
+  result["cut_offsets"] = nb::cast(statistics.cut_offsets);
   return result;
 }
 
-void bind_specials(nb::module_& module) {
-  nb::class_<bpe::SpecialTokens>(module, "SpecialTokens",
-                                 "Finds special tokens in bytes: leftmost, and of those that start there the longest.")
-      .def(
-          "__init__",
-          [](bpe::SpecialTokens* self, const std::vector<nb::bytes>& tokens) {
-            new (self) bpe::SpecialTokens(strings(tokens));
-          },
-          "tokens"_a)
-      .def_prop_ro("longest", &bpe::SpecialTokens::longest, "Bytes of the longest token; 0 without tokens.")
-      .def(
-          "find",
-          [](const bpe::SpecialTokens& self, nb::handle text, size_t start) {
-            const Buffer buffer(text);
-            bpe::SpecialTokens::Match match;
-            {
-              nb::gil_scoped_release released;
-              if (start < buffer.size()) match = self.find(buffer.data(), start, buffer.size());
-            }
-            return match_tuple(match);
-          },
-          "text"_a, "start"_a = 0, nb::sig("def find(self, text: Buffer, start: int = 0) -> tuple[int, int, int] | None"),
-          "The first match at or after `start`: (start, end, index of the token), or None.")
-      .def(
-          "match_at",
-          [](const bpe::SpecialTokens& self, nb::handle text, size_t at) {
-            const Buffer buffer(text);
-            return match_tuple(at < buffer.size() ? self.match_at(buffer.data(), at, buffer.size())
-                                                  : bpe::SpecialTokens::Match{});
-          },
-          "text"_a, "at"_a, nb::sig("def match_at(self, text: Buffer, at: int) -> tuple[int, int, int] | None"),
-          "The longest token that stands at `at`: (start, end, index), or None.")
-      .def(
-          "find_all",
-          [](const bpe::SpecialTokens& self, nb::handle text) {
-            const Buffer buffer(text);
-            std::vector<std::tuple<size_t, size_t, size_t>> found;
-            {
-              nb::gil_scoped_release released;
-              size_t at = 0;
-              while (at < buffer.size()) {
-                const auto match = self.find(buffer.data(), at, buffer.size());
-                if (match.index == bpe::SpecialTokens::npos) break;
-                found.emplace_back(match.start, match.end, match.index);
-                at = match.end;
-              }
-            }
-            return found;
-          },
-          "text"_a, nb::sig("def find_all(self, text: Buffer) -> list[tuple[int, int, int]]"),
-          "All matches from left to right, not overlapping: (start, end, index of the token).");
+// Runs what may find invalid text, as a ValueError.
+template <class Work>
+void without_gil(const Work& work) {
+  try {
+    nb::gil_scoped_release released;
+    work();
+  } catch (const bpe::InvalidText& invalid) {
+    throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
+  }
+}
+
+template <class Offset>
+void feed_rows(bpe::ChunkCounter& counter, const Buffer& offsets, const Buffer& data) {
+  const size_t entries = offsets.size() / sizeof(Offset);
+  if (entries == 0 || offsets.size() % sizeof(Offset)) throw nb::value_error("a column needs one more offset than rows");
+  const Offset* const of = offsets.as<Offset>();
+  if (of[0] < 0 || !std::is_sorted(of, of + entries) || static_cast<uint64_t>(of[entries - 1]) > data.size())
+    throw nb::value_error("a column's offsets descend or lie outside its data");
+  without_gil([&] {
+    for (size_t row = 0; row + 1 < entries; ++row)
+      counter.feed_document(data.data() + of[row], static_cast<size_t>(of[row + 1] - of[row]));
+  });
+}
+
+void feed_documents(Counter& self, nb::handle offsets, nb::handle data, int offset_bytes) {
+  const Buffer starts(offsets), bytes(data);
+  if (offset_bytes == 4) return feed_rows<int32_t>(self.counter, starts, bytes);
+  if (offset_bytes == 8) return feed_rows<int64_t>(self.counter, starts, bytes);
+  throw nb::value_error("offset_bytes must be 4 or 8");
 }
 
 void bind_counter(nb::module_& module) {
@@ -206,33 +146,15 @@ void bind_counter(nb::module_& module) {
           "feed",
           [](Counter& self, nb::handle block, bool end) {
             const Buffer buffer(block);
-            try {
-              nb::gil_scoped_release released;
-              self.counter.feed(buffer.data(), buffer.size(), end);
-            } catch (const bpe::InvalidText& invalid) {
-              throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
-            }
+            without_gil([&] { self.counter.feed(buffer.data(), buffer.size(), end); });
           },
           "block"_a, "end"_a = false, nb::sig("def feed(self, block: Buffer, end: bool = False) -> None"),
           "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
           "first invalid byte, whose offset is then in statistics()['invalid_offsets'].")
-      .def(
-          "feed_documents",
-          [](Counter& self, nb::handle offsets, nb::handle data) {
-            const TakenOffsets places(offsets);
-            const Buffer buffer(data);
-            places.check(buffer.size());
-            try {
-              nb::gil_scoped_release released;
-              for (size_t row = 0; row < places.rows(); ++row)
-                self.counter.feed(buffer.data() + places[row], places[row + 1] - places[row], true);
-            } catch (const bpe::InvalidText& invalid) {
-              throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
-            }
-          },
-          "offsets"_a, "data"_a, nb::sig("def feed_documents(self, offsets: Buffer, data: Buffer) -> None"),
-          "Texts that are each a document of its own: document i is data[offsets[i]:offsets[i + 1]]. offsets: a buffer "
-          "of 32-bit or 64-bit signed integers. Raises as `feed` does.")
+      .def("feed_documents", &feed_documents, "offsets"_a, "data"_a, "offset_bytes"_a = 8,
+           nb::sig("def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None"),
+           "Documents in a column as Arrow has it: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, "
+           "of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().")
       .def("start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
            "Call before a text that starts inside a document, so that the document is not counted twice.")
       .def(
@@ -264,11 +186,13 @@ void bind_counter(nb::module_& module) {
           "counts (uint64). The counter stays as it is.")
       .def("clear_counts", [](Counter& self) { self.counter.clear_counts(); },
            "Forgets the pieces counted so far, but not the text that waits for its end nor the statistics.")
+      .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", [](const Counter& self) { return statistics_dict(self.counter.statistics()); },
            nb::sig("def statistics(self) -> dict[str, Any]"),
            "bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, "
-           "pieces_cut; invalid_offsets: the first eight, counted from the first byte fed.");
+           "pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte "
+           "fed.");
 }
 
 }  // namespace
@@ -281,6 +205,5 @@ void bind_counting(nb::module_& module) {
         return bpe::hash64(buffer.data(), buffer.size());
       },
       "piece"_a, nb::sig("def hash64(piece: Buffer) -> int"), "The hash by which counters are ordered.");
-  bind_specials(module);
   bind_counter(module);
 }

@@ -9,6 +9,7 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);
   module.doc() = "Native core of bpe-pipeline. Private: use the functions of the package.";
   bind_automaton(module);
+  bind_specials(module);
   bind_counting(module);
   bind_combine(module);
   bind_encode(module);

@@ -8,3 +8,4 @@ void bind_counting(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
 void bind_verify(nanobind::module_& module);
+void bind_specials(nanobind::module_& module);

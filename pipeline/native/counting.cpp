@@ -28,7 +28,8 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
 }
 
 size_t ChunkCounter::bytes() const {
-  return capacity_ + table_.bytes() + (open_document_ ? open_document_->bytes() : 0);
+  return capacity_ + repaired_.capacity() * sizeof(Repaired) + table_.bytes() +
+         (open_document_ ? open_document_->bytes() : 0);
 }
 
 void ChunkCounter::grow(size_t capacity) {
@@ -117,6 +118,18 @@ void ChunkCounter::note_invalid(uint64_t offset) {
   if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(offset);
 }
 
+// The offset, in all that was fed, of a place in the window.
+uint64_t ChunkCounter::fed_offset(size_t at) const {
+  const auto behind = std::upper_bound(repaired_.begin(), repaired_.end(), at,
+                                       [](size_t place, const Repaired& repaired) { return place < repaired.at; });
+  return behind == repaired_.begin() ? front_offset_ + at : behind[-1].offset + (at - behind[-1].at);
+}
+
+void ChunkCounter::note_cut(size_t at) {
+  auto& offsets = statistics_.cut_offsets;
+  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(fed_offset(at));
+}
+
 // Rewrites the window from `from`, where no valid character stands, to its end.
 void ChunkCounter::repair_text(size_t from, bool end) {
   const std::vector<uint8_t> raw(text_.get() + from, text_.get() + size_);
@@ -130,6 +143,7 @@ void ChunkCounter::repair_text(size_t from, bool end) {
     statistics_.invalid_bytes += part.size;
     append(kReplacement, sizeof kReplacement);
     at += part.size;
+    if (options_.max_piece_bytes) repaired_.push_back({size_, checked_offset_ + at});
     const size_t valid = valid_utf8_prefix(raw.data() + at, raw.size() - at);
     append(raw.data() + at, valid);
     at += valid;
@@ -142,6 +156,11 @@ void ChunkCounter::repair_text(size_t from, bool end) {
 // What is not yet counted moves to the front of the window; the window has room for at least as much again.
 void ChunkCounter::move_to_front() {
   const size_t rest = size_ - begin_;
+  if (options_.max_piece_bytes) {
+    front_offset_ = fed_offset(begin_);
+    std::erase_if(repaired_, [this](const Repaired& repaired) { return repaired.at <= begin_; });
+    for (Repaired& repaired : repaired_) repaired.at -= begin_;
+  }
   if (rest) std::memmove(text_.get(), text_.get() + begin_, rest);
   size_ = rest;
   searched_ -= std::min(searched_, begin_);
@@ -193,6 +212,7 @@ void ChunkCounter::finish_document(size_t limit) {
     if (!continues_) ++statistics_.documents;
   }
   counted_ = cut_ = consumed_ = 0;
+  cuts_noted_ = statistics_.cut_offsets.size();
   in_document_ = continues_ = false;
 }
 
@@ -204,6 +224,7 @@ void ChunkCounter::drop_text(size_t limit) {
     note_invalid(checked_offset_);
     open_document_.reset();
     counted_ = cut_ = 0;
+    statistics_.cut_offsets.resize(cuts_noted_);
     dropping_ = true;
   }
   statistics_.bytes_skipped += limit - begin_;
@@ -265,7 +286,10 @@ void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) 
   };
   for (size_t i = 0; i < pieces; ++i) {
     const size_t end = ends_[i];
-    if (end - at > options_.max_piece_bytes) ++cut_;
+    if (end - at > options_.max_piece_bytes) {
+      ++cut_;
+      note_cut(at);
+    }
     while (end - at > options_.max_piece_bytes) {
       emit(character_start(text_.get(), at + options_.max_piece_bytes, end));
       ++counted_;

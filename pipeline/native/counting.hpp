@@ -43,7 +43,8 @@ struct CountingStatistics {
   uint64_t documents_skipped = 0;
   uint64_t bytes_skipped = 0;
   uint64_t pieces_cut = 0;         // longer than max_piece_bytes
-  std::vector<uint64_t> invalid_offsets;  // of the first few replacements or skipped documents
+  // Where the first few are, in all that was fed: what was replaced or skipped; pieces that were cut.
+  std::vector<uint64_t> invalid_offsets, cut_offsets;
 };
 
 class ChunkCounter {
@@ -64,6 +65,10 @@ class ChunkCounter {
   void start_inside_document() { continues_ = true; }
   // The next bytes of the text; `end` with the last of them (which may be none). A text ends its last document.
   void feed(const uint8_t* bytes, size_t size, bool end);
+  // A text of its own, whole. An empty one is nothing.
+  void feed_document(const uint8_t* bytes, size_t size) {
+    if (size) feed(bytes, size, true);
+  }
   // Counts pieces that were cut elsewhere.
   void add(const uint8_t* piece, size_t size, uint64_t count) { table_.add(piece, size, count); }
 
@@ -83,6 +88,8 @@ class ChunkCounter {
   void check_text(bool end);
   void repair_text(size_t from, bool end);
   void note_invalid(uint64_t offset);
+  void note_cut(size_t at);
+  uint64_t fed_offset(size_t at) const;
   void move_to_front();
   void continue_document(size_t limit);
   void finish_document(size_t limit);
@@ -106,6 +113,15 @@ class ChunkCounter {
   size_t begin_ = 0, checked_ = 0, searched_ = 0;
   size_t invalid_ = npos;       // skip: the first invalid byte at or after begin_ that is known
   uint64_t checked_offset_ = 0; // of text_[checked_] in all that was fed
+  // With max_piece_bytes, to find what was fed for a place in the window: the offset of text_[0], and each place behind a
+  // repair with its offset, ascending. Between them nothing was changed.
+  struct Repaired {
+    size_t at;
+    uint64_t offset;
+  };
+  uint64_t front_offset_ = 0;
+  std::vector<Repaired> repaired_;
+  size_t cuts_noted_ = 0;       // of those in cut_offsets: the ones of finished documents
   bool in_document_ = false;    // text of the current document has left the window
   bool dropping_ = false;       // skip: the current document is invalid
   bool continues_ = false;

@@ -4,6 +4,7 @@ import shlex
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pipeline.losses import Loss
 from pipeline.storage import Location
 from pipeline.values import format_bytes, format_count
 
@@ -17,8 +18,7 @@ class CorpusFacts:
     documents: int
     pieces: int
     different_pieces: int
-    losses: dict[str, int] = field(default_factory=dict)  # what was not taken as it stood -> how often
-    examples: tuple[str, ...] = ()  # the first places of losses: file and byte offset
+    losses: tuple[Loss, ...] = ()  # what was not taken as it stood
     concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
     source: str = ""  # what gave the counts, where no corpus was listed
 
@@ -99,8 +99,7 @@ def render(summary: Summary) -> str:
     rows.append(
         ("pieces", f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})")
     )
-    rows += [("not as it stood", f"{count:,} {what}") for what, count in corpus.losses.items()]
-    rows += [("not as it stood", f"first: {'; '.join(corpus.examples[:3])}")] if corpus.examples else []
+    rows += [("not as it stood", str(loss)) for loss in corpus.losses]
     if corpus.concerned_characters:
         shown = " ".join(f"U+{ord(character):04X}" for character in corpus.concerned_characters[:8])
         rows.append(

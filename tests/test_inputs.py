@@ -1,0 +1,297 @@
+"""The same documents give the same counts in every format and compression; what contradicts itself is refused."""
+
+import bz2
+import gzip
+import json
+import lzma
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import oracle_counting
+import peers
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline import _core, counters
+from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.files import describe
+from pipeline.corpus.formats import Asked
+from pipeline.corpus.readers import read_span
+from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.errors import InputError, InvalidTextError
+from pipeline.losses import add_up
+from pipeline.pattern import compile_pattern
+
+EOT = b"<|endoftext|>"
+PATTERN = compile_pattern("gpt2")
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd, "": bytes}
+
+
+def as_text(documents: list[str]) -> bytes:
+    return EOT.join(document.encode() for document in documents)
+
+
+def as_jsonl(documents: list[str], ascii_only: bool = True) -> bytes:
+    records = ({"n": number, "text": document} for number, document in enumerate(documents))
+    return b"".join(json.dumps(record, ensure_ascii=ascii_only).encode() + b"\n" for record in records)
+
+
+def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked = Asked(), **changes: object):  # noqa: B008
+    """Count files as a run does, chunk by chunk: the counter and the statistics that matter."""
+    errors = changes.get("errors", "replace")
+    files = [describe(str(directory / name), asked) for name in names]
+    cutting = Cutting((EOT,), PATTERN.automaton, errors == "skip", str(changes.get("text_field", "text")))
+    total, parts = oracle_counting.Counter(), []
+    for chunk in plan_chunks(files, cutting, chunk_bytes=chunk_bytes):
+        spans = tuple((files[span.file], span.start, span.stop) for span in chunk.spans)
+        task = CountTask(
+            "chunk", spans, PATTERN, (EOT,), **{"errors": "replace", "max_piece_bytes": None} | changes,
+            output=directory / ".counter.parquet", fingerprint="",
+        )  # fmt: skip
+        parts.append(count_chunk(task))
+        with counters.open_counter(task.output) as counter:
+            for partition in range(counter.partitions):
+                total.update(oracle_counting.as_counter(counter.read(partition)))
+    documents = sum(part["documents"] for part in parts)
+    return total, documents, add_up(part["losses"] for part in parts)
+
+
+DOCUMENTS = st.lists(st.text(st.sampled_from("ab's 1é日\n\"\\😀."), max_size=30), min_size=1, max_size=30)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(DOCUMENTS, st.integers(20, 400), st.booleans())
+def test_every_format_and_chunk_size_counts_the_same(tmp_path, documents, chunk_bytes, ascii_only):
+    expected = sum((oracle_counting.count(document.encode()) for document in documents), oracle_counting.Counter())
+    (tmp_path / "a.txt").write_bytes(as_text(documents) or b"\n")
+    (tmp_path / "a.jsonl").write_bytes(as_jsonl(documents, ascii_only))
+    pq.write_table(pa.table({"text": documents}), tmp_path / "a.parquet", row_group_size=3)
+    if any(documents):
+        assert count(tmp_path, "a.txt", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
+    assert count(tmp_path, "a.jsonl", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
+    assert count(tmp_path, "a.parquet", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[str]:
+    return [peers.generated_text(seed, 400) + " é日本😀" for seed in range(40)] + ["", f"one{EOT.decode()}two"]
+
+
+def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path, documents: list[str]) -> None:
+    plain = as_text(documents)
+    expected = oracle_counting.count(plain, [EOT])
+    number = len(oracle_counting.documents(plain, [EOT]))
+    names = []
+    for suffix, compress in COMPRESS.items():
+        (tmp_path / f"a.txt{suffix}").write_bytes(compress(plain[:5000]) + compress(plain[5000:]))
+        (tmp_path / f"a.json{suffix}").write_bytes(compress(as_jsonl(documents)))
+        names += [f"a.txt{suffix}", f"a.json{suffix}"]
+    pq.write_table(pa.table({"text": documents}), tmp_path / "a.parquet", row_group_size=7, compression="zstd")
+    names.append("a.parquet")
+    for name in names:
+        assert count(tmp_path, name) == (expected, number, {}), name
+        file, told = describe(str(tmp_path / name)), list[int]()
+        list(read_span(file, 0, 6 if file.format == "parquet" else file.size, "text", told.append))
+        assert file.format == "parquet" or sum(told) == file.size
+    both = count(tmp_path, *names, chunk_bytes=30_000)
+    assert both == ({piece: times * len(names) for piece, times in expected.items()}, number * len(names), {})
+
+
+def test_content_decides_before_the_name(tmp_path: Path) -> None:
+    plain = b"plain text"
+    (tmp_path / "no-suffix").write_bytes(gzip.compress(plain))
+    (tmp_path / "b.txt").write_bytes(bz2.compress(plain))
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "c.txt")
+    (tmp_path / "d.txt").write_bytes(b"BZh was here, PAR1 too")
+    (tmp_path / "e.txt").write_bytes(b"PAR1 begins a text")
+    (tmp_path / "f.ndjson.ZST").write_bytes(zstd(b"{}"))
+    (tmp_path / "g.pq.txt").write_bytes(plain)
+    kinds = {path.name: describe(str(path)) for path in sorted(tmp_path.iterdir())}
+    assert {name: (file.format, file.compression) for name, file in kinds.items()} == {
+        "no-suffix": ("text", "gzip"),
+        "b.txt": ("text", "bzip2"),
+        "c.txt": ("parquet", "none"),
+        "d.txt": ("text", "none"),
+        "e.txt": ("text", "none"),
+        "f.ndjson.ZST": ("jsonl", "zstd"),
+        "g.pq.txt": ("text", "none"),
+    }
+    taken = describe(str(tmp_path / "c.txt"), Asked("text", "none"))
+    assert (taken.format, taken.compression) == ("text", "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "asked", "reason"),
+    [
+        ("a.txt.gz", b"no gzip", Asked(), "is named as gzip but does not begin as such.*--compression"),
+        ("a.parquet", b"no Parquet", Asked(), "is named as Parquet but does not begin as one.*--input-format"),
+        ("a.parquet.gz", gzip.compress(b"PAR1"), Asked(), "is a Parquet file compressed as a whole with gzip"),
+        ("a.gz", gzip.compress(b"PAR1\x15\x04"), Asked(), "is a Parquet file compressed as a whole with gzip"),
+        ("a.txt", b"text", Asked("parquet"), "cannot be read as Parquet"),
+        ("a.txt", b"text", Asked("parquet", "zstd"), "is a Parquet file compressed as a whole"),
+        ("a.txt", b"text", Asked(compression="gzip"), "cannot be decompressed as gzip.*damaged or cut short"),
+        ("a.txt", b"text", Asked(compression="xz"), "cannot be decompressed as xz"),
+        ("a.json", b'[{"text": "a"}]', Asked(), "is JSON but not JSON Lines"),
+        ("a.json.gz", gzip.compress(b'{\n "text": "a"}'), Asked(), "is JSON but not JSON Lines"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, name: str, content: bytes, asked: Asked, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name}.*{reason}"):
+        count(tmp_path, name, asked=asked)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_damaged_and_cut_streams_are_named_with_their_place(tmp_path: Path, suffix: str) -> None:
+    plain = random.Random(1).randbytes(200_000).hex().encode()
+    whole = COMPRESS[suffix](plain)
+    for cut in (1, 9, len(whole) // 2):
+        (tmp_path / f"a{suffix}").write_bytes(whole[:-cut])
+        with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed .* cut short before its end"):
+            count(tmp_path, f"a{suffix}")
+    (tmp_path / f"a{suffix}").write_bytes(whole + b"garbage")
+    with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed"):
+        count(tmp_path, f"a{suffix}")
+    if suffix != ".zst":  # Arrow writes no checksum there; `zstd` does
+        flipped = bytearray(whole)
+        flipped[len(whole) // 2] ^= 1
+        (tmp_path / f"a{suffix}").write_bytes(flipped)
+        with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed"):
+            count(tmp_path, f"a{suffix}")
+
+
+def test_losses_have_their_places(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9)
+    assert count(tmp_path, "a.txt", max_piece_bytes=8)[2] == {
+        "replacements": {"count": 2, "examples": [f"{tmp_path}/a.txt, byte 5", f"{tmp_path}/a.txt, byte 11"]},
+        "pieces_cut": {"count": 2, "examples": [f"{tmp_path}/a.txt, byte 14", f"{tmp_path}/a.txt, byte 48"]},
+    }
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"ok" + EOT + b"bad \xff" + EOT + b"ok"))
+    assert count(tmp_path, "b.txt.gz", errors="skip")[2] == {
+        "documents_skipped": {"count": 1, "examples": [f"{tmp_path}/b.txt.gz, byte 19 of the decompressed text"]}
+    }
+    lines = [
+        b'{"text":"fine"}',
+        b'{"text":"\\ud800 a\xff"}',
+        b"no JSON",
+        b'{"text":5}',
+        b'{"other":1}',
+        b'{"text":"yes"}',
+    ]
+    (tmp_path / "c.jsonl").write_bytes(b"\n".join(lines))
+    places = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
+    counter, documents, lost = count(tmp_path, "c.jsonl", chunk_bytes=20)
+    assert lost == {
+        "replacements": {"count": 2, "examples": [places[0], places[0]]},
+        "records_not_json": {"count": 1, "examples": [places[1]]},
+        "records_not_text": {"count": 1, "examples": [places[2]]},
+        "records_without_field": {"count": 1, "examples": [places[3]]},
+    }
+    assert documents == 3
+    assert counter["\ufffd".encode()] == 2 or counter[b" a"] == 1
+    pq.write_table(pa.table({"text": pa.array([b"a", None, b"b\xff"], pa.binary())}), tmp_path / "d.parquet")
+    assert count(tmp_path, "d.parquet")[2] == {
+        "records_without_field": {"count": 1, "examples": [f"{tmp_path}/d.parquet, row 1"]},
+        "replacements": {"count": 1, "examples": [f"{tmp_path}/d.parquet, row 2"]},
+    }
+    with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*d\.parquet, row 2; mend it"):
+        count(tmp_path, "d.parquet", errors="strict")
+    (tmp_path / "e.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "f.jsonl").write_bytes(b" \n\r\n")
+    assert count(tmp_path, "e.gz", "f.jsonl")[2] == {
+        "files_empty": {"count": 2, "examples": [f"{tmp_path}/e.gz", f"{tmp_path}/f.jsonl"]}
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
+    st.integers(1, 60),
+)
+def test_cut_pieces_are_where_they_were_fed(parts, window):
+    """The text between replacements lies where it was fed, whatever the window."""
+    text = b"".join(parts)
+    counter = _core.ChunkCounter(PATTERN.automaton, [EOT], max_piece_bytes=8, window_bytes=window)
+    counter.feed(text, end=True)
+    expected, at, fed = [], 0, [0]
+    decoded = text.decode(errors="replace")
+    for part in _as_decoded(text):
+        fed += [fed[-1] + len(part)]  # one entry a character
+    for document in decoded.split(EOT.decode()):
+        for piece in oracle_counting.cut(document):
+            if len(piece.encode()) > 8:
+                expected.append(fed[at])
+            at += len(piece)
+        at += len(EOT)
+    assert counter.statistics()["cut_offsets"] == expected[:8]
+
+
+def _as_decoded(text: bytes) -> list[bytes]:
+    """The bytes that each character of the repaired text stands for."""
+    parts, at = [], 0
+    while at < len(text):
+        size = next((n for n in range(1, 5) if len(text[at : at + n].decode(errors="ignore")) == 1), 0)
+        if not size or text[at : at + size].decode(errors="replace")[0] == "\ufffd":
+            size = next(
+                n
+                for n in range(1, 5)
+                if text[at : at + n + 1].decode(errors="replace")[1:] != "" or at + n == len(text)
+            )
+        parts.append(text[at : at + size])
+        at += size
+    return parts
+
+
+BOUNDED = """
+import resource, sys
+from test_inputs import count
+from pathlib import Path
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+total, documents, lost = count(Path(sys.argv[1]), sys.argv[2])
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(sum(len(piece) * times for piece, times in total.items()), documents, lost and sorted(lost), grown >> 10)
+"""
+
+
+def grown_mib(directory: Path, name: str) -> tuple[str, int]:
+    """Count a file in a process of its own: what came of it, and the MiB that the process grew by."""
+    path = str(Path(__file__).parent)
+    script = f"import sys; sys.path.insert(0, {path!r}); {BOUNDED.strip()}".replace("; \n", "\n")
+    command = [sys.executable, "-P", "-c", script, str(directory), name]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return " ".join(found[:-1]), int(found[-1])
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_bomb_and_one_huge_document_stay_small(tmp_path: Path, times: int) -> None:
+    """Up to a gigabyte of lines out of a megabyte, a document of as much, a line that does not end."""
+    mib = 1 << 20
+    lines = (b"word \n" * 10 + b"abc\n") * (mib // 64)
+    (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(lines) * 128 * times)
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b" \n" * (mib // 2)) * 128 * times)
+    (tmp_path / "huge.txt.zst").write_bytes(zstd(b"words, and 12 more, in it " * mib) * 5 * times)
+    (tmp_path / "line.jsonl.gz").write_bytes(gzip.compress(b'{"text":"') + gzip.compress(b"a" * mib) * 128 * times)
+    found, grown = grown_mib(tmp_path, "bomb.txt.gz")
+    assert (found.split()[:2], grown < 80) == ([str(128 * times * mib), "1"], True), grown
+    found, grown = grown_mib(tmp_path, "bomb.jsonl.gz")
+    assert (found, grown < 80) == ("0 0 ['files_empty']", True), grown
+    found, grown = grown_mib(tmp_path, "huge.txt.zst")
+    assert (found.split()[:2], grown < 80) == ([str(26 * 5 * times * mib), "1"], True), grown
+    found, grown = grown_mib(tmp_path, "line.jsonl.gz")
+    assert (found, grown < 160) == ("0 0 ['records_too_long']", True), grown

@@ -1,0 +1,67 @@
+"""What was not taken as it stood: adding up, and how the command tells it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import refused, run
+
+from pipeline.losses import KINDS, MOST_EXAMPLES, Tally, add_up, for_people
+
+
+def test_tallies_add_up_in_order() -> None:
+    one, two = Tally(), Tally()
+    one.add("pieces_cut", 3, ["a", "b"])
+    one.add("pieces_cut", 0, ["never"])
+    two.add("pieces_cut", 20, map(str, range(20)))
+    two.add("files_empty", 1, ["f"])
+    total = add_up([one.found, two.found])
+    assert total["pieces_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
+    assert one.found["pieces_cut"]["examples"] == ["a", "b"]
+    assert [loss.kind for loss in for_people(total)] == ["pieces_cut", "files_empty"]
+    assert str(for_people(total)[1]) == "1 file without text (first: f)"
+    assert set(total) <= set(KINDS)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    lines = ['{"text": "some words and more words"}', '{"content": "other"}', "nonsense"]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "b.txt").write_bytes(b"words \xff words")
+    (tmp_path / "empty.txt").touch()
+    return tmp_path
+
+
+def test_the_summary_and_the_report_tell_every_loss(corpus: Path) -> None:
+    options = ["--output", "run", "--vocab-size", 262, "--max-piece-bytes", 4]
+    result = run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus)
+    assert result.returncode == 0, result.stderr
+    report = json.loads((corpus / "run" / "report.json").read_text())
+    losses = {loss["kind"]: (loss["count"], loss["examples"]) for loss in report["corpus"]["losses"]}
+    assert losses == {
+        "replacements": (1, [f"{corpus}/b.txt, byte 6"]),
+        "pieces_cut": (5, [f"{corpus}/a.jsonl, byte 0"] * 3 + [f"{corpus}/b.txt, byte 0", f"{corpus}/b.txt, byte 7"]),
+        "records_not_json": (1, [f"{corpus}/a.jsonl, byte 59"]),
+        "records_without_field": (1, [f"{corpus}/a.jsonl, byte 38"]),
+        "files_empty": (1, [f"{corpus}/empty.txt"]),
+    }
+    assert "5 pieces cut at max_piece_bytes (first: " in result.stdout
+    for _, examples in losses.values():
+        assert examples[0] in result.stdout
+    again = run("train", "--output", "run", "--vocab-size", 262, "--max-piece-bytes", 4, cwd=corpus)
+    assert "1 file without text" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("a.jsonl", "not a JSON object"), ("b.txt", "replaced"), ("empty.txt", "1 file without text (first: ")],
+)
+def test_any_loss_can_fail(corpus: Path, name: str, named: str) -> None:
+    (corpus / "fine.txt").write_text("some fine text to learn from")
+    assert named in refused(run("count", "fine.txt", name, "--output", "run", "--fail-on-loss", cwd=corpus), 1)
+
+
+def test_a_corpus_without_its_field_is_told(corpus: Path) -> None:
+    line = refused(run("train", "a.jsonl", "--text-field", "body", "--output", "run", cwd=corpus), 1)
+    assert "2 records skipped: no text field (first: " in line
+    assert "is --text-field right?" in line

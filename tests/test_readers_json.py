@@ -1,0 +1,187 @@
+"""JSON Lines: Arrow and the standard json agree on every record, whatever the blocks; what is no document is told."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.corpus import readers_json
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.readers_json import parse_lines, read_records, whole_lines
+from pipeline.errors import InputError
+
+FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
+SOME = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def texts_of(records):
+    offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q").tolist()
+    data = bytes(records.data)
+    assert len(offsets) >= records.rows + 1
+    return [data[start:stop] for start, stop in pairwise(offsets)][: records.rows]
+
+
+def lost_of(records):
+    return {lost.kind: (lost.count, list(lost.places)) for lost in records.lost}
+
+
+def expected(lines, names=("text",)):
+    """A line at a time by the standard json, surrogates and invalid bytes left as `?` was never there."""
+    texts, lost, at = [], {}, 0
+    for line in lines.split(b"\n"):
+        start, at = at, at + len(line) + 1
+        record = line.strip(b" \t\r")
+        if not record:
+            continue
+        kind, text = "", b""
+        try:
+            value = json.loads(record.decode(errors="surrogateescape"), parse_int=float)  # of any length
+            if not isinstance(value, dict):
+                raise ValueError
+        except ValueError:
+            kind = "records_not_json"
+        else:
+            for name in names:
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is None:
+                kind = "records_without_field"
+            elif not isinstance(value, str):
+                kind = "records_not_text"
+            else:
+                text = b"".join(_bytes(character) for character in value)
+        texts.append(text)
+        if kind:
+            count, places = lost.get(kind, (0, []))
+            lost[kind] = (count + 1, [*places, start][:8])
+    return texts, lost
+
+
+def _bytes(character):
+    """A lone surrogate of an escape is one invalid byte; these tests have no raw bytes U+DC80 would stand for."""
+    return b"\xff" if 0xD800 <= ord(character) <= 0xDFFF else character.encode()
+
+
+ODD_RECORDS = [
+    b"", b" ", b"\r", b"{}", b"{", b"}", b"nonsense", b'{"text":"a"}{"text":"b"}', b'{"text":"a"} ',
+    b'\t{"text":"a"}', b'{"text":"a"}\r', b'{"text":"a","text":"b"}', b'{"text":"a","text":5}',
+    b'{"te\\u0078t":"q"}', b'{"x":NaN}', b'{"x":-NaN}', b'{"x":Inf,"text":"a"}', b'{"x":[-Inf]}',
+    b'{"x":-Infinity,"text":"a"}', b'{"x":01}', b'{"x":1e999}', b'{"text":"a"}\0}',
+    b'{"x":' + b"9" * 4500 + b',"text":"a"}', b'{"text":"\\ud83d\\ude00"}', b'{"text":"\\ud83d"}',
+    b'{"text":"\\\\ud83d"}', b'{"text":"\\ude00\\ud83d\\\\\\ud83dx"}', b'{"text":"\\uD83D\\\\uDE00"}',
+    b'{"text":"a\tb"}', b'{"text":"\\x"}', b'{"x":1,}', b'{"a":{"text":"deep"}}', b'{"a":{"text":null}}',
+    b'{"a":null}', b'{"a":3}', b'{"a":{}}', b'{"a":{"text":"one"},"a":{"text":"two"}}', b'{"text":', b'"b"}',
+    b'{"x":[{}', b"{}]}", b"[1]", b'"text"', b"null", b'{"text":"Inf, -NaN :Inf,"}', b'\xef\xbb\xbf{"text":"a"}',
+    b'{"text":"' + b"long " * 300 + b'"}',
+]  # fmt: skip
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.text(st.sampled_from('a"\\/\n\x00\x1f\x7f\u2028\ud800\udfff😀é'), max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "a", "b"]), inner, max_size=3),
+    max_leaves=6,
+)
+RECORD = st.one_of(
+    st.builds(
+        lambda value, ascii_only: json.dumps(value, ensure_ascii=ascii_only).encode(errors="replace"),
+        st.one_of(st.builds(lambda text, x: {"text": text, "x": x}, VALUE, VALUE), VALUE),
+        st.booleans(),
+    ),
+    st.sampled_from(ODD_RECORDS),
+)
+
+
+@SOME
+@given(st.lists(RECORD, max_size=8), st.sampled_from([("text",), ("a", "text")]), st.sampled_from([b"\n", b"\r\n"]))
+@example([b'{"text":"a"}', b'{"text":', b'"b"}', b'{"text":"c"}{"text":"d"}'], ("text",), b"\n")
+@example([b'{"text":"\\\\ud83d\\ude00"}', b'{"text":"\\ud83d\\ude00\\ud83d\\ud83d\\ude00"}'], ("text",), b"\n")
+@example([b'{"text":"\\ud800"}', b'{"text":"\\udc80"}'], ("text",), b"\n")
+def test_both_ways_agree_on_every_record(records, names, newline):
+    lines = newline.join(records)
+    texts, lost = expected(lines, names)
+    found = parse_lines(lines, 0, names)
+    assert texts_of(found) == texts
+    assert lost_of(found) == lost
+    alone = [parse_lines(record, 0, names) for record in records if b"\n" not in record]
+    assert [text for one in alone for text in texts_of(one)] == texts
+
+
+@SOME
+@given(st.lists(RECORD, max_size=8), st.integers(0, 3), st.data())
+def test_what_arrow_accepts_json_accepts(records, flips, data):
+    """Bytes changed at random: where Arrow takes the block, the record by record reading gives the same."""
+    lines = bytearray(b"\n".join(records))
+    for _ in range(flips if lines else 0):
+        lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))
+    found = parse_lines(bytes(lines), 0, ("text",))
+    prepared = readers_json._ESCAPE.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
+    by_record = readers_json._by_record(prepared, readers_json._places(bytes(lines), 0), ("text",))
+    assert texts_of(found) == texts_of(by_record)
+    assert lost_of(found) == lost_of(by_record)
+
+
+@given(st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" ")), max_size=9), st.integers(1, 7))
+def test_lines_are_whole_and_long_ones_are_told_whatever_the_blocks(lines, size):
+    text = b"\n".join(lines)
+    blocks = [text[at : at + size] for at in range(0, len(text), size)]
+    kept, too_long, at = [], [], 0
+    for start, part in whole_lines(blocks, 100, 7):
+        assert start >= at
+        at = start
+        if part is None:
+            too_long.append(start)
+        else:
+            assert text[start - 100 :].startswith(part)
+            kept.append(part)
+    starts, offset = [], 100
+    for line in lines:
+        if len(line) > 7:
+            starts.append(offset)
+        offset += len(line) + 1
+    assert too_long == starts
+    expected_kept = b"".join(line + b"\n" for line in lines if len(line) <= 7)
+    joined = b"".join(part if part.endswith(b"\n") else part + b"\n" for part in kept)
+    assert joined in (expected_kept, expected_kept[:-1]) or joined + b"\n" == expected_kept
+
+
+def test_raw_invalid_bytes_are_left_to_the_errors_policy():
+    line = b'{"text":"a\xff\xc3(\xed\xa0\x80 b"}'
+    assert texts_of(parse_lines(line, 0, ("text",))) == [b"a\xff\xc3(\xed\xa0\x80 b"]
+    assert texts_of(parse_lines(line + b"\nnonsense", 0, ("text",)))[0] == b"a\xff\xc3(\xed\xa0\x80 b"
+
+
+@pytest.mark.parametrize("other", [b"", b"\nnonsense"])
+def test_depth_has_no_bound(other):
+    deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"text":"a"}'
+    found = parse_lines(deep + other, 0, ("text",))
+    assert texts_of(found)[0] == b"a"
+    broken = b'{"x":' + b"[" * 50_000
+    assert lost_of(parse_lines(broken + other, 0, ("text",)))["records_not_json"][0] == 1 + bool(other)
+
+
+def test_a_byte_order_mark_and_places():
+    blocks = [b'\xef\xbb\xbf{"text":"a"}\r\n\r\n', b'{"no":1}\n{"text":', b'"b"}']
+    found = list(read_records(FILE, blocks, 0, "text"))
+    assert [text for one in found for text in texts_of(one)] == [b"a", b"", b"b"]
+    assert [lost_of(one) for one in found] == [{}, {"records_without_field": (1, [19])}, {}]
+    assert [one.place(0) for one in found] == [3, 19, 28]
+
+
+@pytest.mark.parametrize(
+    "text", [b"[\n", b'[{"text":"a"}]', b' \n[ {"text":"a"}]', b'{\n "text": "a"\n}', b'["a","b"]']
+)
+def test_json_that_is_no_lines_is_refused(text):
+    with pytest.raises(InputError, match=r"a\.jsonl is JSON but not JSON Lines.*--input-format text"):
+        list(read_records(FILE, [text], 0, "text"))
+
+
+def test_a_record_beyond_the_limit_is_told(monkeypatch):
+    monkeypatch.setattr(readers_json, "MOST_RECORD_BYTES", 50)
+    lines = b'{"text":"a"}\n' + b'{"text":"' + b"x" * 60 + b'"}\n' + b'{"text":"b"}\n'
+    found = list(read_records(FILE, [lines[at : at + 9] for at in range(0, len(lines), 9)], 0, "text"))
+    assert [text for one in found for text in texts_of(one)] == [b"a", b"b"]
+    assert [lost_of(one) for one in found if one.lost] == [{"records_too_long": (1, [13])}]

@@ -1,0 +1,135 @@
+"""Parquet: every layout of a column of texts gives its rows as documents; what is damaged or missing is named."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.corpus import columns
+from pipeline.corpus.chunks import Cutting, Span, plan_chunks
+from pipeline.corpus.files import describe
+from pipeline.corpus.readers import read_span
+from pipeline.errors import InputError
+
+TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i % 40}" for i in range(500))]
+
+
+def read(path: Path, text_field: str = "text"):
+    """The texts, null as empty, the places of nulls, and the bytes told as progress beside those planned."""
+    file = describe(str(path))
+    texts, nulls, told = [], [], []
+    [chunk] = plan_chunks([file], Cutting(text_field=text_field), chunk_bytes=1 << 40)
+    [span] = chunk.spans
+    for part in read_span(file, span.start, span.stop, text_field, told.append):
+        offsets = memoryview(part.offsets).cast("B").cast("i" if part.offset_bytes == 4 else "q").tolist()
+        data = bytes(part.data)
+        rows = [data[start:stop] for start, stop in pairwise(offsets)]
+        assert len(rows) == part.rows
+        assert [part.place(row) for row in range(part.rows)] == list(range(len(texts), len(texts) + part.rows))
+        texts += rows
+        nulls += [place for lost in part.lost for place in lost.places]
+        assert {lost.kind for lost in part.lost} <= {"records_without_field"}
+    assert sum(told) == span.bytes
+    return texts, nulls
+
+
+EXPECTED = [(text or "").encode() for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view(),
+        pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.large_string()),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_every_layout(tmp_path: Path, kind: pa.DataType, use_dictionary: bool) -> None:
+    column = pa.array(TEXTS)
+    column = column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
+    table = pa.table({"id": list(range(len(TEXTS))), "text": column})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=97, use_dictionary=use_dictionary)
+    texts, nulls = read(tmp_path / "a.parquet")
+    assert texts == EXPECTED
+    assert nulls == [1, 5]
+
+
+def test_fixed_size_bytes_and_nested_fields(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == ([b"abc", b"", b"def"], [1])
+    page = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body": {"text": None, "x": 2}}])
+    pq.write_table(pa.table({"page": page}), tmp_path / "b.parquet")
+    assert read(tmp_path / "b.parquet", "page.body.text") == ([b"one", b"", b"", b""], [1, 2, 3])
+
+
+def test_what_duckdb_writes(tmp_path: Path) -> None:
+    duckdb.sql("select 'text ' || i as text, i from range(3000) t(i)").write_parquet(
+        str(tmp_path / "a.parquet"), compression="zstd", row_group_size=2048
+    )
+    assert read(tmp_path / "a.parquet")[0] == [f"text {i}".encode() for i in range(3000)]
+
+
+def test_row_groups_are_shared_out(tmp_path: Path) -> None:
+    table = pa.table({"text": [random.Random(i).randbytes(500).hex() for i in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    file = describe(str(tmp_path / "a.parquet"))
+    chunks = plan_chunks([file], Cutting(), chunk_bytes=250_000)
+    spans = [span for chunk in chunks for span in chunk.spans]
+    assert [(span.start, span.stop) for span in spans] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
+    assert all(200_000 < span.bytes <= 250_000 for span in spans)
+    found = [part for span in spans for part in read_span(file, span.start, span.stop, "text", lambda _: None)]
+    assert sum(part.rows for part in found) == 1000
+    places = [part.place(row) for part in found for row in range(part.rows)]
+    assert places == list(range(1000))
+    assert plan_chunks([file], Cutting(), chunk_bytes=1 << 30)[0].spans[0] == Span(
+        0, 0, 10, sum(s.bytes for s in spans)
+    )
+
+
+def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
+    """Six thousand rows of the same 100 KB would be 600 MB at once."""
+    text = pa.array(["a" * 100_000])
+    indices = pa.array([0] * 6000, pa.int32())
+    table = pa.table({"text": pa.DictionaryArray.from_arrays(indices, text)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    file = describe(str(tmp_path / "a.parquet"))
+    assert file.size < 200_000
+    rows = 0
+    for part in read_span(file, 0, 1, "text", lambda _: None):
+        assert len(part.data) <= columns.MOST_BYTES
+        rows += part.rows
+    assert rows == 6000
+
+
+@pytest.mark.parametrize(
+    ("columns_of", "text_field", "reason"),
+    [
+        ({"content": ["a"]}, "text", "no column 'text': it has content"),
+        ({"text": [1]}, "text", "is int64, not text"),
+        ({"text": [["a"]]}, "text", "not text"),
+        ({"text": ["a"]}, "text.body", "no column 'text.body'"),
+        ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text"),
+    ],
+)
+def test_columns_that_are_no_text_are_refused(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
+    pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=rf"a\.parquet.*{reason}.*--text-field"):
+        read(tmp_path / "a.parquet", text_field)
+
+
+def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+    table = pa.table({"text": [f"some text {i * 7919}" for i in range(5000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000, compression="none", write_page_checksum=True)
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    data[data.index(b"some text 23757000")] ^= 1  # in the last but one row group
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet: it is damaged in row group 3 .*CRC"):
+        read(tmp_path / "a.parquet")
+    (tmp_path / "a.parquet").write_bytes(data[:-20])
+    with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
+        read(tmp_path / "a.parquet")

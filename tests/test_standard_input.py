@@ -1,0 +1,73 @@
+"""`-` among the inputs: kept in the run directory, whole or not at all, and the same content is the same run."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import peers
+from command import refused, run
+
+TEXT = peers.generated_text(3, 3000)
+
+
+def piped(data: bytes, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
+    found = subprocess.run(command, input=data, capture_output=True, cwd=cwd, check=False)
+    return subprocess.CompletedProcess(command, found.returncode, found.stdout.decode(), found.stderr.decode())
+
+
+def model(run_directory: Path) -> bytes:
+    return (run_directory / "tokenizer" / "tokenizer.json").read_bytes()
+
+
+def test_standard_input_is_a_file_of_the_corpus(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    assert run("train", "a.txt", "--output", "file", "--vocab-size", 400, cwd=tmp_path).returncode == 0
+    command = ["train", "-", "--vocab-size", 400, "--output"]
+    assert piped(TEXT.encode(), *command, "piped", cwd=tmp_path).returncode == 0
+    assert piped(gzip.compress(TEXT.encode()), *command, "gzip", cwd=tmp_path).returncode == 0
+    records = json.dumps({"text": TEXT}).encode()
+    assert piped(records, *command, "jsonl", "--input-format", "jsonl", cwd=tmp_path).returncode == 0
+    assert (
+        model(tmp_path / "piped") == model(tmp_path / "gzip") == model(tmp_path / "jsonl") == model(tmp_path / "file")
+    )
+
+
+def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
+    command = ["count", "-", "--output", "run"]
+    assert piped(b"one two", *command, cwd=tmp_path).returncode == 0
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.suffix != ".txt"}
+    again = piped(b"one two", *command, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "counting kept" in again.stdout
+    [copy] = (tmp_path / "run" / "stdin").iterdir()
+    assert copy.stat().st_mtime_ns == kept[copy]
+    assert run("count", "--output", "run", cwd=tmp_path).returncode == 0
+    assert "holds another run: its corpus has" in refused(piped(b"other", *command, cwd=tmp_path), 1)
+    assert piped(b"other", *command, "--overwrite", cwd=tmp_path).returncode == 0
+    [copy] = (tmp_path / "run" / "stdin").iterdir()
+    assert copy.read_bytes() == b"other"
+    assert list((tmp_path / "run").glob(".*.partial")) == []
+
+
+def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
+    assert "nothing came by standard input" in refused(piped(b"", "count", "-", "--output", "run", cwd=tmp_path), 1)
+    assert not (tmp_path / "run").exists()
+    assert "--dry-run" in refused(piped(b"text", "train", "-", "--dry-run", cwd=tmp_path), 2)
+    closed = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -P -m pipeline count - --output run <&-"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert closed.returncode == 1
+    assert "standard input is closed" in closed.stderr
+
+
+def test_a_killed_copy_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "run" / "stdin").mkdir(parents=True)
+    (tmp_path / "run" / "stdin" / "left").write_text("of a run that never was")
+    (tmp_path / "run" / ".stdin.1.partial").write_text("half")
+    assert piped(b"one two", "count", "-", "--output", "run", cwd=tmp_path).returncode == 0
+    assert not (tmp_path / "run" / "stdin" / "left").exists()
+    assert not (tmp_path / "run" / ".stdin.1.partial").exists()
