@@ -25,7 +25,7 @@ from pipeline.config import (
     read_config,
 )
 from pipeline.errors import PipelineError, UsageError
-from pipeline.storage import Location
+from pipeline.storage import Location, RemoteError
 from pipeline.values import EXPORT_FORMATS, parse_location
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if debug:
             raise
-        _complain(_about_stdout(error) or _defect(error))
+        if isinstance(error, RemoteError):
+            _complain(f"{error.filename} cannot be used: {error.strerror}")
+        else:
+            _complain(_about_stdout(error) or _defect(error))
         return 1
     except Exception as error:
         if debug:

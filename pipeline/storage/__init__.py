@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import UsageError
+from pipeline.errors import StorageError, UsageError
 from pipeline.storage.reading import LocalFile, RemoteFile
 from pipeline.storage.remote import Remote, RemoteError
 
@@ -119,10 +119,16 @@ def names_in(directory: Location) -> list[str]:
 
 
 def existing(files: Sequence[Location]) -> list[bool]:
-    """Which of these files exist: a store is asked once for each directory, not for each file. Raises OSError."""
+    """Which of these files exist: a store is asked once for each directory, not for each file.
+
+    Raises `StorageError` where it cannot be asked.
+    """
     names: dict[Location, set[str]] = defaultdict(set)
     for parent in {file.parent for file in files if isinstance(file, Remote)}:
-        names[parent] = set(names_in(parent))
+        try:
+            names[parent] = set(names_in(parent))
+        except OSError as error:
+            raise StorageError(f"{parent} cannot be read: {error.strerror or error}") from None
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
 
 
