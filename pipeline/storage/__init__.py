@@ -2,15 +2,13 @@
 
 A `Location` is a `pathlib.Path` or a `Remote`, which has those of its operations that the project uses, so that the
 rest of the code does not ask which one it has. The few things that the two do differently are functions here.
-pyarrow is imported when a `Remote` is first used, and not before.
+What a `Remote` needs, pyarrow first of all, is imported when one is first used.
 """
 
 import os
 import re
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -137,6 +135,8 @@ def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: b
     if not remote:
         yield from map(function, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         yield from pool.map(function, items)
 
@@ -146,6 +146,8 @@ def remove(where: Location) -> None:
     if isinstance(where, Remote):
         where.remove()
     elif where.is_dir():
+        import shutil
+
         shutil.rmtree(where)
     else:
         where.unlink(missing_ok=True)
