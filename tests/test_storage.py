@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import _core, atomic, counters, merge_list, storage
+import pipeline
+from pipeline import _core, atomic, cli, counters, merge_list, storage
 from pipeline.cli import commands
 from pipeline.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
@@ -159,6 +160,49 @@ def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(reading.RemoteFile, "_read_at", fail)
     for ask in (lambda: counters.look(task), lambda: merge_list.load(path, "f")):
         with pytest.raises(StorageError, match=r"counter\.parquet cannot be read: the network is down"):
+            ask()
+
+
+class _Refusing:
+    """A file system of Arrow's whose store refuses everything."""
+
+    type_name = "s3"
+
+    def refuse(self, *_: object, **__: object) -> None:
+        raise OSError("When doing so: AWS Error ACCESS_DENIED during HeadObject operation: No response body.")
+
+    get_file_info = open_input_file = delete_file = refuse
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["merge", "s3://b/r"],
+        ["train", "s3://b/k", "--output", "HERE/run"],
+        ["train", "HERE/a.txt", "--output", "s3://b/r"],
+        ["train", "HERE/a.txt", "--config", "s3://b/c.yaml"],
+        ["encode", "--tokenizer", "s3://b/k", "--text", "a"],
+        ["encode", "--tokenizer", "s3://b/k", "s3://b/a.txt"],
+        ["export", "s3://b/k"],
+    ],
+)
+def test_a_store_that_refuses_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    monkeypatch.setattr("pipeline.storage.remote._filesystem", lambda *_: (_Refusing(), "b/"))
+    monkeypatch.setattr("pyarrow.fs.copy_files", _Refusing().refuse)
+    (tmp_path / "a.txt").write_text("text")
+    assert cli.run([word.replace("HERE", str(tmp_path)) for word in command]) in (1, 2)
+    [line] = capsys.readouterr().err.splitlines()
+    assert "ACCESS_DENIED: No response body (check the credentials" in line
+    assert "defect" not in line
+
+
+def test_stores_that_cannot_be_asked_are_known_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.storage.remote._filesystem", lambda *_: (_Refusing(), "b/"))
+    where = location("s3://b/k/l")
+    for ask in (lambda: storage.existing([where]), lambda: pipeline.Tokenizer.load("s3://b/k/l")):
+        with pytest.raises(StorageError, match=r"s3://b/k\S* cannot be read: ACCESS_DENIED"):
             ask()
 
 

@@ -20,6 +20,7 @@ import click
 from pipeline.cli import counts, tokens, training  # noqa: F401 - their commands join the group
 from pipeline.cli.group import PROGRAM, commands
 from pipeline.errors import PipelineError
+from pipeline.storage import RemoteError
 
 __all__ = ["commands", "run"]
 
@@ -49,7 +50,10 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if debug:
             raise
-        _complain(_about_stdout(error) or _defect(error))
+        if isinstance(error, RemoteError):
+            _complain(f"{error.filename} cannot be used: {error.strerror}")
+        else:
+            _complain(_about_stdout(error) or _defect(error))
         return 1
     except Exception as error:
         if debug:

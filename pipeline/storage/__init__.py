@@ -2,20 +2,18 @@
 
 A `Location` is a `pathlib.Path` or a `Remote`, which has those of its operations that the project uses, so that the
 rest of the code does not ask which one it has. The few things that the two do differently are functions here.
-pyarrow is imported when a `Remote` is first used, and not before.
+What a `Remote` needs, pyarrow first of all, is imported when one is first used.
 """
 
 import os
 import re
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import UsageError
+from pipeline.errors import StorageError, UsageError
 from pipeline.storage.reading import LocalFile, RemoteFile
 from pipeline.storage.remote import Remote, RemoteError
 
@@ -120,10 +118,16 @@ def names_in(directory: Location) -> list[str]:
 
 
 def existing(files: Sequence[Location]) -> list[bool]:
-    """Which of these files exist: a store is asked once for each directory, not for each file. Raises OSError."""
+    """Which of these files exist: a store is asked once for each directory, not for each file.
+
+    Raises `StorageError` where it cannot be asked.
+    """
     names: dict[Location, set[str]] = defaultdict(set)
     for parent in {file.parent for file in files if isinstance(file, Remote)}:
-        names[parent] = set(names_in(parent))
+        try:
+            names[parent] = set(names_in(parent))
+        except OSError as error:
+            raise StorageError(f"{parent} cannot be read: {error.strerror or error}") from None
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
 
 
@@ -132,6 +136,8 @@ def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: b
     if not remote:
         yield from map(function, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         yield from pool.map(function, items)
 
@@ -148,6 +154,8 @@ def remove(where: Location) -> None:
     if isinstance(where, Remote):
         where.remove()
     elif where.is_dir():
+        import shutil
+
         shutil.rmtree(where)
     else:
         where.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ _REMEDIES = (
 
 
 class RemoteError(OSError):
-    """A store that cannot be asked, or refused; `strerror` says why and what to do, in one line."""
+    """A store that cannot be asked, or refused; `strerror` says why and what to do, in one line, `filename` where."""
 
 
 class RemoteStatus(NamedTuple):
@@ -130,7 +130,7 @@ class Remote:
                     filesystem.delete_file(path)
                 filesystem.move(partial, path)
         if self.stat().st_size != local.stat().st_size:
-            raise RemoteError(errno.EIO, "what was uploaded is not what lies there now")
+            raise RemoteError(errno.EIO, "what was uploaded is not what lies there now", str(self))
 
     def make_directory(self) -> None:
         """Make the directory, in a store that knows any."""
@@ -210,7 +210,8 @@ def failures_told(name: str) -> Iterator[None]:
         reason = reason_of(error) if "bucket" in str(error).lower() else os.strerror(errno.ENOENT)
         raise FileNotFoundError(errno.ENOENT, reason, name) from None
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
-        raise RemoteError(error.errno if isinstance(error, OSError) else errno.EINVAL, reason_of(error)) from None
+        number = (error.errno if isinstance(error, OSError) else None) or errno.EIO
+        raise RemoteError(number, reason_of(error), name) from None
 
 
 def reason_of(error: Exception) -> str:

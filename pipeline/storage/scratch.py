@@ -5,11 +5,7 @@ Their names say whose they are (`bpe-pipeline-PLACE-PID-...`), so that a later r
 
 import contextlib
 import functools
-import hashlib
 import os
-import platform
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +13,9 @@ from pathlib import Path
 @functools.cache
 def place() -> str:
     """What process ids are counted in: a name of this host, this start of it, and this container."""
+    import hashlib
+    import platform
+
     parts = [platform.node()]
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
@@ -39,12 +38,17 @@ def is_alive(process: int) -> bool:
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
     """A directory of our own in the system's place for temporary files (TMPDIR), removed at the end."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix=f"{_prefix()}{os.getpid()}-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
 
 def sweep_scratch() -> None:
     """Remove what processes of this place left behind when they were killed."""
+    import shutil
+    import tempfile
+
     prefix = _prefix()
     with contextlib.suppress(OSError):
         for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
