@@ -218,7 +218,7 @@ def commands() -> None:
 @_run_options(*_TRAIN_OPTIONS)
 @_debug
 def train(inputs: tuple[str, ...], **values: Any) -> None:
-    """Count, merge, export and report: INPUT (files, directories, globs) becomes a tokenizer.
+    """Count, merge, export and report: INPUT (files, directories, globs, -: standard input) becomes a tokenizer.
 
     Without INPUT the sample corpus is used: the running Python's own standard library.
 
