@@ -23,7 +23,7 @@ _TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")
 @run_options(*_TRAIN_OPTIONS)
 @debug
 def train(inputs: tuple[str, ...], **values: Any) -> None:
-    """Count, merge, export and report: INPUT (files, directories, globs, URIs) becomes a tokenizer.
+    """Count, merge, export and report: INPUT (files, directories, globs, URIs, -: standard input) becomes a tokenizer.
 
     Without INPUT the sample corpus is used: the running Python's own standard library.
 
