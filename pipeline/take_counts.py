@@ -4,14 +4,14 @@ Runs in a worker process for files, in the caller's for what lives there.
 """
 
 import operator
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from pipeline import _core, counters
+from pipeline.counters import Columns
 from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.errors import InputError, TrainingError
 from pipeline.pattern import CompiledPattern
@@ -60,34 +60,50 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
     parts: list[Path] = []
     rows = pieces = otherwise = 0
     example = b""
-    counter = _core.ChunkCounter(list, [])
-
-    def write_part() -> None:
-        parts.append(task.part.with_name(f"{task.part.stem}.{len(parts):04d}.part"))
-        partitions = counters.counter_partitions(counter)
-        counters.write_counter(parts[-1], partitions, fingerprint=task.fingerprint, statistics={})
-
+    held: list[Columns] = []
+    held_bytes = 0
     for batch in batches:
         _check(batch, task.special_tokens)
         try:
-            counter.add_pieces(batch.pieces, batch.counts)
+            held.append(_core.sorted_counter(batch.pieces, batch.counts))
         except OverflowError:
-            raise TrainingError(
-                f"the counts of a piece together are more than 2^63 - 1 ({batch.place(0)} and after)"
-            ) from None
+            raise _too_many(f"{batch.place(0)} and after") from None
         except ValueError as error:
             raise InputError(f"{error} ({batch.place(0)} and after)") from None
+        held_bytes += sum(memoryview(column).nbytes for column in held[-1])
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
         cut = cut_otherwise(batch.pieces, task.pattern)
         otherwise += len(cut)
         example = example or (cut[0] if cut else b"")
-        if counter.memory_bytes() > task.part_bytes:
-            write_part()
-            counter = _core.ChunkCounter(list, [])
-    if len(counter):
-        write_part()
+        if held_bytes > task.part_bytes // 2:  # combined, they take as much again
+            parts.append(_write_part(held, len(parts), task))
+            held, held_bytes = [], 0
+    if held:
+        parts.append(_write_part(held, len(parts), task))
     return Taken(tuple(parts), rows, pieces, otherwise, example)
+
+
+def _too_many(where: str) -> TrainingError:
+    return TrainingError(f"the counts of a piece together are more than 2^63 - 1 ({where}); give smaller counts")
+
+
+def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
+    """Add counters that are in memory and write them as one."""
+    path = task.part.with_name(f"{task.part.stem}.{number:04d}.part")
+    try:
+        whole = _core.combine(held)
+    except OverflowError:
+        raise _too_many(str(task)) from None
+    offsets, data, counts = (memoryview(column).cast("B") for column in whole)
+    partitions = counters.partitions_for(len(counts) // 8)
+    starts = _core.partition_starts(whole, partitions)
+    ranges = (
+        (offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop].cast("Q"))
+        for start, stop in pairwise(starts)
+    )
+    counters.write_counter(path, ranges, fingerprint=task.fingerprint, statistics={})
+    return path
 
 
 def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
@@ -114,25 +130,15 @@ def _shown(piece: bytes) -> str:
 
 def cut_otherwise(pieces: list[bytes], pattern: CompiledPattern) -> list[bytes]:
     """The pieces that the pattern, finding one of them as a document, would not leave whole and as they are."""
-    if pattern.automaton is not None:
-        check = _core.ChunkCounter(pattern.automaton, [])
-        check.feed_documents(*_columns_of(pieces))
-        found = check.statistics()
-        if found["pieces"] == found["documents"] and found["replacements"] == 0:
-            return []
     return [piece for piece in pieces if not _is_left_whole(piece, pattern)]
-
-
-def _columns_of(pieces: list[bytes]) -> tuple[Any, bytes]:
-    """Where pieces laid end to end start and end, and their bytes together."""
-    return array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces)
 
 
 def _is_left_whole(piece: bytes, pattern: CompiledPattern) -> bool:
     try:
-        return len(pattern.cut(piece.decode())) == 1
+        text = piece.decode()
     except UnicodeDecodeError:
         return False
+    return len(pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)) == 1
 
 
 def mapping_counts(counts: Mapping[Any, Any]) -> Iterator[Batch]:

@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,21 @@ void bind_combine(nb::module_& module) {
       "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
       "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
       "2^63 - 1.");
+  module.def(
+      "sorted_counter",
+      [](const std::vector<nb::bytes>& pieces, const std::vector<uint64_t>& counts) {
+        std::vector<std::string_view> views;
+        for (const nb::bytes& piece : pieces) views.emplace_back(piece.c_str(), piece.size());
+        bpe::Columns columns;
+        {
+          nb::gil_scoped_release released;
+          columns = bpe::sorted_counter(views, counts);
+        }
+        return give(std::move(columns));
+      },
+      "pieces"_a, "counts"_a, nb::sig("def sorted_counter(pieces: list[bytes], counts: list[int]) -> Columns"),
+      "A counter of pieces in any order, in order of hash; a piece that comes twice is added. OverflowError beyond "
+      "2^63 - 1, ValueError for an empty piece or one beyond 1 GiB.");
   module.def(
       "weighted_total",
       [](nb::handle counter, std::pair<uint64_t, uint64_t> weight) {

@@ -91,6 +91,38 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
   return combined;
 }
 
+Columns sorted_counter(const std::vector<std::string_view>& pieces, const std::vector<uint64_t>& counts) {
+  if (pieces.size() != counts.size()) throw std::invalid_argument("as many counts as pieces are needed");
+  struct Row {
+    uint64_t hash;
+    std::string_view piece;
+    uint64_t count;
+  };
+  std::vector<Row> rows;
+  rows.reserve(pieces.size());
+  size_t data_bytes = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].empty()) throw std::invalid_argument("a piece is empty");
+    if (pieces[i].size() > kMaxPieceBytes) throw std::length_error("a piece is longer than the limit of 1 GiB");
+    rows.push_back({hash64(reinterpret_cast<const uint8_t*>(pieces[i].data()), pieces[i].size()), pieces[i], counts[i]});
+    data_bytes += pieces[i].size();
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return a.hash != b.hash ? a.hash < b.hash : a.piece < b.piece;
+  });
+  Columns columns(rows.size(), data_bytes);
+  for (size_t first = 0; first < rows.size();) {
+    const std::string_view piece = rows[first].piece;
+    uint64_t sum = 0;
+    for (; first < rows.size() && rows[first].piece == piece; ++first) {
+      if (rows[first].count > kMaxCount - sum) throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
+      sum += rows[first].count;
+    }
+    columns.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), sum);
+  }
+  return columns;
+}
+
 uint64_t weighted_total(const ColumnsView& counter, const Weight& weight) {
   check(weight);
   uint64_t total = 0;
