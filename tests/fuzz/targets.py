@@ -47,7 +47,7 @@ def _text(source: random.Random, most: int) -> bytes:
     data = bytearray("".join(source.choices(_LETTERS, k=source.randint(0, most))).encode())
     for _ in range(source.randint(0, 5)):
         at = source.randint(0, len(data))
-        data[at:at] = source.choice([b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\x00", b"<|a|>", b"<|ab"])
+        data[at:at] = source.choice([b"\xff", b"\xe3\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\x00", b"<|a|>", b"<|ab"])
     return bytes(data)
 
 
