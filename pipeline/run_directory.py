@@ -147,7 +147,8 @@ def refuse_corpus_inside(directory: Location, paths: Iterable[str]) -> None:
             continue
         parent, last = os.path.split(path)
         place = Path(real(parent), last)
-        name = place.relative_to(home).parts[0] if place.is_relative_to(home) else ""
+        inner = place.relative_to(home).parts if place.is_relative_to(home) else ()
+        name = inner[0] if inner else ""
         if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
             raise RunDirectoryError(
                 f"{path} is part of the corpus, but the run's own files go to {directory / name}; choose another "

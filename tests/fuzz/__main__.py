@@ -21,7 +21,17 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from targets import TARGETS
+import core_targets
+import file_targets
+
+TARGETS = {
+    target.__name__: target
+    for target in (
+        *(core_targets.pattern, core_targets.counting, core_targets.merging, core_targets.encoding),
+        *(file_targets.counter_files, file_targets.merge_files, file_targets.manifests),
+        *(file_targets.models, file_targets.configs),
+    )
+}
 
 
 def main() -> int:

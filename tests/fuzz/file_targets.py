@@ -1,0 +1,170 @@
+"""Fuzzing the readers of files: each kind of file, damaged.
+
+Each target prepares itself in a directory and gives a function that tries one input: it takes a source of randomness,
+makes an input of it, and raises for anything that should not be: an exception that is none of the package's, or a
+result that another way of computing it does not give.
+"""
+
+import json
+import random
+from array import array
+from collections import Counter
+from pathlib import Path
+
+import oracle_counting
+import peers
+import samples
+from core_targets import Target, text_of
+
+from pipeline import Tokenizer, _core, counters, manifest, merge_list
+from pipeline.combine import CombineTask, combine
+from pipeline.config import make_options, read_config
+from pipeline.count import open_run
+from pipeline.errors import InputError, PipelineError
+from pipeline.export import write_model
+from pipeline.pattern import compile_pattern
+
+_LISTS = ("left", "right", "counts", "joined")
+
+
+def mutated(good: bytes, source: random.Random) -> bytes:
+    """The bytes with some of them flipped, dropped, doubled, moved, or replaced by what is often special."""
+    data = bytearray(good)
+    for _ in range(source.choice([1, 1, 1, 2, 3, 8])):
+        at, size = source.randrange(len(data) + 1), source.choice([1, 1, 2, 4, 8, 100])
+        how = source.randrange(6)
+        if how == 0 and at < len(data):
+            data[at] ^= 1 << source.randrange(8)
+        elif how == 1:
+            del data[at : at + size]
+        elif how == 2:
+            data[at:at] = data[at : at + size]
+        elif how == 3:
+            data[at : at + size] = source.randbytes(size)
+        elif how == 4:
+            data[at : at + size] = source.choice([b"\xff" * size, bytes(size), b"9" * 20, b"[" * 200, b"null", b"-1"])
+        else:
+            other = source.randrange(len(data) + 1)
+            data[at : at + size] = data[other : other + size]
+    return bytes(data)
+
+
+def _counter_file(path: Path, counts: dict[bytes, int], partitions: int = 2) -> bytes:
+    counter = _core.ChunkCounter(lambda document: [document], [])
+    counter.add_pieces(list(counts), list(counts.values()))
+    columns = (counter.columns(i, partitions) for i in range(partitions))
+    counters.write_counter(path, columns, fingerprint="f", statistics={"bytes": 1})
+    return path.read_bytes()
+
+
+def counter_files(home: Path) -> Target:
+    """Damaged counters: refused, or read as they were; combined only if they were."""
+    counts = {f"{number:x}".encode() * (number % 7 + 1): number + 1 for number in range(700)}
+    good = _counter_file(home / "good.parquet", counts)
+    bad = home / "bad.parquet"
+
+    def one(source: random.Random) -> None:
+        bad.write_bytes(mutated(good, source))
+        try:
+            rows = combine(CombineTask([(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet", "s", {}, 1))
+        except PipelineError as error:
+            assert "\n" not in str(error)
+        else:
+            assert rows == len(counts)
+            with counters.open_counter(home / "sum.parquet") as found:
+                parts = [oracle_counting.as_counter(found.read(i)) for i in range(found.partitions)]
+            assert sum(parts, Counter()) == {piece: 2 * count for piece, count in counts.items()}
+
+    return one
+
+
+def merge_files(home: Path) -> Target:
+    """Damaged merge lists: refused, of another run, or read as they were."""
+    engine = _core.MergeEngine()
+    text = peers.generated_text(1, 400).encode()
+    engine.add(array("q", [0, len(text)]), text, array("Q", [3]))
+    result = engine.run(90)
+    columns = [array(kind, getattr(result, name)) for kind, name in zip("IIQQ", _LISTS, strict=True)]
+    merges = merge_list.MergeList(*columns, result.bytes, exhausted=False)
+    path = home / "merges.parquet"
+    merge_list.save(merges, path, "f")
+    good = path.read_bytes()
+
+    def one(source: random.Random) -> None:
+        path.write_bytes(mutated(good, source))
+        try:
+            assert merge_list.load(path, "f") in (merges, None)
+        except PipelineError as error:
+            assert "\n" not in str(error)
+
+    return one
+
+
+def manifests(home: Path) -> Target:
+    """Damaged manifests, half of them under a right digest: refused, or of a plan that fits its files."""
+    (home / "text.txt").writetext_of("some text")
+    options = make_options({"inputs": str(home / "text.txt"), "output": home / "run"})
+    (home / "run").mkdir()
+    open_run(home / "run", options, compile_pattern("gpt2"), lambda _: None)
+    path = home / "run" / "run.json"
+    good = path.read_bytes()
+
+    def one(source: random.Random) -> None:
+        data = mutated(good, source)
+        if source.random() < 0.5:
+            try:
+                document = json.loads(data)
+                document.pop("digest", None)
+                data = json.dumps(document | {"digest": manifest.fingerprint(document)}).encode()
+            except (ValueError, AttributeError, TypeError):
+                pass
+        path.write_bytes(data)
+        try:
+            found = manifest.load(path.parent)
+            assert found is not None
+            found.manifest.counter_fingerprint()
+        except PipelineError as error:
+            assert "\n" not in str(error)
+
+    return one
+
+
+def models(home: Path) -> Target:
+    """Damaged tokenizers: refused, or such as encode and decode."""
+    files = []
+    for name in samples.PATTERNS:
+        write_model(Tokenizer.from_merges(samples.trained(name), ["<|a|>"], pattern=name).model, home / name[:3])
+        files.append((home / name[:3] / "tokenizer.json").read_bytes())
+    path = home / "tokenizer.json"
+
+    def one(source: random.Random) -> None:
+        path.write_bytes(mutated(source.choice(files), source))
+        try:
+            tokenizer = Tokenizer.load(path)
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            text = text_of(source, 60).decode(errors="replace")
+            assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
+
+    return one
+
+
+def configs(home: Path) -> Target:
+    """Configurations of any bytes: read, or refused in one line."""
+    goods = {
+        ".yaml": b"vocab_size: 32000\nspecial-token: ['<s>', \"x\"]\npattern: |\n  a+\nexport: [hf]\nworkers: 0x10\n",
+        ".json": b'{"vocab_size": 32000, "special_tokens": ["<s>"], "chunk_size": "64MiB", "errors": "skip"}',
+        ".toml": b'vocab_size = 32_000\nspecial_tokens = ["<s>", \'x\']\npattern = """a+"""\nquiet = true\n',
+    }
+
+    def one(source: random.Random) -> None:
+        suffix = source.choice(list(goods))
+        path = home / f"config{suffix}"
+        path.write_bytes(mutated(goods[suffix], source))
+        try:
+            make_options(read_config(path))
+        except PipelineError as error:
+            assert "\n" not in str(error)
+
+    return one

@@ -1,0 +1,73 @@
+"""Configurations of any content: read, or refused in one line and in a bounded time."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.config import read_config
+from pipeline.errors import UsageError
+
+
+def one_line(error: UsageError, name: str) -> None:
+    assert name in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("config")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([".json", ".yaml", ".toml"]), st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+@example(".yaml", b"a: &a [1]\nb: *a")
+@example(".yaml", b"[" * 5000)
+@example(".yaml", b"? " * 5000)
+@example(".yaml", b"- " * 5000)
+@example(".toml", b"a = " + b"[" * 5000)
+@example(".toml", b"a = " + b"{a=" * 5000)
+@example(".json", b'{"a":' * 5000)
+@example(".json", b"9" * 5000)
+@example(".yaml", b"vocab_size: " + b"9" * 5000)
+@example(".yaml", b"a: !!python/object/apply:os.system ['true']")
+@example(".yaml", b"a: 2020-99-99")
+@example(".yaml", b"a: 1.0e+99999\nb: .nan")
+def test_a_configuration_of_any_bytes_is_refused_or_read(home: Path, suffix: str, data: bytes) -> None:
+    path = home / f"config{suffix}"
+    path.write_bytes(data)
+    try:
+        assert isinstance(read_config(path), dict)
+    except UsageError as error:
+        one_line(error, path.name)
+
+
+LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
+
+
+def test_a_billion_laughs_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(LAUGHS + "vocab_size: *a39\n")
+    with pytest.raises(UsageError, match=r"config\.yaml: an alias .*write the value out"):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a" + ".a" * 20_000 + " = 1",
+        "a: " + "1:" * 20_000 + "1",
+        "a: " + "x " * 20_000,
+        "x: {" + "a: 1, " * 8_000 + "}",
+        "- " * 20_000,
+    ],
+)
+@pytest.mark.parametrize("suffix", [".toml", ".yaml"])
+def test_configurations_that_cost_time_end(tmp_path: Path, line: str, suffix: str) -> None:
+    path = tmp_path / f"config{suffix}"
+    path.write_text(line)
+    try:
+        read_config(path)
+    except UsageError as error:
+        one_line(error, path.name)
