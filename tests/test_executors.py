@@ -55,6 +55,12 @@ def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(tmp_pa
     assert min(progress) < 0
 
 
+def test_what_failed_is_tried_in_a_fresh_process_though_another_is_idle(tmp_path: Path) -> None:
+    tasks = [tmp_path / "marker", None, None]
+    processes = worker_tasks.results_of(2, worker_tasks.process_but_not_the_first, tasks)
+    assert processes[0] not in (processes[1], processes[2])
+
+
 def test_a_worker_that_always_dies_is_named_with_its_signal() -> None:
     with pytest.raises(WorkerError, match="killed by signal 9"):
         worker_tasks.results_of(1, worker_tasks.die_always, [1])

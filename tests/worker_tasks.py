@@ -61,6 +61,15 @@ def die_first_time(marker: Path) -> str:
     return marker.name
 
 
+def process_but_not_the_first(marker: Path | None) -> int:
+    """The own process; with a marker, only at the second attempt, after the others have ended."""
+    if marker is not None and not marker.exists():
+        time.sleep(0.5)
+        marker.touch()
+        raise ValueError("the first attempt")
+    return os.getpid()
+
+
 def die_always(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

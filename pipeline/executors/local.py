@@ -170,9 +170,12 @@ class LocalExecutor:
 
         def hand_out() -> None:
             while waiting and len(busy) < workers:
-                worker = self._idle.pop() if self._idle else self._start()
-                worker.task, worker.progress = waiting.popleft(), 0
-                attempts[worker.task] += 1
+                task = waiting.popleft()
+                if attempts[task] and self._idle:  # what failed is tried in a fresh process, not in one that is at hand
+                    self._idle.pop().stop()
+                worker = self._idle.pop() if self._idle and not attempts[task] else self._start()
+                worker.task, worker.progress = task, 0
+                attempts[task] += 1
                 busy[worker.connection] = worker
                 with suppress(BrokenPipeError, ConnectionResetError):  # a dead worker is found by its silence
                     worker.connection.send((function, tasks[worker.task]))
