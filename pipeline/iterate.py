@@ -128,7 +128,7 @@ class _Counter:
     def feed(self, block: Block) -> None:
         before = self.counter.statistics()
         try:
-            self.counter.feed_documents(block.offsets, block.data)
+            self.counter.feed_documents(block.offsets, block.data, block.offsets.itemsize)
         except ValueError as error:
             after = self.counter.statistics()
             if self._options.errors != "strict" or not after["invalid_offsets"]:

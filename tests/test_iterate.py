@@ -131,20 +131,6 @@ def test_documents_are_counted_one_by_one(documents, errors):
     assert counter.statistics()["pieces"] == expected.total()
 
 
-@pytest.mark.parametrize("code", ["i", "q"])
-def test_offsets_of_both_widths_and_wrong_ones(code: str) -> None:
-    from array import array
-
-    counter = _core.ChunkCounter(compile_pattern("none").automaton, [])
-    counter.feed_documents(array(code, [1, 3, 3, 4]), b"xabcd")
-    assert as_counter(counter.columns()) == {b"ab": 1, b"c": 1}
-    for wrong in ([0, 9], [3, 1], [-1, 2]):
-        with pytest.raises(ValueError, match="offsets"):
-            counter.feed_documents(array(code, wrong), b"xabcd")
-    with pytest.raises(ValueError, match="32-bit or 64-bit"):
-        counter.feed_documents(array("h", [0, 1]), b"xabcd")
-
-
 def test_lone_surrogates_follow_the_errors_policy(tmp_path: Path) -> None:
     documents = ["ab", "a\ud800\udc00b", "c\udfff"]
     tokenizer = pipeline.train_from_iterator(documents, output=tmp_path / "replace", vocab_size=270, pattern="none")

@@ -20,7 +20,7 @@ _BATCH_ROWS = 1000  # of a data set at a time
 
 @dataclass(frozen=True)
 class Block:
-    """Documents end to end: document i is data[offsets[i]:offsets[i + 1]], offsets of 64 bits.
+    """Documents end to end: document i is data[offsets[i]:offsets[i + 1]], offsets of 32 or 64 bits.
 
     first: the number of the first one's item, from 1. replaced, skipped: lone surrogates that became U+FFFD, and
     documents left out because of one; examples: the first places of both. missing: rows without text.
@@ -148,8 +148,10 @@ class _Joiner:
 
 
 def _columns(item: Any, text_field: str, number: int) -> Iterator[Any]:
-    """The arrays of text in an Arrow object, as large_binary."""
+    """The arrays of text in an Arrow object, in parts that are documents end to end."""
     import pyarrow as pa
+
+    from pipeline.corpus import columns
 
     if hasattr(item, "schema"):
         if text_field not in item.schema.names:
@@ -157,25 +159,17 @@ def _columns(item: Any, text_field: str, number: int) -> Iterator[Any]:
         item = item.column(text_field)
     try:
         for chunk in item.chunks if isinstance(item, pa.ChunkedArray) else [item]:
-            if not _holds_text(chunk.type):
+            if not columns.is_text(chunk.type):
                 raise InputError(f"the column at item {number} is of type {chunk.type}, not text or bytes")
             for start in range(0, len(chunk), _BLOCK_ROWS):
-                yield chunk.slice(start, _BLOCK_ROWS).cast(pa.large_binary())
+                yield from columns.plain(chunk.slice(start, _BLOCK_ROWS))
     except pa.ArrowException as error:
         raise InputError(f"the column at item {number} cannot be read as text: {str(error).splitlines()[0]}") from None
 
 
-def _holds_text(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    return any(name in str(value) for name in ("string", "binary")) and not types.is_nested(value)
-
-
 def _arrow_block(column: Any, first: int) -> Block:
-    missing = column.null_count
-    if missing:
-        column = column.fill_null(b"")  # keeps the numbers of the rows after it
-    buffers = column.buffers()
-    offsets = memoryview(buffers[1]).cast("q")[column.offset : column.offset + len(column) + 1]
-    return Block(first, offsets, buffers[2] if buffers[2] is not None else b"", len(column), missing=missing)
+    from pipeline.corpus import columns
+
+    offsets, data, offset_bytes = columns.buffers(column)
+    places = memoryview(offsets).cast("B").cast("i" if offset_bytes == 4 else "q")
+    return Block(first, places, data, len(column), missing=column.null_count)
