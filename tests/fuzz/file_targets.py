@@ -102,7 +102,7 @@ def merge_files(home: Path) -> Target:
 
 def manifests(home: Path) -> Target:
     """Damaged manifests, half of them under a right digest: refused, or of a plan that fits its files."""
-    (home / "text.txt").writetext_of("some text")
+    (home / "text.txt").write_text("some text")
     options = make_options({"inputs": str(home / "text.txt"), "output": home / "run"})
     (home / "run").mkdir()
     open_run(home / "run", options, compile_pattern("gpt2"), lambda _: None)
