@@ -71,11 +71,14 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144) -> None: ...
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None) -> None:
+        """
+        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again.
+        """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
-        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets'].
+        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where a piece (under `skip`: what a document needs) has no place in room_bytes.
         """
 
     def start_inside_document(self) -> None:
@@ -95,8 +98,11 @@ class ChunkCounter:
 
     def clear_counts(self) -> None:
         """
-        Forgets the pieces counted so far, but not the text that waits for its end nor the statistics.
+        Forgets the pieces counted so far and gives their memory back, but not the text that waits for its end nor the statistics.
         """
+
+    def long_piece_bytes(self) -> int:
+        """About the bytes of the pieces that are longer than 15."""
 
     def memory_bytes(self) -> int: ...
 
@@ -175,10 +181,34 @@ class MergeResult:
         """Bytes of all pieces, each as often as it was found."""
 
     @property
+    def left_out_pieces(self) -> int:
+        """Different pieces counted less often than min_piece_count."""
+
+    @property
+    def left_out_bytes(self) -> int:
+        """Bytes of them, each as often as it was found."""
+
+    @property
     def stop(self) -> str: ...
 
     @property
     def phases(self) -> int: ...
+
+class CountTally:
+    """How much of a counter is counted how often."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, offsets: object, data: object, counts: object) -> None:
+        """Adds columns, as MergeEngine.add takes them."""
+
+    def classes(self) -> list[tuple[int, int, int, int, float]]:
+        """
+        A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, and the bytes of text they make up (bytes times counts).
+        """
+
+def give_back_memory() -> None:
+    """Returns to the system what was freed."""
 
 class MergeEngine:
     def __init__(self) -> None: ...
@@ -188,7 +218,12 @@ class MergeEngine:
         Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304) -> MergeResult:
+    def stream(self, read: Callable[[], Iterable[Columns]], piece_bytes: int) -> None:
+        """
+        Instead of add(): read() gives all columns, about piece_bytes of pieces in all; it is called three times by run(), so that they need not be in memory together.
+        """
+
+    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304) -> MergeResult:
         """
         Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions and thread_bytes (of pieces, for each thread beyond the first) are tuning and change no result.
         """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PROGRAM = "bpe-pipeline"
 _RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
 _MERGE_OPTIONS = (
-    *("vocab_size", "tie_break", "min_frequency", "max_token_bytes", "special_ids", "export"),
+    *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
     *("overwrite", *_RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
@@ -190,7 +190,7 @@ def _print_plan(options: Options) -> None:
     with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         directory = options.output or Path("runs/NEW")
         run = count.open_run(directory, options, compile_pattern(options.pattern), listener)
-    plan = count.forecast(run, options)
+    plan = count.plan_for_people(run, options)
     if options.log_json:
         terminal.write_json("plan", plan)
     else:

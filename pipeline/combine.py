@@ -4,6 +4,7 @@ All counters are ordered by the same hash, so the same range of all of them is a
 a few ranges for each thread, however large the counters are.
 """
 
+import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from pipeline.counters import Columns, CounterFile, open_counter, partitions_for
 from pipeline.errors import RunDirectoryError, TrainingError
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
+_MOST_OPEN_FILES = 1024
+_OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
 _JOB_PARTITIONS = 4  # at most; a power of two
 _Part = tuple[Path, str | None]  # a counter and the fingerprint it must have
 
@@ -26,8 +29,9 @@ class CombineTask:
     """Counters to add, for a worker.
 
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
-    Where one range of all counters is more than `memory_bytes`, groups of counters are combined first, into files
-    beside the output. Up to `keep_bytes` of columns stay in the worker for `take_kept`.
+    Where one range of all counters is more than `memory_bytes`, fewer threads combine them; where it is still more, or
+    they are more files than may be open, groups of counters are combined first, into files beside the output. Up to
+    `keep_bytes` of columns stay in the worker for `take_kept`.
     """
 
     parts: Sequence[tuple[Path, str | None]]
@@ -51,24 +55,26 @@ def combine(task: CombineTask) -> int:
     parts = list(task.parts)
     temporary: list[Path] = []
     try:
-        while len(parts) > 2 and (groups := _groups(parts, task.memory_bytes // max(task.threads, 1))):
+        threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
+        while len(groups) > 1:
             joined: list[_Part] = []
             for group in groups:
                 if len(group) == 1:
                     joined += group
                     continue
-                part = task.output.with_name(f".{task.output.name}.{len(temporary):04d}.part")
+                part = task.output.with_name(f".{task.output.name}.{len(temporary):04d}.sum.part")
                 temporary.append(part)
-                _combine(group, part, fingerprint="", statistics={}, threads=task.threads)
+                _combine(group, part, fingerprint="", statistics={}, threads=threads)
                 joined.append((part, ""))
             parts = joined
+            threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
         kept = _Kept(task.output, task.fingerprint, task.keep_bytes)
         rows = _combine(
             parts,
             task.output,
             fingerprint=task.fingerprint,
             statistics=task.statistics,
-            threads=task.threads,
+            threads=threads,
             keep=kept.add,
         )
         global _kept
@@ -107,19 +113,42 @@ def take_kept(path: Path, fingerprint: str) -> list[Columns] | None:
     return kept.batches
 
 
-def _groups(parts: list[_Part], memory_bytes: int) -> list[list[_Part]]:
-    """Groups of at least two that fit the memory together; none where all do."""
-    groups: list[list[_Part]] = [[]]
-    filled = 0
+def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, list[list[_Part]]]:
+    """With how many threads to combine, and in which groups: one group where all fit the memory together.
+
+    A group has at least two counters, so that there is an end.
+    """
+    sizes = []
     for path, wanted in parts:
         with open_counter(path, fingerprint=wanted) as counter:
-            size = 2 * counter.partition_bytes()  # as it is read, and its share of the output
-        if len(groups[-1]) >= 2 and filled + size > memory_bytes:
+            sizes.append(counter.partition_bytes() + _OPEN_BYTES * counter.partitions)
+    files = _open_files()
+    while threads > 1 and (_held_bytes(sum(sizes), threads) > memory_bytes or len(parts) * threads > files):
+        threads -= 1
+    groups: list[list[_Part]] = [[]]
+    filled = 0
+    for part, size in zip(parts, sizes, strict=True):
+        group = groups[-1]
+        if len(group) >= 2 and (_held_bytes(filled + size, threads) > memory_bytes or len(group) * threads >= files):
             groups.append([])
             filled = 0
-        groups[-1].append((path, wanted))
+        groups[-1].append(part)
         filled += size
-    return groups if len(groups) > 1 else []
+    return threads, groups
+
+
+def _held_bytes(partition_bytes: int, threads: int) -> int:
+    """What combining holds at most, where a range of all counters is so much.
+
+    A thread holds a range of all counters and what it makes of them; one more range made waits to be written.
+    """
+    return (2 * threads + 2) * partition_bytes
+
+
+def _open_files() -> int:
+    """Files that may be open at the same time for reading counters."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if allowed == resource.RLIM_INFINITY else max(4, min(_MOST_OPEN_FILES, allowed // 2))
 
 
 def _combine(
@@ -165,7 +194,8 @@ class _Reader:
         files = self._files()
         most = max((file.partitions for file in files), default=1)
         least = min((file.partitions for file in files), default=1)
-        self.partitions = max(most, partitions_for(sum(file.rows for file in files)) // 2)
+        rows, piece_bytes = sum(file.rows for file in files), sum(file.piece_bytes for file in files)
+        self.partitions = max(most, partitions_for(rows, piece_bytes) // 2)
         self._job_partitions = min(_JOB_PARTITIONS, self.partitions // least)
 
     def _files(self) -> list[CounterFile]:

@@ -13,11 +13,13 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from pipeline import _core, counters
+from pipeline import _core
 from pipeline.corpus.files import CorpusFile
 from pipeline.errors import InputError, InvalidTextError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
+from pipeline.spill import spill_to, write_chunk
+from pipeline.values import format_bytes
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 20
@@ -35,6 +37,7 @@ class CountTask:
     max_piece_bytes: int | None
     output: Path
     fingerprint: str
+    room_bytes: int  # for the text at hand and the pieces counted so far
 
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
@@ -45,12 +48,22 @@ class CountTask:
 def count_chunk(task: CountTask) -> dict[str, Any]:
     """Count one chunk, write its counter, return its statistics. Runs in a worker process.
 
-    Raises `InvalidTextError` under `errors="strict"` and `InputError` for a file that cannot be read or changed.
+    A counter that grows beyond `room_bytes` is written in parts, which are combined at the end.
+
+    Raises `TrainingError` where a piece is too long for that room, `InvalidTextError` under `errors="strict"` and
+    `InputError` for a file that cannot be read or changed.
     """
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or _RegexCutter(task.pattern)
+    parts: list[Path] = []
+    spill = spill_to(task.output, parts)
     counter = _core.ChunkCounter(
-        cutter, list(task.special_tokens), errors=task.errors, max_piece_bytes=task.max_piece_bytes
+        cutter,
+        list(task.special_tokens),
+        errors=task.errors,
+        max_piece_bytes=task.max_piece_bytes,
+        room_bytes=task.room_bytes,
+        spill=spill,
     )
     specials = _core.SpecialTokens(list(task.special_tokens))
     begins: list[tuple[int, str, int]] = []  # offset in what was fed, path, offset in the file
@@ -58,17 +71,26 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
     for span in task.spans:
         file, start, stop = span
         begins.append((fed, file.path, start))
-        _feed(counter, specials, task, span, begins)
+        try:
+            _feed(counter, specials, task, span, begins)
+        except MemoryError as error:
+            raise _too_long(task, begins, error) from None
         fed += stop - start
     statistics = dict(counter.statistics())
     places = [_place(begins, offset) for offset in statistics.pop("invalid_offsets")]
     statistics["examples"] = [f"{path}, byte {offset}" for path, offset in places]
     statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, _RegexCutter) else ""
-    counters.write_counter(
-        task.output, counters.counter_partitions(counter), fingerprint=task.fingerprint, statistics=statistics
+    rows = write_chunk(
+        counter,
+        spill,
+        parts,
+        task.output,
+        fingerprint=task.fingerprint,
+        statistics=statistics,
+        room_bytes=task.room_bytes,
     )
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, fed, len(counter), elapsed_s)
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, fed, rows, elapsed_s)
     return statistics
 
 
@@ -112,6 +134,20 @@ def _feed(
             f"{where} has invalid UTF-8 at byte {offset}; mend it and start anew with --overwrite, or choose "
             "--errors replace or --errors skip"
         ) from None
+
+
+def _too_long(task: CountTask, begins: list[tuple[int, str, int]], error: MemoryError) -> TrainingError:
+    """What to tell of a piece, or under `skip` a document, that has no place in the room."""
+    if len(error.args) != 2:
+        return TrainingError(f"{task} cannot be counted: memory is short; give a larger --memory-limit")
+    path, offset = _place(begins, error.args[0])
+    what = "document under --errors skip" if task.errors == "skip" else "piece"
+    cut = "" if task.max_piece_bytes else ", --max-piece-bytes"
+    return TrainingError(
+        f"{path} has a {what} at about byte {offset} of {format_bytes(error.args[1])} or more, too much for the "
+        f"{format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit, fewer --workers{cut}, or a "
+        "--pattern or --special-token that cuts it"
+    )
 
 
 def _require_unchanged(file: FileIO, listed: CorpusFile) -> None:

@@ -23,7 +23,10 @@ from pipeline.errors import RunDirectoryError
 from pipeline.run_directory import remove_results
 
 FORMAT_VERSION = 1
-LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
+LEARNING_OPTIONS = (  # the merge options that the merge list depends on
+    *("tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
+)
+_ADDED_OPTIONS = {"min_piece_count": 1}  # merge options that older manifests do not have, and what they stand for
 
 
 def fingerprint(*parts: object) -> str:
@@ -132,7 +135,7 @@ def load(directory: Path) -> Run | None:
     try:
         manifest = Manifest(
             counting=dict(document["counting"]),
-            merging=None if document["merging"] is None else dict(document["merging"]),
+            merging=None if document["merging"] is None else _ADDED_OPTIONS | dict(document["merging"]),
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting=dict(document["cutting"]),
             files=tuple(map(_stored_file, document["files"])),

@@ -82,7 +82,7 @@ def _other_tokenizers(directory: Path) -> list[Path]:
 
 def sweep(directory: Path) -> None:
     """Remove what writers left half done when they were killed."""
-    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "tokenizer*/.*.partial"):
+    for pattern in (".*.partial", ".*.part", "counts/.*.partial", "counts/.*.part", "tokenizer*/.*.partial"):
         for path in directory.glob(pattern):
             _remove(path)
 

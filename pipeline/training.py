@@ -12,10 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import count, environment, manifest, merge, run_directory
+from pipeline import budget, count, environment, forecast, manifest, merge, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, check_vocabulary, make_options
-from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
+from pipeline.errors import ExportRefusedError, RunDirectoryError, TrainingError, UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.export import EXPORTS, write_model
@@ -205,6 +205,7 @@ def _merge_and_export(
     stopped = _why_it_stopped(learned, merges, options)
     if len(learned) < merges:
         listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
+    _check_export(learned, options)
     started = time.monotonic()
     vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right, special_tokens, special_ids=options.special_ids)
     model = Model(vocabulary, pattern, options.pad_token, trained=True)
@@ -221,6 +222,8 @@ def _merge_and_export(
         tokens=learned.tokens,
         bytes=learned.bytes,
         longest=_longest(vocabulary),
+        left_out_pieces=learned.left_out_pieces,
+        left_out_bytes=learned.left_out_bytes,
     )
     if stages.watch.exceeded:
         listener(Notice("warning", f"memory passed the limit of {format_bytes(stages.watch.limit_bytes or 0)}"))
@@ -235,6 +238,19 @@ def _merge_and_export(
     return summary, model
 
 
+def _check_export(learned: MergeList, options: Options) -> None:
+    """Refuse a vocabulary whose files would take more memory than there is: tokens may be as long as pieces."""
+    whole = budget.budget(options.memory_limit)
+    needed = forecast.exporting_bytes(options.vocab_size, learned.token_bytes())
+    room = whole.limit_bytes - whole.taken_bytes - budget.WORKER_BYTES
+    if needed > room:
+        raise TrainingError(
+            f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: the "
+            f"{options.vocab_size:,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give a "
+            "larger --memory-limit, a smaller --vocab-size, or start merging anew with --max-token-bytes and --overwrite"
+        )
+
+
 def _learn(
     run: Run,
     counted: count.Counted,
@@ -245,16 +261,20 @@ def _learn(
     stages: _Stages,
 ) -> MergeList:
     """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
+    whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
     task = merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
         merges=merges,
         min_frequency=options.min_frequency,
+        min_piece_count=options.min_piece_count,
         max_token_bytes=options.max_token_bytes,
         tie_break=options.tie_break,
         threads=count.threads(options),
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
+        room_bytes=min(whole.room(1), environment.available_memory()),
+        beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
     )
     stages.times[_MERGING] = None
     for _, stored in executor.run(merge.stored, [task] if task.output.exists() else []):

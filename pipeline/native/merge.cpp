@@ -36,19 +36,19 @@ class Training {
     pulse_.progress.max_merges = options.max_merges;
   }
 
-  MergeResult run(std::vector<PieceBatch> batches) {
+  MergeResult run(PieceSource source) {
     const auto end_narrow = std::min(options_.narrow_symbols, kEndSymbol<std::uint16_t>);
     if (end_narrow > kFirstMerge) {
-      auto shards = take_words<std::uint16_t>(batches, kShardSlots, team_, pulse_, corpus_);
-      batches.clear();
+      auto shards = take_words<std::uint16_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
+      source = nullptr;
       prepare(shards.size());
       if (train(shards, end_narrow)) return std::move(result_);
       auto wide = widen(std::move(shards), team_);
       std::fill(spans_.begin(), spans_.end(), 1);
       train(wide, kEndSymbol<std::uint32_t>);
     } else {
-      auto shards = take_words<std::uint32_t>(batches, kShardSlots, team_, pulse_, corpus_);
-      batches.clear();
+      auto shards = take_words<std::uint32_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
+      source = nullptr;
       prepare(shards.size());
       train(shards, kEndSymbol<std::uint32_t>);
     }
@@ -58,6 +58,8 @@ class Training {
  private:
   void prepare(std::size_t n_shards) {
     result_.bytes = corpus_.bytes;
+    result_.left_out_pieces = corpus_.left_out_pieces;
+    result_.left_out_bytes = corpus_.left_out_bytes;
     sketch_.emplace(corpus_.slots, corpus_.mass);
     for (Symbol left = 0; left < 256; ++left)
       for (Symbol right = 0; right < 256; ++right)
@@ -279,12 +281,6 @@ class Training {
 }  // namespace
 }  // namespace merge
 
-void MergeEngine::add(PieceBatch batch) {
-  if (used_) throw std::invalid_argument("pieces cannot be added after run()");
-  merge::check_batch(batch);
-  batches_.push_back(std::move(batch));
-}
-
 MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll) {
   if (used_) throw std::invalid_argument("run() can be called once");
   if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
@@ -292,11 +288,16 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
   if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");
   used_ = true;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = source_bytes_;
   for (const auto& batch : batches_) bytes += static_cast<std::uint64_t>(batch.offsets.back() - batch.offsets.front());
   MergeOptions chosen = options;
   chosen.threads = static_cast<unsigned>(std::min<std::uint64_t>(options.threads, 1 + bytes / options.thread_bytes));
-  return merge::Training(chosen, poll).run(std::move(batches_));
+  if (source_) return merge::Training(chosen, poll).run(std::exchange(source_, nullptr));
+  // The source owns the batches, and goes when they are taken in.
+  return merge::Training(chosen, poll).run(
+      [batches = std::make_shared<std::vector<PieceBatch>>(std::move(batches_))](const auto& take) {
+        for (const auto& batch : *batches) take(batch);
+      });
 }
 
 }  // namespace bpe
