@@ -197,14 +197,19 @@ class MergeResult:
 class CountTally:
     """How much of a counter is counted how often."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, min_count: int = 1) -> None: ...
 
     def add(self, offsets: object, data: object, counts: object) -> None:
         """Adds columns, as MergeEngine.add takes them."""
 
-    def classes(self) -> list[tuple[int, int, int, int, float]]:
+    def classes(self) -> list[tuple[int, int, int, int, float, float]]:
         """
-        A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, and the bytes of text they make up (bytes times counts).
+        A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).
+        """
+
+    def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]:
+        """
+        What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the positions of the one pair of bytes that stands most often.
         """
 
 def give_back_memory() -> None:

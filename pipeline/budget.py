@@ -11,7 +11,7 @@ from pipeline.errors import UsageError
 from pipeline.values import format_bytes
 
 _SHARE = 0.8  # of what is free, where no limit is given
-COORDINATOR_BYTES = 44 << 20  # the command, at the least
+COORDINATOR_BYTES = 28 << 20  # the command, at the least
 COORDINATOR_GROWTH_BYTES = 8 << 20  # what it takes more while a stage runs
 FORK_SERVER_BYTES = 12 << 20
 WORKER_BYTES = 36 << 20  # of which Arrow is most

@@ -141,8 +141,9 @@ def _too_long(task: CountTask, begins: list[tuple[int, str, int]], error: Memory
     if len(error.args) != 2:
         return TrainingError(f"{task} cannot be counted: memory is short; give a larger --memory-limit")
     path, offset = _place(begins, error.args[0])
-    what = "document under --errors skip" if task.errors == "skip" else "piece"
-    cut = "" if task.max_piece_bytes else ", --max-piece-bytes"
+    what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
+    if task.errors == "skip":
+        what, cut = "document", ", --errors replace"  # it is judged whole
     return TrainingError(
         f"{path} has a {what} at about byte {offset} of {format_bytes(error.args[1])} or more, too much for the "
         f"{format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit, fewer --workers{cut}, or a "

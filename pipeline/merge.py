@@ -2,7 +2,7 @@
 
 Runs in a worker process, as counting and combining do: the coordinator never holds the pieces. What it will take of
 memory is forecast from the counter first; where there is not so much, the counter is read in ranges while the engine
-takes it in, with fewer threads and a smaller index, and where even that is too much, nothing is begun.
+takes it in, with fewer threads, and where even that is too much, nothing is begun.
 """
 
 import logging
@@ -17,7 +17,7 @@ from pipeline.combine import take_kept
 from pipeline.counters import Columns, CounterFile, open_counter
 from pipeline.errors import TrainingError
 from pipeline.executors.worker import report_progress
-from pipeline.forecast import Merging, choose, counter_shape, too_large
+from pipeline.forecast import Merging, choose, shape_of, surely_enough, too_large
 from pipeline.merge_list import MergeList
 
 _log = logging.getLogger(__name__)
@@ -49,13 +49,6 @@ class MergeTask:
 
 def _ranges(counter: CounterFile) -> Iterator[Columns]:
     return (counter.read(partition) for partition in range(counter.partitions))
-
-
-def _tally(batches: Iterator[Columns]) -> _core.CountTally:
-    tally = _core.CountTally()
-    for columns in batches:
-        tally.add(*columns)
-    return tally
 
 
 def stored(task: MergeTask) -> MergeList | None:
@@ -103,20 +96,18 @@ def learn(task: MergeTask) -> MergeList:
 
 def _way(task: MergeTask, kept: list[Columns] | None, counter: CounterFile) -> Merging:
     """The fastest way to merge that there is memory for; raises `TrainingError` where there is none."""
-    rows = _tally(iter(kept) if kept else _ranges(counter)).classes()
-    shape = counter_shape(rows, task.min_piece_count)
+    enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
+    if enough <= task.room_bytes:
+        return Merging(enough, task.threads, streamed=False)
+    tally = _core.CountTally(task.min_piece_count)
+    for columns in kept or _ranges(counter):
+        tally.add(*columns)
+    shape = shape_of(tally, task.merges, task.min_piece_count)
     way = choose(shape, task.merges, threads=task.threads, room_bytes=task.room_bytes)
     if way is None:
-        raise TrainingError(
-            too_large(
-                rows,
-                task.merges,
-                min_piece_count=task.min_piece_count,
-                room_bytes=task.room_bytes,
-                beside_bytes=task.beside_bytes,
-            )
-        )
-    _log.info("merging: %s, of %d bytes of room", way, task.room_bytes)
+        room, beside = task.room_bytes, task.beside_bytes
+        raise TrainingError(too_large(tally.classes(), shape, task.merges, room_bytes=room, beside_bytes=beside))
+    _log.info("merging: %s, of %d bytes of room; %s", way, task.room_bytes, shape)
     return way
 
 
@@ -137,7 +128,6 @@ def _run(engine: _core.MergeEngine, task: MergeTask, way: Merging) -> _core.Merg
             max_token_bytes=task.max_token_bytes,
             tie_break=task.tie_break,
             threads=way.threads,
-            index_positions=way.index_positions,
             progress=progress,
         )
     except (OverflowError, ValueError) as error:

@@ -247,7 +247,7 @@ def _check_export(learned: MergeList, options: Options) -> None:
         raise TrainingError(
             f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: the "
             f"{options.vocab_size:,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give a "
-            "larger --memory-limit, a smaller --vocab-size, or start merging anew with --max-token-bytes and --overwrite"
+            "larger --memory-limit, a smaller --vocab-size, or merge anew with --max-token-bytes and --overwrite"
         )
 
 

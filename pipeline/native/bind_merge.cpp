@@ -132,7 +132,7 @@ void bind_merge(nb::module_& module) {
       .def_ro("phases", &bpe::MergeResult::phases);
 
   nb::class_<bpe::CountTally>(module, "CountTally", "How much of a counter is counted how often.")
-      .def(nb::init<>())
+      .def(nb::init<std::uint64_t>(), "min_count"_a = 1)
       .def(
           "add",
           [](bpe::CountTally& tally, nb::handle offsets, nb::handle data, nb::handle counts) {
@@ -147,12 +147,22 @@ void bind_merge(nb::module_& module) {
           [](const bpe::CountTally& tally) {
             nb::list classes;
             for (const auto& one : tally.classes())
-              classes.append(nb::make_tuple(one.lowest, one.pieces, one.bytes, one.slots, one.text_bytes));
+              classes.append(nb::make_tuple(one.lowest, one.pieces, one.bytes, one.slots, one.found, one.text_bytes));
             return classes;
           },
-          nb::sig("def classes(self) -> list[tuple[int, int, int, int, float]]"),
+          nb::sig("def classes(self) -> list[tuple[int, int, int, int, float, float]]"),
           "A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in "
-          "the merge engine, and the bytes of text they make up (bytes times counts).");
+          "the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).")
+      .def(
+          "first_index",
+          [](const bpe::CountTally& tally, std::uint64_t max_pairs, std::uint64_t max_positions) {
+            const auto index = tally.first_index(max_pairs, max_positions);
+            return nb::make_tuple(index.pairs, index.positions, index.longest_list);
+          },
+          "max_pairs"_a, "max_positions"_a,
+          nb::sig("def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]"),
+          "What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the "
+          "positions of the one pair of bytes that stands most often.");
 
   module.def("give_back_memory", &bpe::give_back_memory, "Returns to the system what was freed.");
 

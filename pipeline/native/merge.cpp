@@ -19,12 +19,14 @@
 #include "merge_join.hpp"
 #include "merge_prepare.hpp"
 #include "merge_scan.hpp"
+#include "pages.hpp"
 
 namespace bpe {
 namespace merge {
 namespace {
 
 constexpr std::uint64_t kShareFrom = 1500;  // occurrences from which a merge is shared by the team
+constexpr std::size_t kLongList = std::size_t{1} << 18;  // positions
 constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
 constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
 
@@ -41,6 +43,7 @@ class Training {
     if (end_narrow > kFirstMerge) {
       auto shards = take_words<std::uint16_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
       source = nullptr;
+      give_back_memory();
       prepare(shards.size());
       if (train(shards, end_narrow)) return std::move(result_);
       auto wide = widen(std::move(shards), team_);
@@ -49,6 +52,7 @@ class Training {
     } else {
       auto shards = take_words<std::uint32_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
       source = nullptr;
+      give_back_memory();
       prepare(shards.size());
       train(shards, kEndSymbol<std::uint32_t>);
     }
@@ -154,7 +158,7 @@ class Training {
     };
     for (auto& around : around_) around.reserve(tokens_.next());
     on_shards([&](std::size_t s, unsigned member) {
-      positions_[s].clear();
+      make_room(positions_[s], std::min<std::uint64_t>(pair.positions, shards[s].size));
       read_list(arenas_[s], index.list(best, s), positions_[s]);
       join_listed(shards[s], join, spans_, positions_[s], around_[member], pulse_, member);
     });
@@ -183,6 +187,13 @@ class Training {
       for (auto& around : around_) around.clear();
     else
       around_[0].clear();
+  }
+
+  // Empties the positions for a list of at most so many; few of the merges have lists that are worth their memory.
+  static void make_room(std::vector<Position>& positions, std::uint64_t most) {
+    if (positions.capacity() > kLongList && most < positions.capacity() / 4) std::vector<Position>().swap(positions);
+    positions.clear();
+    positions.reserve(static_cast<std::size_t>(most));
   }
 
   // Takes what the merge changed into sketch and index; pairs that are new in the index are left in fresh_.
