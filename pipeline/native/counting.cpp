@@ -55,7 +55,7 @@ void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_by
     if (fits(window_bytes, now())) return;
     clear_counts();
   }
-  if (&table != &table_ && !fits(window_bytes, now())) throw OutOfRoom{offset_of(0), consumed_};
+  if (&table != &table_ && !fits(window_bytes, now())) throw OutOfRoom{offset_of(begin_) - consumed_, consumed_};
 }
 
 // Called before pieces are added that lie end to end from `start` and end at ends_.
