@@ -11,10 +11,10 @@ from pipeline.errors import UsageError
 from pipeline.values import format_bytes
 
 _SHARE = 0.8  # of what is free, where no limit is given
-COORDINATOR_BYTES = 28 << 20  # the command, at the least
-COORDINATOR_GROWTH_BYTES = 8 << 20  # what it takes more while a stage runs
+COORDINATOR_BYTES = 24 << 20  # the command, at the least
+COORDINATOR_GROWTH_BYTES = 6 << 20  # what it takes more while a stage runs
 FORK_SERVER_BYTES = 12 << 20
-WORKER_BYTES = 36 << 20  # of which Arrow is most
+WORKER_BYTES = 34 << 20  # of which Arrow is most
 LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
 WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
 

