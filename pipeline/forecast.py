@@ -20,15 +20,13 @@ _FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 4.6, 8, 5.5  # of a position: in
 _LONG_LIST = 4096
 _LISTED_BYTES = 7.5  # of a position of the longest list, which is copied, and followed by others half as long
 _PAIR_BYTES, _PAIR_THREAD_BYTES = 80, 165  # of a pair that may still be merged
-_RARE_PAIR_BYTES, _RARE_BYTES = (
-    1400,
-    16 << 20,
-)  # where pieces hardly ever come again: most pairs are met once, and a few kept
+_RARE_PAIR_BYTES, _RARE_BYTES = 1400, 16 << 20  # where pieces hardly ever come again: most pairs are met only once
+_ANY_PAIR_BYTES = 2200  # where a few pieces are everything: they may be of any kind
 _FEW_PIECES = 1000
 _MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
 _LEAST_POSITIONS = 1 << 20  # that an index holds, where there are so many
-_SURELY_PER_SLOT, _SURELY_PER_PAIR = 20, 1500  # more than the engine ever takes
-_TOKEN_BYTES, _TOKEN_COPIES = 1400, 12  # exporting: for each token, and of its bytes
+_SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
+_TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 _EXACT_COUNTS = 1024  # up to which a tally tells every count apart
 
 # A class of counts: the lowest, and of its pieces how many, their bytes, their slots in the engine, how often they were
@@ -97,9 +95,14 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: b
     counter = _READ_BYTES if streamed else _ROW_BYTES * shape.pieces + shape.bytes
     taking_in = counter + words + words // 8
     long_lists = shape.first_positions > _LONG_LIST * shape.first_pairs
-    rare = min(2 * shape.rare, 1.0) if shape.pieces > _FEW_PIECES else 1.0  # a single piece may be of any kind
-    each = _PAIR_BYTES + threads * _PAIR_THREAD_BYTES
-    each += rare * max(0, _RARE_PAIR_BYTES - each)
+    pairs = _pairs(merges, shape.slots)
+    usual = _PAIR_BYTES + threads * _PAIR_THREAD_BYTES
+    if shape.pieces > _FEW_PIECES:
+        rare = min(2 * shape.rare, 1.0)
+        most = shape.slots * (8 + 3 * pairs / _SOME_PAIRS) / max(pairs, 1)  # there are not so many pairs in little text
+        each = usual + rare * min(max(0, _RARE_PAIR_BYTES - usual), most)
+    else:
+        rare, each = 1.0, _ANY_PAIR_BYTES
     first = (
         shape.first_positions * (_FIRST_BYTES if long_lists else _SHORT_LIST_BYTES)
         + shape.longest_list * _LISTED_BYTES
@@ -107,7 +110,6 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: b
     )
     sketch = 4 << min(max((shape.slots // 32).bit_length(), 14), 24)
     positions = min(max(_LEAST_POSITIONS, shape.slots // 4), shape.slots)
-    pairs = _pairs(merges, shape.slots)
     # Where many pairs are indexed they are rare ones, and the words are shorter by then.
     middle = positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each
     last = positions // 4 * _LATER_BYTES + pairs * each
@@ -183,4 +185,4 @@ def too_large(
 
 def exporting_bytes(tokens: int, token_bytes: int) -> int:
     """What the coordinator takes for the vocabulary and the files made of it."""
-    return tokens * _TOKEN_BYTES + _TOKEN_COPIES * token_bytes
+    return int(tokens * _TOKEN_BYTES + token_bytes * _TOKEN_COPIES)

@@ -89,11 +89,11 @@ def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -> None:
     models, parts = set(), 0
-    for limit in (None, 200 * MIB, 170 * MIB):
+    for limit in (None, 140 * MIB, 108 * MIB):
         output = tmp_path / str(limit)
         options = [] if limit is None else [f"--memory-limit={limit}"]
         argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
-                "--vocab-size=1500", "--workers=2", "--chunk-size=16MiB", "--quiet", *options]  # fmt: skip
+                "--vocab-size=1500", "--min-piece-count=2", "--workers=2", "--chunk-size=16MiB", "--quiet", *options]  # fmt: skip
         measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
         assert measured.status == "ok", measured.stderr
         models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
