@@ -125,7 +125,7 @@ def ways(shape: CounterShape, merges: int, threads: int) -> list[Merging]:
     """The ways to merge, the fastest first."""
     return [
         Merging(merging_bytes(shape, merges, threads=team, streamed=streamed), team, streamed)
-        for streamed, team in dict.fromkeys([(False, threads), (True, threads), (True, 1)])
+        for streamed, team in dict.fromkeys([(False, threads), (True, threads), (False, 1), (True, 1)])
     ]
 
 

@@ -82,18 +82,18 @@ def test_shares_of_the_limit() -> None:
 @pytest.fixture(scope="module")
 def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("many") / "a.txt"
-    path.write_bytes(peers.generated_text(1, 20_000).encode() + b" " + random_words(2, 10_000_000))
+    path.write_bytes(peers.generated_text(1, 20_000).encode() + b" " + random_words(2, 12_000_000))
     return path
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -> None:
     models, parts = set(), 0
-    for limit in (None, 140 * MIB, 108 * MIB):
+    for limit in (None, 160 * MIB, 125 * MIB):
         output = tmp_path / str(limit)
         options = [] if limit is None else [f"--memory-limit={limit}"]
         argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
-                "--vocab-size=1500", "--min-piece-count=2", "--workers=2", "--chunk-size=16MiB", "--quiet", *options]  # fmt: skip
+                "--vocab-size=1500", "--min-piece-count=2", "--chunk-size=16MiB", "--quiet", *options]  # fmt: skip
         measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
         assert measured.status == "ok", measured.stderr
         models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
@@ -203,9 +203,9 @@ def test_the_forecast_of_merging_is_above_what_is_taken(name: str, merges: int, 
     argv = [sys.executable, "-P", "-c", _MEASURED, name, str(merges), str(threads), str(streamed)]
     result = subprocess.run(argv, check=True, capture_output=True, text=True)
     forecasted, taken, surely = map(int, result.stdout.split())
-    assert (
-        taken <= forecasted <= (1.5 if name == "random words" else 3) * taken + 16 * MIB
-    )  # a single piece is anything
+    # What a single piece is like is not looked at: its forecast is for the worst.
+    most = 1.5 if name == "random words" else 5
+    assert taken <= forecasted <= most * taken + 24 * MIB
     assert taken <= surely
 
 
@@ -215,6 +215,9 @@ def test_what_would_fit_is_found() -> None:
                (2048, 10, 50, 60, 3e4, 1.5e5)]  # fmt: skip
     shape = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
     everything = forecast.least(shape, 1000)
+    for threads in (1, 2, 8):
+        assert forecast.choose(shape, 1000, threads=threads, room_bytes=everything) is not None
+        assert forecast.choose(shape, 1000, threads=threads, room_bytes=everything - 1) is None
     assert forecast.smallest_count(classes, shape, 1000, 2 * everything) == 1
     assert forecast.smallest_count(classes, shape, 1000, everything // 2) == 2
     assert forecast.smallest_count(classes, shape, 1000, 0) is None
