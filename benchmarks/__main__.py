@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import cliffs, corpora, counting, growth, ours, plots, records, render, run, startup
+from benchmarks import cliffs, corpora, counting, growth, memory, ours, plots, records, render, run, startup
 from benchmarks.corpora import Corpus
 from benchmarks.tools import PATTERNS, TOOLS, Tool, installed
 
@@ -112,6 +112,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     steep.add_argument("--sizes", type=sizes, default=[25_000_000, 50_000_000, 100_000_000])
     steep.add_argument("--vocab-size", type=positive, default=32000)
 
+    bound = commands.add_parser("memory", parents=[measuring, several], help="our time and memory under limits")
+    bound.add_argument("--limits", type=sizes, required=True, help="such as 2GiB,1GiB,512MiB")
+    bound.add_argument("--vocab-size", type=positive, default=32000)
+
     commands.add_parser("startup", parents=[measuring], help="what there is to pay before any work")
 
     commands.add_parser("counting", parents=[measuring, several], help="MB/s of counting on one core")
@@ -203,6 +207,9 @@ def perform(arguments: argparse.Namespace) -> int:
         done = cliffs.measure_cliffs(
             session, arguments.reference, arguments.sizes, arguments.pattern, arguments.vocab_size
         )
+    elif arguments.command == "memory":
+        with opened_corpora(arguments) as opened:
+            done = memory.measure_limits(session, opened, arguments.limits, arguments.pattern, arguments.vocab_size)
     elif arguments.command == "startup":
         done = startup.run(session)
     elif arguments.command == "counting":

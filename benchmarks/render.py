@@ -18,7 +18,7 @@ from benchmarks.records import Record
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
 NOTHING = "not measured"
-KINDS = ("train", "count", "growth", "cliff", "startup")
+KINDS = ("train", "count", "growth", "cliff", "memory", "startup")
 
 
 def seconds_text(seconds: Sequence[float]) -> str:
@@ -169,6 +169,36 @@ def cliffs_section(all_records: Sequence[Record]) -> list[str]:
     return [*lines, "", f"The reference is a beginning of {all_records[-1]['source']}; whole commands.", ""]
 
 
+def memory_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a corpus and limit: time, measured peak, merges, or where it was refused."""
+    if not all_records:
+        return []
+    lines = [
+        "**Under a memory limit**",
+        "",
+        "| corpus | limit | time: median (range) | measured peak | of the limit | merges |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for (corpus, _, _), group in records.latest(all_records).items():
+        digests = {r["tokens_digest"] for r in group if r["status"] == "ok"}
+        for limit in sorted({record["limit"] for record in group}, reverse=True):
+            same = [record for record in group if record["limit"] == limit]
+            done = [record for record in same if record["status"] == "ok"]
+            cells = [corpus, f"{limit / 2**20:,.0f} MiB", "-", "-", "-", f"{same[-1]['status']}: {same[-1]['reason']}"]
+            if len(done) == len(same):
+                peak = max(record["peak_memory_bytes"] for record in done)
+                cells[2] = seconds_text([record["wall_s"] for record in done])
+                cells[3:5] = [f"{peak / 2**20:,.0f} MiB", f"{peak / limit:.0%}"]
+                cells[5] = f"`{done[0]['tokens_digest'][:8]}`" + ("" if len(digests) == 1 else ", not the same")
+            lines.append(f"| {' | '.join(cells)} |")
+    return [
+        *lines,
+        "",
+        "The peak is of all processes together (PSS), measured from outside: the largest of all rounds.",
+        "",
+    ]
+
+
 def startup_section(all_records: Sequence[Record]) -> list[str]:
     """One row a command of the newest session."""
     if not all_records:
@@ -191,7 +221,8 @@ def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = 
     by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in KINDS}
     lines = training_section(by_kind["train"])
     lines += counting_section(by_kind["count"]) + growth_section(by_kind["growth"])
-    lines += cliffs_section(by_kind["cliff"]) + startup_section(by_kind["startup"])
+    lines += cliffs_section(by_kind["cliff"]) + memory_section(by_kind["memory"])
+    lines += startup_section(by_kind["startup"])
     for title, link in images:
         lines += [f"![{title}]({link})", ""]
     return "\n".join(lines).rstrip() or NOTHING

@@ -71,11 +71,14 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144) -> None: ...
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None) -> None:
+        """
+        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again.
+        """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
-        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets'].
+        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where a piece (under `skip`: what a document needs) has no place in room_bytes.
         """
 
     def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
@@ -100,7 +103,7 @@ class ChunkCounter:
 
     def clear_counts(self) -> None:
         """
-        Forgets the pieces counted so far, but not the text that waits for its end nor the statistics.
+        Forgets the pieces counted so far and gives their memory back, but not the text that waits for its end nor the statistics.
         """
 
     def fed_bytes(self) -> int: ...
@@ -192,10 +195,39 @@ class MergeResult:
         """Bytes of all pieces, each as often as it was found."""
 
     @property
+    def left_out_pieces(self) -> int:
+        """Different pieces counted less often than min_piece_count."""
+
+    @property
+    def left_out_bytes(self) -> int:
+        """Bytes of them, each as often as it was found."""
+
+    @property
     def stop(self) -> str: ...
 
     @property
     def phases(self) -> int: ...
+
+class CountTally:
+    """How much of a counter is counted how often."""
+
+    def __init__(self, min_count: int = 1) -> None: ...
+
+    def add(self, offsets: object, data: object, counts: object) -> None:
+        """Adds columns, as MergeEngine.add takes them."""
+
+    def classes(self) -> list[tuple[int, int, int, int, float, float]]:
+        """
+        A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).
+        """
+
+    def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]:
+        """
+        What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the positions of the one pair of bytes that stands most often.
+        """
+
+def give_back_memory() -> None:
+    """Returns to the system what was freed."""
 
 class MergeEngine:
     def __init__(self) -> None: ...

@@ -5,6 +5,7 @@ a few ranges for each thread, however large the counters are.
 """
 
 import contextlib
+import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.storage import Location
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
+_MOST_OPEN_FILES = 1024
+_OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
 _JOB_PARTITIONS = 4  # at most; a power of two
 _Part = tuple[Location, str | None]  # a counter and the fingerprint it must have
 
@@ -28,10 +31,10 @@ class CombineTask:
     """Counters to add, for a worker.
 
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
-    Where one range of all counters is more than `memory_bytes`, groups of counters are combined first, into files
-    beside the output (for one in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for
-    `take_kept`. weights: by part, a fraction (numerator, denominator) that its counts are multiplied by, where it is
-    not 1.
+    Where one range of all counters is more than `memory_bytes`, fewer threads combine them; where it is still more, or
+    they are more files than may be open, groups of counters are combined first, into files beside the output (for one
+    in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for `take_kept`. weights: by
+    part, a fraction (numerator, denominator) that its counts are multiplied by, where it is not 1.
     """
 
     parts: Sequence[tuple[Location, str | None]]
@@ -56,25 +59,27 @@ def combine(task: CombineTask) -> int:
     parts = list(task.parts)
     number = 0
     with parts_beside(task.output) as place, contextlib.ExitStack() as cleaning:
-        while len(parts) > 2 and (groups := _groups(parts, task.memory_bytes // max(task.threads, 1))):
+        threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
+        while len(groups) > 1:
             joined: list[_Part] = []
             for group in groups:
                 if len(group) == 1:
                     joined += group
                     continue
-                part = place.with_name(f".{place.name}.{number:04d}.part")
+                part = place.with_name(f".{place.name}.{number:04d}.sum.part")
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
-                _combine(group, part, fingerprint="", statistics={}, threads=task.threads, weights=task.weights)
+                _combine(group, part, fingerprint="", statistics={}, threads=threads, weights=task.weights)
                 joined.append((part, ""))
             parts = joined
+            threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
         kept = _Kept(task.output, task.fingerprint, task.keep_bytes)
         rows = _combine(
             parts,
             task.output,
             fingerprint=task.fingerprint,
             statistics=task.statistics,
-            threads=task.threads,
+            threads=threads,
             weights=task.weights,
             keep=kept.add,
         )
@@ -142,19 +147,42 @@ def take_kept(path: Location, fingerprint: str) -> list[Columns] | None:
     return kept.batches
 
 
-def _groups(parts: list[_Part], memory_bytes: int) -> list[list[_Part]]:
-    """Groups of at least two that fit the memory together; none where all do."""
-    groups: list[list[_Part]] = [[]]
-    filled = 0
+def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, list[list[_Part]]]:
+    """With how many threads to combine, and in which groups: one group where all fit the memory together.
+
+    A group has at least two counters, so that there is an end.
+    """
+    sizes = []
     for path, wanted in parts:
         with open_counter(path, fingerprint=wanted) as counter:
-            size = 2 * counter.partition_bytes()  # as it is read, and its share of the output
-        if len(groups[-1]) >= 2 and filled + size > memory_bytes:
+            sizes.append(counter.partition_bytes() + _OPEN_BYTES * counter.partitions)
+    files = _open_files()
+    while threads > 1 and (_held_bytes(sum(sizes), threads) > memory_bytes or len(parts) * threads > files):
+        threads -= 1
+    groups: list[list[_Part]] = [[]]
+    filled = 0
+    for part, size in zip(parts, sizes, strict=True):
+        group = groups[-1]
+        if len(group) >= 2 and (_held_bytes(filled + size, threads) > memory_bytes or len(group) * threads >= files):
             groups.append([])
             filled = 0
-        groups[-1].append((path, wanted))
+        groups[-1].append(part)
         filled += size
-    return groups if len(groups) > 1 else []
+    return threads, groups
+
+
+def _held_bytes(partition_bytes: int, threads: int) -> int:
+    """What combining holds at most, where a range of all counters is so much.
+
+    A thread holds a range of all counters and what it makes of them; one more range made waits to be written.
+    """
+    return (2 * threads + 2) * partition_bytes
+
+
+def _open_files() -> int:
+    """Files that may be open at the same time for reading counters."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if allowed == resource.RLIM_INFINITY else max(4, min(_MOST_OPEN_FILES, allowed // 2))
 
 
 def _combine(
@@ -202,7 +230,8 @@ class _Reader:
         files = self._files()
         most = max((file.partitions for file in files), default=1)
         least = min((file.partitions for file in files), default=1)
-        self.partitions = max(most, partitions_for(sum(file.rows for file in files)) // 2)
+        rows, piece_bytes = sum(file.rows for file in files), sum(file.piece_bytes for file in files)
+        self.partitions = max(most, partitions_for(rows, piece_bytes) // 2)
         self._job_partitions = min(_JOB_PARTITIONS, self.partitions // least)
 
     def _files(self) -> list[CounterFile]:

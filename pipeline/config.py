@@ -139,6 +139,9 @@ class Options:
     min_frequency: int = _option(
         parse_whole_number(1, (1 << 63) - 1), 1, "merge", "merge no pair that occurs less often", "N"
     )
+    min_piece_count: int = _option(
+        parse_whole_number(1, (1 << 63) - 1), 1, "merge", "leave pieces that occur less often out of merging", "N"
+    )
     max_token_bytes: int | None = _option(
         parse_whole_number(2, 1 << 30), None, "merge", "make no token longer than this", "N"
     )

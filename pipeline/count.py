@@ -6,11 +6,11 @@ whose counters are missing, and a run whose corpus got new files counts only tho
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import combine, counters, environment, losses, manifest, run_directory
+from pipeline import budget, combine, counters, environment, forecast, losses, manifest, run_directory
 from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
@@ -25,12 +25,11 @@ from pipeline.report.summary import CorpusFacts
 from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, existing, named
 from pipeline.values import format_bytes, format_count
-from pipeline.vocabulary import with_pad_token
+from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
-_MEMORY_SHARE = 0.8  # of what is free, where no limit is given
 SUMMED = (
     *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
     *("documents_skipped", "bytes_skipped", "pieces_cut"),
@@ -112,27 +111,45 @@ def _list_corpus(options: Options, listener: Listener) -> Listing:
     return listing
 
 
-def forecast(run: Run, options: Options) -> dict[str, str]:
-    """The plan of a run for people: what would be counted, by whom, and what it would take at most."""
+def plan_for_people(run: Run, options: Options) -> dict[str, str]:
+    """The plan of a run: what would be counted, by whom, and what it would take at most."""
     plan = run.manifest
-    workers = min(worker_count(options), len(plan.chunks))
+    share = _share(options, len(plan.chunks))
     sizes = [chunk.bytes for chunk in plan.chunks]
-    largest = max(sizes, default=0)
-    memory = workers * largest * environment.WORKER_BYTES_PER_CHUNK_BYTE
+    largest, total = max(sizes, default=0), sum(sizes)
+    work = min(share.room_bytes, int(largest * environment.WORKER_BYTES_PER_CHUNK_BYTE))
+    counting = share.budget.taken_bytes + share.workers * (budget.WORKER_BYTES + work)
+    # Were no piece like another: one every six bytes.
+    shape = forecast.CounterShape(total // 6, total, total + total // 6)
+    merges = merge_budget(max(options.vocab_size), with_pad_token(options.special_tokens, options.pad_token))
+    merging = forecast.least(shape, merges) + share.budget.taken_bytes + budget.WORKER_BYTES
     return {
         "run": str(run.directory),
         "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(manifest.corpus_bytes(plan.files))}",
         "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
-        "workers": f"{workers}",
-        "disk at most": f"about {format_bytes(2 * sum(sizes))} for counters",
-        "memory while counting": f"at most about {format_bytes(memory)}, limit {format_bytes(memory_limit(options))}",
+        "workers": f"{share.workers}",
+        "disk at most": f"about {format_bytes(2 * total)} for counters",
+        "memory limit": format_bytes(share.budget.limit_bytes),
+        "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
+        f"{format_bytes(share.room_bytes)} is written in parts",
+        "memory while merging": f"{format_bytes(merging)} if no piece came twice; forecast when they are counted",
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 
 
-def memory_limit(options: Options) -> int:
-    """Bytes that all processes together may take."""
-    return options.memory_limit or int(environment.available_memory() * _MEMORY_SHARE)
+@dataclass(frozen=True)
+class _Share:
+    """How many workers count, and the bytes that each has for its counter."""
+
+    budget: budget.Budget
+    workers: int
+    room_bytes: int
+
+
+def _share(options: Options, chunks: int) -> _Share:
+    whole = budget.budget(options.memory_limit)
+    workers = whole.workers(max(1, min(worker_count(options), chunks)))
+    return _Share(whole, workers, whole.room(workers) - budget.WRITE_BYTES)
 
 
 def threads(options: Options) -> int:
@@ -141,8 +158,10 @@ def threads(options: Options) -> int:
 
 
 def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
-    workers = worker_count(options)
-    return options.chunk_size or environment.default_chunk_bytes(corpus_bytes, workers, memory_limit(options))
+    share = _share(options, worker_count(options))
+    return options.chunk_size or environment.default_chunk_bytes(
+        corpus_bytes, share.workers, share.workers * share.room_bytes
+    )
 
 
 def special_bytes(plan: Manifest) -> tuple[bytes, ...]:
@@ -228,30 +247,45 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
         if pattern.refusal is not None:
             listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
         started = time.monotonic()
-        statistics = _count_chunks(run, pattern, executor, listener)
+        statistics = _count_chunks(run, pattern, options, executor, listener)
         counting_s = time.monotonic() - started
         listener(StageEnded(STAGE, counting_s))
         run_directory.require_ours(run.directory)
         started = time.monotonic()
         listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
-        task = combine.CombineTask(
-            parts=[
-                (run.chunk_path(index), run.manifest.chunk_fingerprint(chunk))
-                for index, chunk in enumerate(run.manifest.chunks)
-            ],
-            output=run.counter_path,
-            fingerprint=run.manifest.counter_fingerprint(),
-            statistics=statistics,
-            threads=threads(options),
-            memory_bytes=min(combine.COMBINE_BYTES, memory_limit(options) // 4),
-            keep_bytes=memory_limit(options) // 4,
-        )
+        parts = [
+            (run.chunk_path(index), run.manifest.chunk_fingerprint(chunk))
+            for index, chunk in enumerate(run.manifest.chunks)
+        ]
+        task = combine_task(run, parts, statistics, options)
         [(_, rows)] = executor.run(combine.combine, [task])
         combining_s = time.monotonic() - started
         listener(StageEnded(COMBINING, combining_s))
         complete = as_counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
     check_facts(complete.facts, options)
     return complete
+
+
+def combine_task(
+    run: Run,
+    parts: Sequence[tuple[Location, str]],
+    statistics: dict[str, Any],
+    options: Options,
+    weights: Mapping[Location, tuple[int, int]] | None = None,
+) -> combine.CombineTask:
+    """The task that makes a run's combined counter of counters with their fingerprints."""
+    whole = budget.budget(options.memory_limit)
+    room = whole.room(1) - budget.WRITE_BYTES
+    return combine.CombineTask(
+        parts=parts,
+        output=run.counter_path,
+        fingerprint=run.manifest.counter_fingerprint(),
+        statistics=statistics,
+        threads=threads(options),
+        memory_bytes=min(combine.COMBINE_BYTES, room // 2),
+        keep_bytes=min(whole.limit_bytes // 4, room // 3),
+        weights=weights or {},
+    )
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
@@ -265,11 +299,22 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         raise InputError(f"not everything was taken as it stood: {lost}; mend it, or leave out --fail-on-loss")
 
 
-def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listener: Listener) -> dict[str, Any]:
+def _count_chunks(
+    run: Run, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
+) -> dict[str, Any]:
     """Count the chunks without counters; gives the statistics of all chunks together."""
     plan = run.manifest
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
-    planned = [_task(run, index, pattern) for index in range(len(plan.chunks))]
+    share = _share(options, len(plan.chunks))
+    if share.workers < min(worker_count(options), len(plan.chunks)):
+        listener(
+            Notice(
+                "info",
+                f"{format_count(share.workers, 'workers')} instead of {worker_count(options)}: the memory limit of "
+                f"{format_bytes(share.budget.limit_bytes)} has no room for more",
+            )
+        )
+    planned = [_task(run, index, pattern, share.room_bytes) for index in range(len(plan.chunks))]
     there = look_at([(task.output, task.fingerprint) for task in planned], executor)
     found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
     tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
@@ -281,12 +326,12 @@ def _count_chunks(run: Run, pattern: CompiledPattern, executor: Executor, listen
     def advanced(amount: int) -> None:
         listener(Advanced(STAGE, amount))
 
-    for position, statistics in executor.run(count_chunk, [task for _, task in tasks], advanced):
+    for position, statistics in executor.run(count_chunk, [task for _, task in tasks], advanced, at_once=share.workers):
         found[tasks[position][0]] = statistics
     return summed([found[index] for index in range(len(plan.chunks))])
 
 
-def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
+def _task(run: Run, index: int, pattern: CompiledPattern, room_bytes: int) -> CountTask:
     plan = run.manifest
     chunk = plan.chunks[index]
     return CountTask(
@@ -299,6 +344,7 @@ def _task(run: Run, index: int, pattern: CompiledPattern) -> CountTask:
         max_piece_bytes=plan.counting["max_piece_bytes"],
         output=run.chunk_path(index),
         fingerprint=plan.chunk_fingerprint(chunk),
+        room_bytes=room_bytes,
     )
 
 

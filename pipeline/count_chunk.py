@@ -10,9 +10,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from pipeline import _core, counters
+from pipeline import _core
+from pipeline.atomic import parts_beside
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.records import Records, Text
@@ -20,7 +22,9 @@ from pipeline.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.losses import Tally
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
+from pipeline.spill import spill_to, write_chunk
 from pipeline.storage import Location
+from pipeline.values import format_bytes
 
 _log = logging.getLogger(__name__)
 # The places that the counter notes, and the losses they are of; one errors policy has only one of them.
@@ -39,6 +43,7 @@ class CountTask:
     max_piece_bytes: int | None
     output: Location
     fingerprint: str
+    room_bytes: int  # for the text at hand and the pieces counted so far
     text_field: str = "text"
 
     def __str__(self) -> str:
@@ -51,13 +56,44 @@ class CountTask:
 def count_chunk(task: CountTask) -> dict[str, Any]:
     """Count one chunk, write its counter, return its statistics. Runs in a worker process.
 
-    Raises `InvalidTextError` under `errors="strict"` and `InputError` for a file that cannot be read or changed.
+    A counter that grows beyond `room_bytes` is written in parts, which are combined at the end.
+
+    Raises `TrainingError` where a piece is too long for that room, `InvalidTextError` under `errors="strict"` and
+    `InputError` for a file that cannot be read or changed.
     """
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern)
-    counter = _core.ChunkCounter(
-        cutter, list(task.special_tokens), errors=task.errors, max_piece_bytes=task.max_piece_bytes
-    )
+    parts: list[Path] = []
+    with parts_beside(task.output) as beside:
+        spill = spill_to(beside, parts)
+        counter = _core.ChunkCounter(
+            cutter,
+            list(task.special_tokens),
+            errors=task.errors,
+            max_piece_bytes=task.max_piece_bytes,
+            room_bytes=task.room_bytes,
+            spill=spill,
+        )
+        tally = _count_spans(task, counter)
+        statistics = {name: value for name, value in counter.statistics().items() if name not in PLACED}
+        statistics["losses"] = tally.found
+        statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
+        rows = write_chunk(
+            counter,
+            spill,
+            parts,
+            task.output,
+            fingerprint=task.fingerprint,
+            statistics=statistics,
+            room_bytes=task.room_bytes,
+        )
+    elapsed_s = time.monotonic() - started
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics["bytes"], rows, elapsed_s)
+    return statistics
+
+
+def _count_spans(task: CountTask, counter: _core.ChunkCounter) -> Tally:
+    """Feed every span to the counter; gives what was lost of them."""
     specials = _core.SpecialTokens(list(task.special_tokens))
     tally = Tally()
     examples: dict[str, list[str]] = {key: [] for key in PLACED}
@@ -67,19 +103,11 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
         except PatternTimeoutError as error:
             file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
-    statistics = dict(counter.statistics())
+    statistics = counter.statistics()
     for key, places in examples.items():
-        del statistics[key]
         for kind in PLACED[key]:
             tally.add(kind, statistics[kind], places)
-    statistics["losses"] = tally.found
-    statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-    counters.write_counter(
-        task.output, counters.counter_partitions(counter), fingerprint=task.fingerprint, statistics=statistics
-    )
-    elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics["bytes"], len(counter), elapsed_s)
-    return statistics
+    return tally
 
 
 def _feed_span(
@@ -122,6 +150,8 @@ def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None]
     """Feed something, putting into words what the counter refuses. place: from an offset in what was fed."""
     try:
         feed()
+    except MemoryError as error:
+        raise _too_long(task, place, error) from None
     except ValueError as error:
         offsets = counter.statistics()["invalid_offsets"]
         if task.errors != "strict" or not offsets:
@@ -130,6 +160,20 @@ def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None]
             f"invalid UTF-8 in {place(offsets[-1])}; mend it and start anew with --overwrite, or choose "
             "--errors replace or --errors skip"
         ) from None
+
+
+def _too_long(task: CountTask, place: Callable[[int], str], error: MemoryError) -> TrainingError:
+    """What to tell of a piece, or under `skip` a document, that has no place in the room."""
+    if len(error.args) != 2:
+        return TrainingError(f"{task} cannot be counted: memory is short; give a larger --memory-limit")
+    what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
+    if task.errors == "skip":
+        what, cut = "document", ", --errors replace"  # it is judged whole
+    return TrainingError(
+        f"{place(error.args[0])}: about here begins a {what} of {format_bytes(error.args[1])} or more, too much for "
+        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit, fewer --workers{cut}, or a "
+        "--pattern or --special-token that cuts it"
+    )
 
 
 def _text_place(file: CorpusFile, start: int, begin: int) -> Callable[[int], str]:

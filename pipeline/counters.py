@@ -23,6 +23,7 @@ from pipeline.storage import Location, Remote, RemoteError, arrow_source, each
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
+PARTITION_BYTES = 4 << 20  # about so many bytes of pieces, at most
 
 # offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and gives them
 Columns: TypeAlias = tuple[Any, Any, Any]
@@ -31,10 +32,10 @@ _COLUMNS = {"piece": "large_binary", "count": "uint64"}
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
 
 
-def partitions_for(rows: int) -> int:
-    """The number of row groups for a counter of so many rows: a power of two."""
+def partitions_for(rows: int, piece_bytes: int = 0) -> int:
+    """The number of row groups for a counter of so many rows, with so many bytes of pieces: a power of two."""
     partitions = 1
-    while partitions * PARTITION_ROWS < rows:
+    while partitions * PARTITION_ROWS < rows or (partitions < rows and partitions * PARTITION_BYTES < piece_bytes):
         partitions *= 2
     return partitions
 
@@ -76,7 +77,7 @@ def write_counter(
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
     """What a chunk's counter holds, in the partitions of its size: what `write_counter` takes."""
-    partitions = partitions_for(len(counter))
+    partitions = partitions_for(len(counter), counter.long_piece_bytes())
     return (counter.columns(partition, partitions) for partition in range(partitions))
 
 
@@ -91,6 +92,12 @@ class CounterFile:
     statistics: dict[str, Any]
     _checksums: Sequence[str] = field(repr=False)
     _file: Any = field(repr=False)
+
+    @property
+    def piece_bytes(self) -> int:
+        """About the bytes of all pieces."""
+        metadata = self._file.metadata
+        return sum(metadata.row_group(i).column(0).total_uncompressed_size for i in range(self.partitions))
 
     def partition_bytes(self) -> int:
         """About the bytes of the largest partition in memory."""

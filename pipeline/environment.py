@@ -15,7 +15,7 @@ import psutil
 
 from pipeline import __version__
 
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
 # A worker's table of pieces, its sorted arrays and the write buffer take at most about this many bytes per byte
@@ -58,16 +58,47 @@ def default_workers() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can still be taken without swapping, the container's limit considered."""
+    """Bytes that can still be taken without swapping, the limits of all control groups around us considered."""
     available = psutil.virtual_memory().available
-    for limit_name, used_name in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        limit, used = _read_first(_CGROUP / limit_name), _read_first(_CGROUP / used_name)
-        if limit is not None and used is not None and limit.isdigit() and used.isdigit():
-            available = min(available, max(0, int(limit) - int(used)))
+    for group in _memory_groups():
+        left = _left_in(group, "memory.max", "memory.current", "inactive_file")
+        if left is None:
+            left = _left_in(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        if left is not None:
+            available = min(available, left)
     return available
+
+
+def _memory_groups() -> list[Path]:
+    """The directories of the control groups that limit our memory, of both versions, from our own up to the root.
+
+    A container sees its own group as the root, whatever its process is told its path is: the root always counts.
+    """
+    paths = {_CGROUP: "/", _CGROUP / "memory": "/"}
+    for line in (_read_first(_OWN_CGROUPS) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            paths[_CGROUP] = path
+        elif "memory" in controllers.split(","):
+            paths[_CGROUP / "memory"] = path
+    groups = []
+    for root, path in paths.items():
+        own = root / path.strip("/")
+        groups += [own, *(parent for parent in own.parents if parent == root or root in parent.parents)]
+    return groups
+
+
+def _left_in(group: Path, limit_name: str, used_name: str, cache_name: str) -> int | None:
+    """Bytes that a control group leaves us; pages of files that nobody uses are given back when they are wanted."""
+    limit, used = _read_first(group / limit_name), _read_first(group / used_name)
+    if limit is None or used is None or not limit.isdigit() or not used.isdigit():
+        return None
+    cached = 0
+    for line in (_read_first(group / "memory.stat") or "").splitlines():
+        name, _, number = line.partition(" ")
+        if name == cache_name and number.isdigit():
+            cached = int(number)
+    return max(0, int(limit) - max(0, int(used) - cached))
 
 
 def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
@@ -134,6 +165,11 @@ def process_tree_memory() -> int:
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return total
+
+
+def own_memory() -> int:
+    """Bytes of memory of this process alone."""
+    return _process_memory(psutil.Process())
 
 
 def _process_memory(process: psutil.Process) -> int:

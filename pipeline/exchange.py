@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import count, counts_file, manifest, run_directory, sources, take_counts
+from pipeline import budget, count, counts_file, manifest, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
 from pipeline.config import Options, make_options
 from pipeline.counts_file import Batch
@@ -164,7 +164,7 @@ def _take(
 ) -> count.Counted:
     started = time.monotonic()
     with sources.part_paths(run) as part_path:
-        part_bytes = max(_LEAST_PART_BYTES, count.memory_limit(options) // (4 * count.threads(options)))
+        part_bytes = max(_LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * count.threads(options)))
         task = TakeTask(
             path=Path(),
             special_tokens=count.special_bytes(run.manifest),

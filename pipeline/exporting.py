@@ -87,6 +87,8 @@ def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: Compiled
         tokens=cut.tokens,
         bytes=cut.bytes,
         longest=_longest(vocabulary),
+        left_out_pieces=cut.left_out_pieces,
+        left_out_bytes=cut.left_out_bytes,
     )
     return Exported(model, facts, directory, tuple(path.name for path in written), refused)
 

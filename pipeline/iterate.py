@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, count, counters, manifest, run_directory, sources
+from pipeline import _core, budget, count, counters, manifest, run_directory, sources
 from pipeline.config import Options, make_options
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
@@ -35,7 +35,7 @@ from pipeline.workers import executor_for
 
 _LEAST_COUNTER_BYTES = 1 << 20
 Examples: TypeAlias = dict[str, list[tuple[int, str]]]  # by what the counter notes: number of the item, place
-_MEMORY_SHARE = 4  # all counters together may take one in so many bytes of the limit
+_MEMORY_SHARE = 4  # all counters together may take one in so many bytes of what there is room for
 
 
 def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", **options: Any) -> Tokenizer:
@@ -165,7 +165,9 @@ class _Counting:
     def __init__(self, run: Run, part_path: Callable[[int], Path], pattern: CompiledPattern, options: Options) -> None:
         self._part_path = part_path
         self._threads = count.threads(options)
-        self._counter_bytes = max(_LEAST_COUNTER_BYTES, count.memory_limit(options) // (_MEMORY_SHARE * self._threads))
+        self._counter_bytes = max(
+            _LEAST_COUNTER_BYTES, budget.budget(options.memory_limit).room(1) // (_MEMORY_SHARE * self._threads)
+        )
         special_tokens = count.special_bytes(run.manifest)
         self._idle: queue.SimpleQueue[_Counter] = queue.SimpleQueue()
         for _ in range(self._threads):

@@ -25,7 +25,9 @@ from pipeline.storage import Location, RemoteError
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
 FORMAT_VERSION = 2
-LEARNING_OPTIONS = ("tie_break", "min_frequency", "max_token_bytes")  # the merge options that the merge list depends on
+LEARNING_OPTIONS = (  # the merge options that the merge list depends on
+    *("tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
+)
 
 
 def fingerprint(*parts: object) -> str:

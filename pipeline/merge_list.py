@@ -6,7 +6,7 @@ every smaller vocabulary; a larger one is learned anew from the counter, never f
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline import tables
 from pipeline.atomic import whole_file
@@ -16,6 +16,7 @@ from pipeline.vocabulary import Vocabulary
 
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
+_LEFT_OUT = b"left_out"  # different pieces and their bytes
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class MergeList:
     left, right: ids ("I" arrays): 0..255 the bytes in GPT-2 order, then one for each merge. counts, joined ("Q"
     arrays): the pair's count when it was merged, and the occurrences that became one token: the count, less overlaps
     as in `aaa`. bytes: of all pieces, each as often as it was found; the tokens before the first merge. exhausted: no
-    further pair is left.
+    further pair is left. left_out_pieces, left_out_bytes: what was not merged because its pieces are too rare
+    (`min_piece_count`), not among `bytes`: different pieces, and their bytes as often as they were found.
     """
 
     left: "array[int]"
@@ -34,6 +36,8 @@ class MergeList:
     joined: "array[int]"
     bytes: int
     exhausted: bool
+    left_out_pieces: int = 0
+    left_out_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self.left)
@@ -43,6 +47,13 @@ class MergeList:
         """Tokens that all pieces of the corpus have after these merges."""
         return self.bytes - sum(self.joined)
 
+    def token_bytes(self) -> int:
+        """Bytes of all tokens that the merges make."""
+        lengths = [1] * 256
+        for left, right in zip(self.left, self.right, strict=True):
+            lengths.append(lengths[left] + lengths[right])
+        return sum(lengths)
+
     def serves(self, merges: int) -> bool:
         """Whether a vocabulary with this many merges can be cut from the list."""
         return self.exhausted or len(self) >= merges
@@ -51,12 +62,12 @@ class MergeList:
         """The list as it was after so many merges."""
         if merges >= len(self):
             return self
-        return MergeList(
-            self.left[:merges],
-            self.right[:merges],
-            self.counts[:merges],
-            self.joined[:merges],
-            self.bytes,
+        return replace(
+            self,
+            left=self.left[:merges],
+            right=self.right[:merges],
+            counts=self.counts[:merges],
+            joined=self.joined[:merges],
             exhausted=False,
         )
 
@@ -75,6 +86,7 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     }
     stopped = b"exhausted" if merges.exhausted else b"limit"
     metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
+    metadata[_LEFT_OUT] = b"%d %d" % (merges.left_out_pieces, merges.left_out_bytes)
     table = pa.table(columns).replace_schema_metadata(metadata)
     with whole_file(path) as partial:
         with pq.ParquetWriter(partial, table.schema, **tables.WRITE_OPTIONS) as writer:
@@ -108,7 +120,10 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         vocabulary = Vocabulary.from_merges(pairs)
         counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
         exhausted = metadata[_STOPPED] == b"exhausted"
-        merges = MergeList(vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted)
+        left_out = map(int, metadata[_LEFT_OUT].split())
+        merges = MergeList(
+            vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted, *left_out
+        )
         if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
             raise ValueError("its merges are not those that were written")
         return merges

@@ -11,7 +11,6 @@ from typing import Any
 
 from pipeline import combine, count, manifest, run_directory
 from pipeline.atomic import parts_beside
-from pipeline.combine import CombineTask
 from pipeline.config import Options
 from pipeline.errors import RunDirectoryError
 from pipeline.executors import Executor
@@ -66,15 +65,6 @@ def combine_parts(
     weights: dict[Location, tuple[int, int]] | None = None,
 ) -> int:
     """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
-    task = CombineTask(
-        parts=parts,
-        output=run.counter_path,
-        fingerprint=run.manifest.counter_fingerprint(),
-        statistics=statistics,
-        threads=count.threads(options),
-        memory_bytes=min(combine.COMBINE_BYTES, count.memory_limit(options) // 4),
-        keep_bytes=count.memory_limit(options) // 4,
-        weights=weights or {},
-    )
+    task = count.combine_task(run, parts, statistics, options, weights)
     [(_, rows)] = executor.run(combine.combine, [task])
     return rows

@@ -11,10 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import count, environment, manifest, merge, run_directory
+from pipeline import budget, count, environment, forecast, manifest, merge, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
-from pipeline.errors import UsageError
+from pipeline.errors import TrainingError, UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work, export_size
@@ -199,6 +199,7 @@ def merge_and_export(
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     merges = max(merge_budget(size, special_tokens) for size in options.vocab_size)
     learned = _learn(run, counted, merges, options, executor, listener, stages)
+    _check_export(learned.first(merges), options)
     started = time.monotonic()
     run_directory.require_ours(run.directory)
     exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
@@ -221,6 +222,19 @@ def merge_and_export(
     return summary, {size: one.model for size, one in zip(options.vocab_size, exported, strict=True)}
 
 
+def _check_export(learned: MergeList, options: Options) -> None:
+    """Refuse a vocabulary whose files would take more memory than there is: tokens may be as long as pieces."""
+    whole = budget.budget(options.memory_limit)
+    needed = forecast.exporting_bytes(max(options.vocab_size), learned.token_bytes())
+    room = whole.limit_bytes - whole.taken_bytes - budget.WORKER_BYTES
+    if needed > room:
+        raise TrainingError(
+            f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: the "
+            f"{max(options.vocab_size):,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give "
+            "a larger --memory-limit, a smaller --vocab-size, or merge anew with --max-token-bytes and --overwrite"
+        )
+
+
 def _learn(
     run: Run,
     counted: count.Counted,
@@ -231,16 +245,20 @@ def _learn(
     stages: Stages,
 ) -> MergeList:
     """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
+    whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
     task = merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
         merges=merges,
         min_frequency=options.min_frequency,
+        min_piece_count=options.min_piece_count,
         max_token_bytes=options.max_token_bytes,
         tie_break=options.tie_break,
         threads=count.threads(options),
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
+        room_bytes=min(whole.room(1), environment.available_memory()),
+        beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
     )
     stages.times[_MERGING] = None
     for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):

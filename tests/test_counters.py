@@ -3,9 +3,11 @@
 import contextlib
 import json
 import random
+import resource
 from array import array
 from collections import Counter
 from itertools import accumulate
+from pathlib import Path
 
 import duckdb
 import oracle_counting
@@ -112,6 +114,22 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     assert len(list(tmp_path.iterdir())) == 6
     whole = oracle_counting.as_counter(_core.combine([columns_of(part)[0] for part in parts]))
     assert list(whole.items()) == list(read(output).items())
+
+
+@pytest.mark.parametrize("files", [4, 64])
+def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, files):
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    parts = [random_counts(i % 7, 50) for i in range(200)]
+    paths = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate(parts)]
+    used = len(list(Path("/dev/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 * files, allowed[1]))
+    monkeypatch.setattr("pipeline.combine._MOST_OPEN_FILES", files)
+    try:
+        combine_files(paths, tmp_path / "sum.parquet", threads=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, allowed)
+    assert read(tmp_path / "sum.parquet") == sum(parts, Counter())
+    assert len(list(tmp_path.iterdir())) == 201
 
 
 def test_what_was_combined_is_kept_once_where_there_is_room(tmp_path):
@@ -231,3 +249,4 @@ def test_statistics_are_json(tmp_path):
 
 def test_partitions_follow_the_rows():
     assert [counters.partitions_for(n) for n in (0, 1, 1 << 16, (1 << 16) + 1, 1 << 20)] == [1, 1, 1, 2, 16]
+    assert [counters.partitions_for(rows, 40 << 20) for rows in (1, 2, 1000)] == [1, 2, 16]

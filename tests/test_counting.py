@@ -331,3 +331,62 @@ def test_columns_that_are_none_are_refused(offsets, offset_bytes, reason):
     with pytest.raises(ValueError, match=reason):
         counter.feed_documents(array("q", offsets), b"abcde", offset_bytes)
     assert counter.fed_bytes() == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(CORPUS, st.integers(1, 40), st.sampled_from([1, 300, 1 << 18]), st.booleans())
+def test_a_counter_without_room_is_written_in_parts(text, block, window, by_function):
+    """Whatever the blocks: the parts, each in order of hash, add up to the counter, and the statistics are the same."""
+    parts = []
+
+    def spill(counter):
+        parts.append(counter.columns())
+
+    options = {"window_bytes": window, "blocks": [block]}
+    if by_function:
+        options["cutter"] = lambda document: [document[at : at + 3] for at in range(0, len(document), 3)]
+    whole = counted(text, **options)
+    spilled = counted(text, room_bytes=100_000, spill=spill, **options)
+    combined = _core.combine([*parts, spilled.columns()])
+    assert oracle_counting.as_counter(combined) == oracle_counting.as_counter(whole.columns())
+    assert spilled.statistics() == whole.statistics()
+
+
+def test_text_and_tables_stay_in_the_room():
+    generator = random.Random(3)
+    text = " ".join(generator.randbytes(generator.randint(2, 30)).hex() for _ in range(200_000)).encode()
+    parts, most = [], 0
+
+    def spill(counter):
+        nonlocal most
+        most = max(most, counter.memory_bytes())
+        parts.append(counter.columns())
+
+    room = 8 << 20
+    counter = counted(text, blocks=[1 << 16], room_bytes=room, spill=spill)
+    assert len(parts) > 1
+    assert max(most, counter.memory_bytes()) <= room
+    combined = _core.combine([*parts, counter.columns()])
+    assert oracle_counting.as_counter(combined) == oracle_counting.as_counter(counted(text).columns())
+
+
+def test_what_a_spill_raises_stops_the_feeding():
+    def spill(_):
+        raise KeyError("disk")
+
+    with pytest.raises(KeyError, match="disk"):
+        counted(b"one two " * 100_000, window_bytes=300, room_bytes=1000, spill=spill)
+    with pytest.raises(ValueError, match="together"):
+        counted(b"", room_bytes=1000)
+
+
+@pytest.mark.parametrize("errors", ["replace", "skip"])
+def test_a_piece_or_document_without_room(errors):
+    text = (
+        b"before" + END + (b"x" * (16 << 20) if errors == "replace" else b" ".join(b"%d" % i for i in range(400_000)))
+    )
+    with pytest.raises(MemoryError) as caught:
+        counted(text, errors=errors, room_bytes=8 << 20, spill=lambda _: None)
+    offset, size = caught.value.args
+    assert offset >= 6
+    assert size > 1 << 20

@@ -36,6 +36,7 @@ def test_the_first_version_of_control_groups(tmp_path: Path, monkeypatch: pytest
 
 def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    monkeypatch.setattr(environment, "_OWN_CGROUPS", tmp_path / "none")
     free = environment.available_memory()
     assert 0 < free <= psutil.virtual_memory().total
     (tmp_path / "memory.max").write_text("1000000")
@@ -43,6 +44,39 @@ def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert environment.available_memory() == 600_000
     (tmp_path / "memory.max").write_text("max")
     assert environment.available_memory() > 600_000
+
+
+@pytest.mark.parametrize(
+    ("own", "root", "names"),
+    [
+        ("0::/a/b\n", "", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "12:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n",
+            "memory",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_limits_of_nested_groups_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, root: str, names: tuple[str, str, str]
+) -> None:
+    """The root group tells nothing; our own and the one around it do, and unused pages of files are as good as free."""
+    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    (tmp_path / "own").write_text(own)
+    monkeypatch.setattr(environment, "_OWN_CGROUPS", tmp_path / "own")
+    limit, used, cached = names
+    group = tmp_path / root / "a" / "b"
+    group.mkdir(parents=True)
+    (group / limit).write_text("5000000\n")
+    (group / used).write_text("2000000\n")
+    assert environment.available_memory() == 3_000_000
+    (group / "memory.stat").write_text(f"anon 7\n{cached} 500000\n")
+    assert environment.available_memory() == 3_500_000
+    (group.parent / limit).write_text("3000000\n")
+    (group.parent / used).write_text("2900000\n")
+    assert environment.available_memory() == 100_000
+    (group.parent / used).write_text("3100000\n")
+    assert environment.available_memory() == 0
 
 
 def test_chunks_follow_cores_and_memory() -> None:

@@ -367,3 +367,63 @@ def test_other_threads_run_meanwhile() -> None:
     done.set()
     thread.join()
     assert ticks > elapsed_s / 0.1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(small_counters, max_size=4), st.integers(1, 4), st.integers(1, 3), st.booleans())
+def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(
+    parts: list[Counter], min_piece_count: int, threads: int, streamed: bool
+) -> None:
+    kept = [{piece: count for piece, count in part.items() if count >= min_piece_count} for part in parts]
+    engine = _core.MergeEngine()
+    if streamed:
+        engine.stream(lambda: (arrays(part) for part in parts), 100)
+    else:
+        engine = engine_of(*parts)
+    result = engine.run(30, min_piece_count=min_piece_count, threads=threads, thread_bytes=1)
+    expected = engine_of(*kept).run(30)
+    assert merges_of(result) == merges_of(expected)
+    assert result.bytes == expected.bytes
+    rare = [(piece, count) for part in parts for piece, count in part.items() if 0 < count < min_piece_count and piece]
+    assert result.left_out_pieces == len(rare)
+    assert result.left_out_bytes == sum(len(piece) * count for piece, count in rare)
+
+
+def test_a_stream_that_fails_stops_the_training() -> None:
+    def failing() -> Any:
+        yield arrays({b"ab": 1})
+        raise OSError("the counter is gone")
+
+    engine = _core.MergeEngine()
+    engine.stream(failing, 10)
+    with pytest.raises(OSError, match="gone"):
+        engine.run(10)
+    with pytest.raises(ValueError, match="stands alone"):
+        engine_of({b"ab": 1}).stream(failing, 1)
+
+
+@given(st.lists(counters("abc", 2**40), max_size=3), st.integers(1, 5))
+def test_the_tally_of_counts(parts: list[Counter], min_count: int) -> None:
+    tally = _core.CountTally(min_count)
+    for part in parts:
+        tally.add(*arrays(part))
+    pieces = [(piece, count) for part in parts for piece, count in part.items()]
+    classes = tally.classes()
+    assert [one[0] for one in classes] == sorted({one[0] for one in classes})
+    for lowest in {one[0] for one in classes}:
+        rows = [one for one in classes if one[0] >= lowest]
+        of_them = [(piece, count) for piece, count in pieces if count >= lowest]
+        assert sum(one[1] for one in rows) == len(of_them)
+        assert sum(one[2] for one in rows) == sum(len(piece) for piece, _ in of_them)
+        assert sum(one[3] for one in rows) == sum(len(piece) + 1 for piece, _ in of_them if len(piece) > 1)
+        assert sum(one[4] for one in rows) == pytest.approx(sum(count for _, count in of_them))
+        assert sum(one[5] for one in rows) == pytest.approx(sum(len(piece) * count for piece, count in of_them))
+    positions: dict[bytes, int] = {}
+    for piece, count in pieces:
+        for at in range(len(piece) - 1 if count >= min_count else 0):
+            positions[piece[at : at + 2]] = positions.get(piece[at : at + 2], 0) + 1
+    assert tally.first_index(100, 1 << 40) == (
+        len(positions),
+        sum(positions.values()),
+        max(positions.values(), default=0),
+    )

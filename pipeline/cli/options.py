@@ -132,7 +132,7 @@ def print_plan(options: Options) -> None:
     with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         directory = options.output or location("runs/NEW")
         run = count.open_run(directory, options, compile_pattern(options.pattern), listener)
-    plan = count.forecast(run, options)
+    plan = count.plan_for_people(run, options)
     if options.log_json:
         terminal.write_json("plan", plan)
     else:

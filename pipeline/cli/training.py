@@ -8,7 +8,7 @@ from pipeline.config import OPTION_FIELDS
 from pipeline.storage import Location
 
 _MERGE_OPTIONS = (
-    *("vocab_size", "tie_break", "min_frequency", "max_token_bytes", "special_ids", "export"),
+    *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
     *("overwrite", *RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (

@@ -29,9 +29,12 @@ class Executor(Protocol):
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
         on_progress: Callable[[int], None] = ignore_progress,
+        *,
+        at_once: int | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion.
 
+        `at_once`: at most so many tasks at the same time, where there are more processes.
         `on_progress(amount)` hears what tasks report with `report_progress`. A failed attempt's progress is taken
         back (a negative amount), so that the sum is what was really done.
 

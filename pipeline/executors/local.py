@@ -160,13 +160,17 @@ class LocalExecutor:
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
         on_progress: Callable[[int], None] = ignore_progress,
+        *,
+        at_once: int | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """See `Executor.run`. Leaving the iteration early stops the workers that are at work."""
-        workers = self._workers()
+        workers = min(self._workers(), at_once or len(tasks))
         waiting = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
         busy: dict[Connection, _Worker] = {}
-        self._keep_idle(max(1, len(tasks)))  # one is kept whatever comes: its imports, and what its task left, are warm
+        self._keep_idle(
+            max(1, min(workers, len(tasks)))
+        )  # one is kept whatever comes: its imports, and what its task left, are warm
 
         def hand_out() -> None:
             while waiting and len(busy) < workers:

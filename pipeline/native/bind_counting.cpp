@@ -49,22 +49,42 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
   };
 }
 
+// A place and a size, for whoever knows the file.
+[[noreturn]] void raise_out_of_room(const bpe::OutOfRoom& out) {
+  PyErr_SetObject(PyExc_MemoryError, nb::make_tuple(out.offset, out.bytes).ptr());
+  throw nb::python_error();
+}
+
 // Holds the automaton or function for as long as the counter uses it.
 struct Counter {
-  nb::object cutter;
+  nb::object cutter, spill;
   bpe::ChunkCounter counter;
 };
+
+// Calls a Python function with the counter that has outgrown its room.
+std::function<void()> python_spill(Counter* self) {
+  return [self] {
+    nb::gil_scoped_acquire gil;
+    self->spill(nb::find(*self));
+  };
+}
 
 // The garbage collector's way into a Counter: a cutter that is a function may refer back to it.
 int traverse_counter(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Counter>(self)->cutter.ptr());
+  if (nb::inst_ready(self)) {
+    Py_VISIT(nb::inst_ptr<Counter>(self)->cutter.ptr());
+    Py_VISIT(nb::inst_ptr<Counter>(self)->spill.ptr());
+  }
   return 0;
 }
 
 int clear_counter(PyObject* self) {
   Counter* counter = nb::inst_ptr<Counter>(self);
-  if (nb::inst_ready(self)) counter->cutter.reset();
+  if (nb::inst_ready(self)) {
+    counter->cutter.reset();
+    counter->spill.reset();
+  }
   return 0;
 }
 
@@ -88,7 +108,7 @@ nb::dict statistics_dict(const bpe::CountingStatistics& statistics) {
   return result;
 }
 
-// Runs what may find invalid text, as a ValueError.
+// Runs what may find invalid text, which becomes a ValueError, or a piece without room, a MemoryError.
 template <class Work>
 void without_gil(const Work& work) {
   try {
@@ -96,6 +116,8 @@ void without_gil(const Work& work) {
     work();
   } catch (const bpe::InvalidText& invalid) {
     throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
+  } catch (const bpe::OutOfRoom& out) {
+    raise_out_of_room(out);
   }
 }
 
@@ -127,21 +149,28 @@ void bind_counter(nb::module_& module) {
       .def(
           "__init__",
           [](Counter* self, nb::object cutter, const std::vector<nb::bytes>& special_tokens, const std::string& errors,
-             std::optional<size_t> max_piece_bytes, size_t window_bytes) {
-            const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes};
+             std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> room_bytes,
+             nb::object spill) {
+            if (room_bytes.has_value() != !spill.is_none())
+              throw nb::value_error("room_bytes and spill are given together or not at all");
+            const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
+                                                     room_bytes.value_or(0), python_spill(self)};
             bpe::SpecialTokens specials(strings(special_tokens));
             if (nb::isinstance<bpe::Automaton>(cutter)) {
               const auto* automaton = nb::cast<const bpe::Automaton*>(cutter);
-              new (self) Counter{cutter, {automaton, {}, std::move(specials), options}};
+              new (self) Counter{cutter, spill, {automaton, {}, std::move(specials), options}};
             } else {
-              new (self) Counter{cutter, {nullptr, python_cutter(cutter), std::move(specials), options}};
+              new (self) Counter{cutter, spill, {nullptr, python_cutter(cutter), std::move(specials), options}};
             }
           },
           "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace", "max_piece_bytes"_a = nb::none(),
-          "window_bytes"_a = size_t{1} << 18,
+          "window_bytes"_a = size_t{1} << 18, "room_bytes"_a = nb::none(), "spill"_a = nb::none(),
           nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], "
                   "*, errors: str = 'replace', max_piece_bytes: int | None = None, "
-                  "window_bytes: int = 262144) -> None"))
+                  "window_bytes: int = 262144, room_bytes: int | None = None, "
+                  "spill: Callable[[ChunkCounter], None] | None = None) -> None"),
+          "room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
+          "which writes columns() somewhere; the counter then starts empty again.")
       .def(
           "feed",
           [](Counter& self, nb::handle block, bool end) {
@@ -150,7 +179,8 @@ void bind_counter(nb::module_& module) {
           },
           "block"_a, "end"_a = false, nb::sig("def feed(self, block: Buffer, end: bool = False) -> None"),
           "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
-          "first invalid byte, whose offset is then in statistics()['invalid_offsets'].")
+          "first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where "
+          "a piece (under `skip`: what a document needs) has no place in room_bytes.")
       .def("feed_documents", &feed_documents, "offsets"_a, "data"_a, "offset_bytes"_a = 8,
            nb::sig("def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None"),
            "Documents in a column as Arrow has it: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, "
@@ -185,8 +215,10 @@ void bind_counter(nb::module_& module) {
           "The pieces of one of `partitions` equal ranges of hashes, in order of hash: offsets (int64), data (bytes), "
           "counts (uint64). The counter stays as it is.")
       .def("clear_counts", [](Counter& self) { self.counter.clear_counts(); },
-           "Forgets the pieces counted so far, but not the text that waits for its end nor the statistics.")
+           "Forgets the pieces counted so far and gives their memory back, but not the text that waits for its end nor the statistics.")
       .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
+      .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().arena_bytes(); },
+           "About the bytes of the pieces that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", [](const Counter& self) { return statistics_dict(self.counter.statistics()); },
            nb::sig("def statistics(self) -> dict[str, Any]"),

@@ -9,8 +9,12 @@
 // does not end within its window is counted in a table of its own, which joins the chunk's table when the document
 // ends well and is dropped at its first invalid byte. That costs memory for the document's different pieces, not
 // for its text.
+// Memory: with `room_bytes`, window and tables never grow beyond it: before they would, `spill` takes the pieces counted
+// so far away, and the table starts empty again. What one piece needs until it is written (see kPieceCopies) must fit
+// the room as well, and under `skip` a document's different pieces: otherwise OutOfRoom.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +33,12 @@ enum class ErrorPolicy { replace, strict, skip };
 // Thrown under ErrorPolicy::strict.
 struct InvalidText {
   uint64_t offset;  // of the first invalid byte, from the first byte ever fed
+};
+
+// Thrown where a piece, or what one document needs, has no place in the room.
+struct OutOfRoom {
+  uint64_t offset;  // of its first byte, from the first byte ever fed
+  uint64_t bytes;   // of it, as far as it was read
 };
 
 struct CountingStatistics {
@@ -56,7 +66,12 @@ class ChunkCounter {
     ErrorPolicy errors = ErrorPolicy::replace;
     size_t max_piece_bytes = 0;        // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
     size_t window_bytes = size_t{1} << 18;
+    size_t room_bytes = 0;             // 0: no limit
+    std::function<void()> spill;       // takes what the table holds away, which is empty after
   };
+  // A long piece lies in the window, which had half its size before, in the arena, in columns, and twice in what writes
+  // them.
+  static constexpr size_t kPieceCopies = 7, kUncutCopies = 3;
 
   // Exactly one of `automaton` (which must outlive this) and `cut_document`.
   ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials, Options options);
@@ -74,14 +89,22 @@ class ChunkCounter {
 
   const PieceTable& table() const { return table_; }
   PieceTable& table() { return table_; }
-  // Forgets the pieces counted so far, not the text in the window: for a counter that is written in parts.
-  void clear_counts() { table_.clear(); }
+  // Forgets the pieces counted so far and gives their memory back, not the text in the window: for a counter that is
+  // written in parts.
+  void clear_counts();
   const CountingStatistics& statistics() const { return statistics_; }
   size_t bytes() const;
 
  private:
   static constexpr size_t npos = ~size_t{0}, kPadding = 64;
 
+  // Windows of text without long pieces are no larger.
+  size_t plain_window() const { return 8 * options_.window_bytes; }
+  // About where text_[at] was, from the first byte ever fed: a replaced character may have another length.
+  uint64_t offset_of(size_t at) const { return checked_offset_ + at - std::min<uint64_t>(checked_offset_ + at, checked_); }
+  bool fits(size_t window_bytes, size_t table_bytes) const;
+  void make_room(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table);
+  void make_room_for_pieces(size_t start, size_t pieces, PieceTable& table);
   void grow(size_t capacity);
   void append(const uint8_t* bytes, size_t size);
   void process(bool end);
@@ -103,6 +126,7 @@ class ChunkCounter {
   Options options_;
   PieceTable table_;
   std::unique_ptr<PieceTable> open_document_;  // skip: pieces of a document that is not yet known to be valid
+  size_t longest_ = 0;  // bytes of a piece in the table, at the most, where pieces are long
   uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pieces, cut pieces, bytes
   CountingStatistics statistics_;
 

@@ -19,12 +19,14 @@
 #include "merge_join.hpp"
 #include "merge_prepare.hpp"
 #include "merge_scan.hpp"
+#include "pages.hpp"
 
 namespace bpe {
 namespace merge {
 namespace {
 
 constexpr std::uint64_t kSpareWords = std::uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
+constexpr std::size_t kLongList = std::size_t{1} << 18;  // positions
 constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
 constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
 
@@ -36,19 +38,21 @@ class Training {
     pulse_.progress.max_merges = options.max_merges;
   }
 
-  MergeResult run(std::vector<PieceBatch> batches) {
+  MergeResult run(PieceSource source) {
     const auto end_narrow = std::min(options_.narrow_symbols, kEndSymbol<std::uint16_t>);
     if (end_narrow > kFirstMerge) {
-      auto shards = take_words<std::uint16_t>(batches, kShardSlots, team_, pulse_, corpus_);
-      batches.clear();
+      auto shards = take_words<std::uint16_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
+      source = nullptr;
+      give_back_memory();
       prepare(shards.size());
       if (train(shards, end_narrow)) return std::move(result_);
       auto wide = widen(std::move(shards), team_);
       std::fill(spans_.begin(), spans_.end(), 1);
       train(wide, kEndSymbol<std::uint32_t>);
     } else {
-      auto shards = take_words<std::uint32_t>(batches, kShardSlots, team_, pulse_, corpus_);
-      batches.clear();
+      auto shards = take_words<std::uint32_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
+      source = nullptr;
+      give_back_memory();
       prepare(shards.size());
       train(shards, kEndSymbol<std::uint32_t>);
     }
@@ -58,6 +62,8 @@ class Training {
  private:
   void prepare(std::size_t n_shards) {
     result_.bytes = corpus_.bytes;
+    result_.left_out_pieces = corpus_.left_out_pieces;
+    result_.left_out_bytes = corpus_.left_out_bytes;
     sketch_.emplace(corpus_.slots, corpus_.mass);
     for (Symbol left = 0; left < 256; ++left)
       for (Symbol right = 0; right < 256; ++right)
@@ -159,7 +165,7 @@ class Training {
     };
     for (auto& around : around_) around.reserve(tokens_.next());
     on_shards([&](std::size_t s, unsigned member) {
-      positions_[s].clear();
+      make_room(positions_[s], std::min<std::uint64_t>(pair.positions, shards[s].size));
       read_list(arenas_[s], index.list(best, s), positions_[s]);
       join_listed(shards[s], join, spans_, positions_[s], around_[member], pulse_, member);
     });
@@ -188,6 +194,13 @@ class Training {
       for (auto& around : around_) around.clear();
     else
       around_[0].clear();
+  }
+
+  // Empties the positions for a list of at most so many; few of the merges have lists that are worth their memory.
+  static void make_room(std::vector<Position>& positions, std::uint64_t most) {
+    if (positions.capacity() > kLongList && most < positions.capacity() / 4) std::vector<Position>().swap(positions);
+    positions.clear();
+    positions.reserve(static_cast<std::size_t>(most));
   }
 
   // Takes what the merge changed into sketch and index; pairs that are new in the index are left in fresh_.
@@ -287,12 +300,6 @@ class Training {
 }  // namespace
 }  // namespace merge
 
-void MergeEngine::add(PieceBatch batch) {
-  if (used_) throw std::invalid_argument("pieces cannot be added after run()");
-  merge::check_batch(batch);
-  batches_.push_back(std::move(batch));
-}
-
 MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll) {
   if (used_) throw std::invalid_argument("run() can be called once");
   if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
@@ -300,11 +307,16 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
   if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");
   used_ = true;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = source_bytes_;
   for (const auto& batch : batches_) bytes += static_cast<std::uint64_t>(batch.offsets.back() - batch.offsets.front());
   MergeOptions chosen = options;
   chosen.threads = static_cast<unsigned>(std::min<std::uint64_t>(options.threads, 1 + bytes / options.thread_bytes));
-  return merge::Training(chosen, poll).run(std::move(batches_));
+  if (source_) return merge::Training(chosen, poll).run(std::exchange(source_, nullptr));
+  // The source owns the batches, and goes when they are taken in.
+  return merge::Training(chosen, poll).run(
+      [batches = std::make_shared<std::vector<PieceBatch>>(std::move(batches_))](const auto& take) {
+        for (const auto& batch : *batches) take(batch);
+      });
 }
 
 }  // namespace bpe

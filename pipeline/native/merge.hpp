@@ -35,6 +35,7 @@ enum class StopReason {
 struct MergeOptions {
   std::uint64_t max_merges = 0;
   std::uint64_t min_frequency = 1;
+  std::uint64_t min_piece_count = 1;  // pieces counted less often are left out, as if they were not there
   std::uint64_t max_token_bytes = std::numeric_limits<std::uint64_t>::max();  // longer pairs are never merged
   TieBreak tie_break = TieBreak::lowest_ids;
   unsigned threads = 1;
@@ -56,6 +57,8 @@ struct MergeResult {
   std::vector<std::uint64_t> counts;       // of the pair at the moment of merging
   std::vector<std::uint64_t> joined;       // occurrences that became one token: counts, less overlaps as in `aaa`
   std::uint64_t bytes = 0;                 // of all pieces, each as often as it was found: the tokens before merging
+  std::uint64_t left_out_pieces = 0;       // different ones, for min_piece_count
+  std::uint64_t left_out_bytes = 0;        // of them, each as often as it was found
   StopReason stop = StopReason::limit;
   std::uint64_t phases = 0;  // times the pieces were scanned and indexed
 };
@@ -69,18 +72,29 @@ struct PieceBatch {
   std::shared_ptr<void> owner;
 };
 
+// Gives all batches to `take`, one after the other and always in the same order; called three times.
+using PieceSource = std::function<void(const std::function<void(const PieceBatch&)>& take)>;
+
 // Called on the calling thread at least every tenth of a second or so of work, also inside long scans.
 using MergePoll = std::function<void(const MergeProgress&)>;
+
+// Checks one batch; throws std::invalid_argument.
+void check_batch(const PieceBatch& batch);
 
 class MergeEngine {
  public:
   // Batches in any order; a piece may come in several. Pieces of count 0 and empty pieces are ignored.
   void add(PieceBatch batch);
+  // Instead of adding: pieces of so many bytes in all that are read while run() takes them in, so that they need not be
+  // in memory all at once. `source` is called on the thread that calls run().
+  void stream(PieceSource source, std::uint64_t bytes);
   // Trains on everything added and forgets it: run once.
   MergeResult run(const MergeOptions& options, const MergePoll& poll);
 
  private:
   std::vector<PieceBatch> batches_;
+  PieceSource source_;
+  std::uint64_t source_bytes_ = 0;
   bool used_ = false;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -13,7 +12,6 @@ namespace bpe::merge {
 namespace {
 
 constexpr std::uint64_t kDirectCounts = std::uint64_t{1} << 16;
-constexpr std::int64_t kMaxPieceBytes = std::int64_t{1} << 30;
 constexpr std::uint64_t kMaxMass = (std::uint64_t{1} << 63) - 1;
 constexpr std::uint64_t kMaxShardSlots = 0xFFFFFF00;
 constexpr std::uint64_t kSplitRun = std::uint64_t{1} << 15;  // slots from which a run is ordered by how words begin
@@ -25,20 +23,29 @@ constexpr std::size_t kBytesPerBeat = std::size_t{1} << 22;
 // a count, or one a beginning where a count has many words.
 class Census {
  public:
-  Census(std::span<const PieceBatch> batches, Pulse& pulse) : direct_(kDirectCounts, 0) {
-    for (const auto& batch : batches)
-      for (std::size_t i = 0; i < batch.counts.size(); ++i) {
-        if (i % kPiecesPerBeat == 0) pulse.beat(0);
-        const auto count = batch.counts[i];
-        const auto bytes = static_cast<std::uint64_t>(batch.offsets[i + 1] - batch.offsets[i]);
-        if (count > (kMaxMass - mass) / (bytes + 1))
-          throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
-        mass += count * (bytes + 1);
-        total_bytes += count * bytes;
-        if (count == 0 || bytes < 2) continue;
-        slots += bytes + 1;
-        (count < kDirectCounts ? direct_[count] : high_[count]) += bytes + 1;
+  explicit Census(std::uint64_t min_count) : min_count_(min_count), direct_(kDirectCounts, 0) {}
+  void add(const PieceBatch& batch, Corpus& corpus, Pulse& pulse) {
+    for (std::size_t i = 0; i < batch.counts.size(); ++i) {
+      if (i % kPiecesPerBeat == 0) pulse.beat(0);
+      const auto count = batch.counts[i];
+      const auto bytes = static_cast<std::uint64_t>(batch.offsets[i + 1] - batch.offsets[i]);
+      if (count > (kMaxMass - seen_) / (bytes + 1))
+        throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
+      seen_ += count * (bytes + 1);
+      if (count < min_count_) {
+        corpus.left_out_pieces += count != 0 && bytes != 0;
+        corpus.left_out_bytes += count * bytes;
+        continue;
       }
+      corpus.mass += count * (bytes + 1);
+      corpus.bytes += count * bytes;
+      if (count == 0 || bytes < 2) continue;
+      corpus.slots += bytes + 1;
+      (count < kDirectCounts ? direct_[count] : high_[count]) += bytes + 1;
+    }
+  }
+  // Call when all batches were added.
+  void number_lanes() {
     std::vector<std::uint64_t> high_counts;
     for (const auto& [count, unused] : high_) high_counts.push_back(count);
     std::sort(high_counts.begin(), high_counts.end(), std::greater<>());
@@ -54,7 +61,6 @@ class Census {
     const auto beginning = piece[0] == ' ' ? piece[1] : piece[0];
     return static_cast<std::size_t>((lane & kSplit) != 0 ? (lane ^ kSplit) + beginning : lane);
   }
-  std::uint64_t slots = 0, mass = 0, total_bytes = 0;
 
  private:
   static constexpr std::uint64_t kSplit = std::uint64_t{1} << 63;
@@ -64,33 +70,33 @@ class Census {
     entry = counts_.size() | (split ? kSplit : 0);
     counts_.insert(counts_.end(), split ? kBeginnings : 1, count);
   }
+  const std::uint64_t min_count_;
+  std::uint64_t seen_ = 0;  // mass, with what is left out
   std::vector<std::uint64_t> direct_;
   std::unordered_map<std::uint64_t, std::uint64_t> high_;
   std::vector<std::uint64_t> counts_;  // by lane
 };
 
-// Calls visit(piece, count, shard) for every piece worth keeping, always in the same order and to the same
-// shards: the shortest shard so far takes it.
+// Calls visit(piece, count, shard) for every piece worth keeping, always to the same shards where the batches come in
+// the same order: the shortest shard so far takes it. `slots`: of each shard so far.
 template <class Visit>
-void deal(std::span<const PieceBatch> batches, std::size_t n_shards, unsigned member, Pulse& pulse,
-          Visit&& visit) {
-  std::vector<std::uint64_t> slots(n_shards, 1);
+void deal(const PieceBatch& batch, std::uint64_t min_count, std::vector<std::uint64_t>& slots, unsigned member,
+          Pulse& pulse, Visit&& visit) {
   std::size_t bytes_since_beat = 0;
-  for (const auto& batch : batches)
-    for (std::size_t i = 0; i < batch.counts.size(); ++i) {
-      const auto begin = batch.offsets[i];
-      const auto bytes = static_cast<std::size_t>(batch.offsets[i + 1] - begin);
-      if (i % kPiecesPerBeat == 0 || (bytes_since_beat += bytes) > kBytesPerBeat) {
-        bytes_since_beat = 0;
-        pulse.beat(member);
-      }
-      if (bytes < 2 || batch.counts[i] == 0) continue;
-      std::size_t shard = 0;
-      for (std::size_t s = 1; s < n_shards; ++s)
-        if (slots[s] < slots[shard]) shard = s;
-      slots[shard] += bytes + 1;
-      visit(batch.data.subspan(static_cast<std::size_t>(begin), bytes), batch.counts[i], shard);
+  for (std::size_t i = 0; i < batch.counts.size(); ++i) {
+    const auto begin = batch.offsets[i];
+    const auto bytes = static_cast<std::size_t>(batch.offsets[i + 1] - begin);
+    if (i % kPiecesPerBeat == 0 || (bytes_since_beat += bytes) > kBytesPerBeat) {
+      bytes_since_beat = 0;
+      pulse.beat(member);
     }
+    if (bytes < 2 || batch.counts[i] < min_count) continue;
+    std::size_t shard = 0;
+    for (std::size_t s = 1; s < slots.size(); ++s)
+      if (slots[s] < slots[shard]) shard = s;
+    slots[shard] += bytes + 1;
+    visit(batch.data.subspan(static_cast<std::size_t>(begin), bytes), batch.counts[i], shard);
+  }
 }
 
 // Makes room for one shard's words; next[r] becomes where the first word of lane r goes.
@@ -113,75 +119,67 @@ void lay_out(Shard<S>& shard, const Census& census, std::vector<std::uint64_t>& 
 
 }  // namespace
 
-void check_batch(const PieceBatch& batch) {
-  const auto& [offsets, data, counts, owner] = batch;
-  if (offsets.size() != counts.size() + 1)
-    throw std::invalid_argument("offsets must hold one number more than counts: " +
-                                std::to_string(offsets.size()) + " and " + std::to_string(counts.size()));
-  if (offsets.front() < 0) throw std::invalid_argument("the first offset is negative");
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (offsets[i + 1] < offsets[i])
-      throw std::invalid_argument("offsets decrease at piece " + std::to_string(i));
-    if (offsets[i + 1] - offsets[i] > kMaxPieceBytes)
-      throw std::invalid_argument("piece " + std::to_string(i) + " is longer than 1 GiB");
-  }
-  if (static_cast<std::uint64_t>(offsets.back()) > data.size())
-    throw std::invalid_argument("the last offset lies beyond the data");
-}
-
 template <class S>
-std::vector<Shard<S>> take_words(std::span<const PieceBatch> batches, std::uint64_t shard_slots, Team& team,
-                                 Pulse& pulse, Corpus& corpus) {
-  const Census census(batches, pulse);
-  corpus.slots = census.slots;
-  corpus.mass = census.mass;
-  corpus.bytes = census.total_bytes;
+std::vector<Shard<S>> take_words(const PieceSource& source, std::uint64_t min_count, std::uint64_t shard_slots,
+                                 Team& team, Pulse& pulse, Corpus& corpus) {
+  min_count = std::max<std::uint64_t>(min_count, 1);
+  Census census(min_count);
+  source([&](const PieceBatch& batch) { census.add(batch, corpus, pulse); });
+  census.number_lanes();
   corpus.byte_pairs.assign(256 * 256, 0);
   const auto n_shards =
-      std::max<std::size_t>(team.members(), static_cast<std::size_t>(census.slots / shard_slots) + 1);
+      std::max<std::size_t>(team.members(), static_cast<std::size_t>(corpus.slots / shard_slots) + 1);
   std::array<S, 256> symbol_of{};
   for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
 
   std::vector<Shard<S>> shards(n_shards);
-  std::mutex adding;
-  team.run([&](unsigned member) {
-    const auto mine = [&](std::size_t s) { return s % team.members() == member; };
-    // By shard and lane: first how many slots, then where the next word goes.
-    std::vector<std::vector<std::uint64_t>> next(n_shards);
-    for (std::size_t s = 0; s < n_shards; ++s)
-      if (mine(s)) next[s].assign(census.lanes(), 0);
-    deal(batches, n_shards, member, pulse,
-         [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
-           if (mine(s)) next[s][census.lane_of(piece, count)] += piece.size() + 1;
-         });
-    for (std::size_t s = 0; s < n_shards; ++s)
-      if (mine(s)) lay_out(shards[s], census, next[s]);
-
-    std::vector<std::uint64_t> byte_pairs(256 * 256, 0);
-    deal(batches, n_shards, member, pulse,
-         [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
-           if (!mine(s)) return;
-           auto& at = next[s][census.lane_of(piece, count)];
-           S* const out = shards[s].symbols.data() + at;
-           S left = out[0] = symbol_of[piece[0]];
-           for (std::size_t i = 1; i < piece.size(); ++i) {
-             const S right = out[i] = symbol_of[piece[i]];
-             byte_pairs[256 * std::size_t{left} + right] += count;
-             left = right;
-           }
-           out[piece.size()] = static_cast<S>(kBoundary);
-           at += piece.size() + 1;
-         });
-    const std::lock_guard lock(adding);
-    for (std::size_t i = 0; i < byte_pairs.size(); ++i) corpus.byte_pairs[i] += byte_pairs[i];
+  // A member goes through every batch, and takes what is dealt to its own shards.
+  std::vector<std::vector<std::uint64_t>> dealt(team.members(), std::vector<std::uint64_t>(n_shards, 1));
+  // By shard and lane: first how many slots, then where the next word goes.
+  std::vector<std::vector<std::uint64_t>> next(n_shards);
+  std::vector<std::vector<std::uint64_t>> byte_pairs(team.members());
+  team.each(n_shards, [&](std::size_t s, unsigned) { next[s].assign(census.lanes(), 0); });
+  source([&](const PieceBatch& batch) {
+    team.run([&](unsigned member) {
+      deal(batch, min_count, dealt[member], member, pulse,
+           [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
+             if (s % team.members() == member) next[s][census.lane_of(piece, count)] += piece.size() + 1;
+           });
+    });
   });
+  team.each(n_shards, [&](std::size_t s, unsigned) { lay_out(shards[s], census, next[s]); });
+  team.run([&](unsigned member) {
+    byte_pairs[member].assign(256 * 256, 0);
+    dealt[member].assign(n_shards, 1);
+  });
+  source([&](const PieceBatch& batch) {
+    team.run([&](unsigned member) {
+      std::uint64_t* const pairs = byte_pairs[member].data();
+      deal(batch, min_count, dealt[member], member, pulse,
+           [&](std::span<const std::uint8_t> piece, std::uint64_t count, std::size_t s) {
+             if (s % team.members() != member) return;
+             auto& at = next[s][census.lane_of(piece, count)];
+             S* const out = shards[s].symbols.data() + at;
+             S left = out[0] = symbol_of[piece[0]];
+             for (std::size_t i = 1; i < piece.size(); ++i) {
+               const S right = out[i] = symbol_of[piece[i]];
+               pairs[256 * std::size_t{left} + right] += count;
+               left = right;
+             }
+             out[piece.size()] = static_cast<S>(kBoundary);
+             at += piece.size() + 1;
+           });
+    });
+  });
+  for (const auto& pairs : byte_pairs)
+    for (std::size_t i = 0; i < pairs.size(); ++i) corpus.byte_pairs[i] += pairs[i];
   return shards;
 }
 
-template std::vector<Shard<std::uint16_t>> take_words(std::span<const PieceBatch>, std::uint64_t, Team&,
-                                                      Pulse&, Corpus&);
-template std::vector<Shard<std::uint32_t>> take_words(std::span<const PieceBatch>, std::uint64_t, Team&,
-                                                      Pulse&, Corpus&);
+template std::vector<Shard<std::uint16_t>> take_words(const PieceSource&, std::uint64_t, std::uint64_t, Team&, Pulse&,
+                                                      Corpus&);
+template std::vector<Shard<std::uint32_t>> take_words(const PieceSource&, std::uint64_t, std::uint64_t, Team&, Pulse&,
+                                                      Corpus&);
 
 template <class S>
 void compact(Shard<S>& shard) {

@@ -54,16 +54,16 @@ struct Shard {
 struct Corpus {
   std::uint64_t slots = 0;
   std::uint64_t bytes = 0;                 // of all pieces, weighted with counts
+  std::uint64_t left_out_pieces = 0;       // those counted less often than was asked for
+  std::uint64_t left_out_bytes = 0;        // of them, weighted with counts
   std::uint64_t mass = 0;                  // slots weighted with counts: no sum of pair counts exceeds it
   std::vector<std::uint64_t> byte_pairs;  // count of the pair (left, right) at 256 * left + right
 };
 
-// Checks one batch; throws std::invalid_argument.
-void check_batch(const PieceBatch& batch);
-
-// Cuts the batches into shards: one a member of the team, or as many as `shard_slots` asks for.
+// Cuts the batches into shards: one a member of the team, or as many as `shard_slots` asks for. Pieces counted less
+// often than `min_count` are left out. All batches are gone through three times, one after the other.
 template <class S>
-std::vector<Shard<S>> take_words(std::span<const PieceBatch> batches, std::uint64_t shard_slots, Team& team,
+std::vector<Shard<S>> take_words(const PieceSource& source, std::uint64_t min_count, std::uint64_t shard_slots, Team& team,
                                  Pulse& pulse, Corpus& corpus);
 
 // Closes the gaps: spans become single slots.

@@ -8,13 +8,22 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace bpe {
 namespace {
 
-[[maybe_unused]] constexpr size_t kHuge = size_t{2} << 20, kMapFrom = 2 * kHuge, kReleaseStep = 2 * kHuge;
+[[maybe_unused]] constexpr size_t kHuge = size_t{2} << 20, kMapFrom = 2 * kHuge;
 
 }  // namespace
+
+void give_back_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
 
 Pages::Pages(size_t bytes) : bytes_(bytes) {
 #if defined(__linux__)

@@ -9,8 +9,13 @@
 
 namespace bpe {
 
+// Returns to the system what was freed before, as far as the allocator can.
+void give_back_memory();
+
 class Pages {
  public:
+  static constexpr size_t kReleaseStep = size_t{4} << 20;  // so much is given back at once
+
   Pages() = default;
   explicit Pages(size_t bytes);  // throws std::bad_alloc
   ~Pages();

@@ -94,11 +94,29 @@ size_t PieceTable::bytes() const {
   return slots_.bytes() + arena_bytes_ + batch;
 }
 
+size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
+  size_t total = bytes();
+  if (size_ + more > limit_) {
+    // The old slots are given back while they are read, those of a small table at the end.
+    total += grown_for(more) * sizeof(Slot) + Pages::kReleaseStep;
+    total -= slots_.bytes() - std::min(slots_.bytes(), Pages::kReleaseStep);
+  }
+  const size_t stored = piece_bytes + more * kLengthBytes;
+  if (arena_used_ + stored > kArenaBlock) total += std::max(stored, kArenaBlock) + kArenaBlock;
+  return total;
+}
+
+// So many slots that there is room for so many more pieces.
+size_t PieceTable::grown_for(size_t more) const {
+  size_t capacity = std::max(kLeastCapacity, capacity_);
+  while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
+  return capacity;
+}
+
 void PieceTable::reserve(size_t more) {
   if (capacity_ && size_ + more <= limit_) return;
   settle();
-  size_t capacity = std::max(kLeastCapacity, capacity_);
-  while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
+  const size_t capacity = grown_for(more);
   Pages old = std::move(slots_);
   const size_t old_capacity = capacity_;
   slots_ = Pages(capacity * sizeof(Slot));

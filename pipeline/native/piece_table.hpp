@@ -46,6 +46,10 @@ class PieceTable {
 
   size_t size() const { return size_; }
   size_t bytes() const;
+  // Bytes at the most while so many pieces are added, together so long, that are all new.
+  size_t bytes_with(size_t more, size_t piece_bytes) const;
+  // Bytes of the pieces that lie in the arena.
+  size_t arena_bytes() const { return arena_bytes_; }
   void clear();
 
   // The pieces whose hash lies in [first, last], in order of hash, then of bytes.
@@ -75,6 +79,7 @@ class PieceTable {
   void settle();  // brings the counts of hot pieces home
   size_t count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces);
   void add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses);
+  size_t grown_for(size_t more) const;  // slots
   void reserve(size_t more);
   Slot& find_inline(uint64_t home, Key key);
   Slot& find_long(uint64_t home, uint64_t hash, const uint8_t* piece, size_t size);

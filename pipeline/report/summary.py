@@ -34,11 +34,13 @@ class VocabularyFacts:
     tokens: int
     bytes: int
     longest: tuple[str, ...]
+    left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
+    left_out_bytes: int = 0
 
     @property
-    def bytes_per_token(self) -> float:
-        """Bytes of pieces that one token stands for, on the training corpus."""
-        return self.bytes / self.tokens
+    def bytes_per_token(self) -> float | None:
+        """Bytes of pieces that one token stands for, on what was merged of the training corpus; None of nothing."""
+        return self.bytes / self.tokens if self.tokens else None  # every piece may have been too rare
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,13 @@ def render(summary: Summary) -> str:
         special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
         parts = f"256 bytes, {format_count(vocabulary.merges, 'merges')}, {special}"
         rows += [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({parts})"), ("stopped", vocabulary.stopped)]
-        rows.append(("bytes per token", f"{summary.bytes_per_token:.3f} on this corpus"))
+        if vocabulary.left_out_pieces:
+            share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
+            of_all = f"{vocabulary.left_out_pieces:,} of {corpus.different_pieces:,} different pieces"
+            rows.append(("left out", f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"))
+        text = "the text that was kept" if vocabulary.left_out_pieces else "this corpus"
+        rate = summary.bytes_per_token
+        rows.append(("bytes per token", f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"))
         if vocabulary.longest:
             rows.append(("longest tokens", " ".join(vocabulary.longest)))
     times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in summary.stages.items())

@@ -1,0 +1,59 @@
+"""How the memory limit is shared: what the processes take before any work, and the room that is left for each stage.
+
+The limit holds for all processes together. The coordinator is measured; what a process takes for the interpreter,
+this package and Arrow is declared here, and a test compares it with what they really take.
+"""
+
+from dataclasses import dataclass
+
+from pipeline import environment
+from pipeline.errors import UsageError
+from pipeline.values import format_bytes
+
+_SHARE = 0.8  # of what is free, where no limit is given
+COORDINATOR_BYTES = 24 << 20  # the command, at the least
+COORDINATOR_GROWTH_BYTES = 6 << 20  # what it takes more while a stage runs
+FORK_SERVER_BYTES = 12 << 20
+WORKER_BYTES = 34 << 20  # of which Arrow is most
+LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
+WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit in bytes, and how much of it is taken whatever the workers do. given: whether somebody asked for it."""
+
+    limit_bytes: int
+    taken_bytes: int
+    given: bool
+
+    def workers(self, asked: int) -> int:
+        """How many workers, of those asked for, have room enough to work at the same time.
+
+        Raises `UsageError` where not even one has.
+        """
+        each = WORKER_BYTES + LEAST_ROOM_BYTES
+        fitting = (self.limit_bytes - self.taken_bytes) // each
+        if fitting < 1:
+            least = format_bytes(self.taken_bytes + each)
+            what = "--memory-limit" if self.given else "the memory that is free,"
+            remedy = "give at least" if self.given else "free some, or ask for --memory-limit"
+            raise UsageError(
+                f"{what} {format_bytes(self.limit_bytes)} is too small: the processes and the smallest room for work "
+                f"take {least}; {remedy} {least}"
+            )
+        return min(asked, fitting)
+
+    def room(self, workers: int) -> int:
+        """Bytes for the work of each of so many workers, beside what a worker takes before it begins."""
+        return max((self.limit_bytes - self.taken_bytes) // workers - WORKER_BYTES, 0)
+
+
+def budget(memory_limit: int | None) -> Budget:
+    """The budget as it is now: the limit that was asked for, or 80 % of what is free beside what we have already."""
+    own = max(environment.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
+    taken = own + FORK_SERVER_BYTES
+    if memory_limit is not None:
+        return Budget(memory_limit, taken, given=True)
+    limit = int(environment.available_memory() * _SHARE) + environment.process_tree_memory()
+    return Budget(limit, taken, given=False)
