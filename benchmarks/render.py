@@ -184,7 +184,14 @@ def memory_section(all_records: Sequence[Record]) -> list[str]:
         for limit in sorted({record["limit"] for record in group}, reverse=True):
             same = [record for record in group if record["limit"] == limit]
             done = [record for record in same if record["status"] == "ok"]
-            cells = [corpus, f"{limit / 2**20:,.0f} MiB", "-", "-", "-", f"{same[-1]['status']}: {same[-1]['reason']}"]
+            cells = [
+                corpus,
+                f"{limit / 2**20:,.0f} MiB",
+                "-",
+                "-",
+                "-",
+                f"{same[-1]['status']}: {str(same[-1]['reason']).split(', ')[0].split(': ')[0]}",
+            ]
             if len(done) == len(same):
                 peak = max(record["peak_memory_bytes"] for record in done)
                 cells[2] = seconds_text([record["wall_s"] for record in done])

@@ -280,13 +280,13 @@ def forget_merging(run: Run) -> Run:
 
 
 def with_merging(run: Run, options: Options) -> Run:
-    """The run with its merge options settled: stored if there were none yet, checked if there were.
+    """The run with its merge options settled: stored if there were none yet, checked if something was learned by them.
 
     The first vocabulary size that is asked for becomes the run's own.
     """
     asked = options.of_stage("merge")
     manifest = run.manifest
-    if manifest.merging is not None:
+    if manifest.merging is not None and run.merges_path.exists():
         refuse_other_options(run.directory, "merging", manifest.merging, asked)
     settled = replace(manifest, merging=asked, vocab_size=manifest.vocab_size or options.vocab_size[0])
     if settled == manifest:

@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused_before_it_begins(many_pieces: Path, tmp_pa
     assert "different pieces," in line.split("which leaves out")[1]
     count = line.split("--min-piece-count ")[1].split(",")[0]
     limited = ["--memory-limit", "125MiB", "--min-piece-count", count]
-    result = run("merge", tmp_path / "run", "--vocab-size", 1500, "--overwrite", *limited)
+    result = run("merge", tmp_path / "run", "--vocab-size", 1500, *limited)  # nothing was learned by other options
     assert result.returncode == 0, result.stderr
     assert "too rare for --min-piece-count" in result.stdout
     assert "on the text that was kept" in result.stdout
