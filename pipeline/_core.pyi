@@ -108,6 +108,9 @@ class ChunkCounter:
 
     def fed_bytes(self) -> int: ...
 
+    def long_piece_bytes(self) -> int:
+        """About the bytes of the pieces that are longer than 15."""
+
     def memory_bytes(self) -> int: ...
 
     def statistics(self) -> dict[str, Any]:
@@ -237,7 +240,12 @@ class MergeEngine:
         Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500) -> MergeResult:
+    def stream(self, read: Callable[[], Iterable[Columns]], piece_bytes: int) -> None:
+        """
+        Instead of add(): read() gives all columns, about piece_bytes of pieces in all; it is called three times by run(), so that they need not be in memory together.
+        """
+
+    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500) -> MergeResult:
         """
         Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result.
         """
