@@ -13,8 +13,9 @@ from pipeline.values import format_bytes
 _SHARE = 0.8  # of what is free, where no limit is given
 COORDINATOR_BYTES = 24 << 20  # the command, at the least
 COORDINATOR_GROWTH_BYTES = 6 << 20  # what it takes more while a stage runs
-FORK_SERVER_BYTES = 12 << 20
-WORKER_BYTES = 34 << 20  # of which Arrow is most
+FORK_SERVER_BYTES = 14 << 20
+ARROW_BYTES = 36 << 20  # of the system's, which all workers that have it share
+WORKER_BYTES = 18 << 20  # a worker's own
 LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
 WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
 
@@ -52,7 +53,7 @@ class Budget:
 def budget(memory_limit: int | None) -> Budget:
     """The budget as it is now: the limit that was asked for, or 80 % of what is free beside what we have already."""
     own = max(environment.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
-    taken = own + FORK_SERVER_BYTES
+    taken = own + FORK_SERVER_BYTES + ARROW_BYTES
     if memory_limit is not None:
         return Budget(memory_limit, taken, given=True)
     limit = int(environment.available_memory() * _SHARE) + environment.process_tree_memory()

@@ -91,7 +91,7 @@ def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/dev/fd").iterdir()]) + 12, limits[1]))
         try:
             with pytest.raises(PipelineError, match="fewer --workers"):
-                run_train(options_of(corpus, tmp_path / "run", chunk_size=512), executor, lambda _: None)
+                run_train(options_of(corpus, tmp_path / "run", chunk_size=512, workers=100), executor, lambda _: None)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

@@ -2,13 +2,16 @@
 
 import json
 import random
+from array import array
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import peers
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import refused, run
@@ -18,8 +21,9 @@ from reference import GPT2_BYTES, train_reference
 from test_counters import columns_of
 
 import pipeline
-from pipeline import _core
+from pipeline import _core, counters, merge_list
 from pipeline.errors import PipelineError, RunDirectoryError
+from pipeline.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(
     st.one_of(st.text("ab", min_size=1, max_size=8).map(str.encode), st.binary(min_size=1, max_size=12)),
@@ -108,17 +112,30 @@ def test_the_rules_of_the_run_are_followed(options: dict[str, object], tmp_path:
     assert ("no pair is left" in verified["merges"]) == ("min_frequency" in options)
 
 
-def rewrite(path: Path, change: Callable[[dict[str, list[object]]], object]) -> None:
-    """Change a Parquet file's rows, as somebody with a tool would: checksums and metadata are right again."""
-    file = pq.ParquetFile(path)
-    table = file.read()
-    columns = table.to_pydict()
+def rewrite(path: Path, change: Callable[[dict[str, list[Any]]], object], *, exhausted: bool | None = None) -> None:
+    """Change a file's rows, as somebody who knows the format would: checksums, metadata and seal are right again."""
+    with pq.ParquetFile(path) as file:
+        columns, stored = file.read().to_pydict(), file.metadata.metadata
     change(columns)
-    changed = pa.table(columns, schema=table.schema)
-    pq.write_table(changed, path, write_page_checksum=True, row_group_size=max(1, file.metadata.row_group(0).num_rows))
+    if "piece" in columns:
+        with counters.open_counter(path) as counter:
+            fingerprint, statistics = counter.fingerprint, counter.statistics
+        ends = array("q", accumulate(map(len, columns["piece"]), initial=0))
+        rows = ends, b"".join(columns["piece"]), array("Q", columns["count"])
+        counters.write_counter(path, [rows], fingerprint=fingerprint, statistics=statistics)
+        return
+    fingerprint = stored[b"fingerprint"].decode()
+    before = merge_list.load(path, fingerprint)
+    assert before is not None
+    vocabulary = Vocabulary.from_merges(zip(columns["left"], columns["right"], strict=True))
+    numbers = array("Q", columns["count"]), array("Q", columns["joined"])
+    changed = replace(before, left=vocabulary.left, right=vocabulary.right, counts=numbers[0], joined=numbers[1])
+    if exhausted is not None:
+        changed = replace(changed, exhausted=exhausted)
+    merge_list.save(changed, path, fingerprint)
 
 
-def swap(columns: dict[str, list[object]], rank: int) -> None:
+def swap(columns: dict[str, list[Any]], rank: int) -> None:
     for values in columns.values():
         values[rank], values[rank + 1] = values[rank + 1], values[rank]
 
@@ -149,18 +166,16 @@ def test_a_list_that_ends_too_early_is_found(copy: Path) -> None:
     rewrite(copy / "merges.parquet", lambda columns: [values.pop() for values in columns.values()])
     with pytest.raises(RunDirectoryError, match="needs 163 merges, but the list ends after 162"):
         pipeline.verify_run(copy)
-    table = pq.read_table(copy / "merges.parquet")
-    metadata = {**table.schema.metadata, b"stopped": b"exhausted"}
-    pq.write_table(table.replace_schema_metadata(metadata), copy / "merges.parquet")
+    rewrite(copy / "merges.parquet", lambda _: None, exhausted=True)
     with pytest.raises(RunDirectoryError, match=r"rank 162 on: due is .* found is the end of the list"):
         pipeline.verify_run(copy)
 
 
-def raise_count(columns: dict[str, list[object]]) -> None:
+def raise_count(columns: dict[str, list[Any]]) -> None:
     columns["count"][5] += 1
 
 
-def exchange_counts(columns: dict[str, list[object]]) -> None:
+def exchange_counts(columns: dict[str, list[Any]]) -> None:
     counts = columns["count"]
     other = next(i for i, count in enumerate(counts) if count != counts[0])
     counts[0], counts[other] = counts[other], counts[0]
