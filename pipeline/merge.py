@@ -91,6 +91,7 @@ def learn(task: MergeTask) -> MergeList:
     )
     _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
     merge_list.save(learned, task.output, task.fingerprint)
+    _core.give_back_memory()  # the coordinator exports beside this process, which stays
     return learned
 
 
