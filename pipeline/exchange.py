@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import budget, count, counts_file, manifest, run_directory, sources, take_counts
+from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
 from pipeline.config import Options, make_options
 from pipeline.counts_file import Batch
@@ -97,7 +97,7 @@ def _import(
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
-        cutting = count.cut_by(pattern)
+        cutting = planning.cut_by(pattern)
         run = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
         with stages.logged(run):
             counted = count.counted(run, executor)
@@ -164,10 +164,12 @@ def _take(
 ) -> count.Counted:
     started = time.monotonic()
     with sources.part_paths(run) as part_path:
-        part_bytes = max(_LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * count.threads(options)))
+        part_bytes = max(
+            _LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * planning.threads(options))
+        )
         task = TakeTask(
             path=Path(),
-            special_tokens=count.special_bytes(run.manifest),
+            special_tokens=planning.special_bytes(run.manifest),
             pattern=replace(pattern, tree=None),
             part=part_path(0),
             fingerprint=run.manifest.counter_fingerprint(),

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import budget, count, environment, forecast, manifest, merge, run_directory
+from pipeline import budget, count, environment, forecast, manifest, merge, planning, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
 from pipeline.errors import TrainingError, UsageError
@@ -87,7 +87,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
-        run = count.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
@@ -99,7 +99,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
-        run = count.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             return stages.summary(run, counted)
@@ -254,7 +254,7 @@ def _learn(
         min_piece_count=options.min_piece_count,
         max_token_bytes=options.max_token_bytes,
         tie_break=options.tie_break,
-        threads=count.threads(options),
+        threads=planning.threads(options),
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
         room_bytes=min(whole.room(1), environment.available_memory()),

@@ -15,7 +15,7 @@ LEVELS = (
     {"training"},
     {"sources"},
     {"count", "merge", "encode", "terminal", "exporting"},
-    {"report", "count_chunk", "take_counts", "replay"},
+    {"report", "planning", "count_chunk", "take_counts", "replay"},
     {"spill"},
     {"combine"},
     {"tokenizer"},
