@@ -80,14 +80,14 @@ def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str,
         documents=statistics["documents"],
         pieces=statistics["pieces"],
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([_empty_files(run.manifest), statistics["losses"]])),
+        losses=losses.for_people(losses.add_up([empty_files(run.manifest), statistics["losses"]])),
         concerned_characters=statistics["concerned_characters"],
         source=run.manifest.source.description if run.manifest.source is not None else "",
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
 
 
-def _empty_files(plan: Manifest) -> losses.Losses:
+def empty_files(plan: Manifest) -> losses.Losses:
     """The files of which no worker sees anything: without a byte, or Parquet without a row."""
     planned = {span.file for chunk in plan.chunks for span in chunk.spans}
     empty = losses.Tally()

@@ -96,6 +96,7 @@ def _import(
     paths = _paths(counts)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
+        run_directory.refuse_corpus_inside(directory, (str(path.absolute()) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
         cutting = planning.cut_by(pattern)
         run = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
@@ -190,8 +191,6 @@ def _take(
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
         rows = sources.combine_parts(run, parts, statistics, options, executor)
-        for part, _ in parts:
-            part.unlink(missing_ok=True)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))
     stages.times[STAGE] = elapsed_s

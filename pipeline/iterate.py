@@ -100,8 +100,6 @@ def _count(
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
         rows = sources.combine_parts(run, parts, {**statistics, "files": 0}, options, executor)
-        for part, _ in parts:
-            part.unlink(missing_ok=True)
     times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
     counted = count.as_counted(run, rows, {**statistics, "files": 0}, times)
     count.check_facts(counted.facts, options)

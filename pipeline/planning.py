@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pipeline import budget, environment, forecast, manifest, run_directory
 from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, Listing, find_files
+from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
-from pipeline.errors import InputError, RunDirectoryError
+from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
@@ -29,6 +29,8 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
 
     Raises `RunDirectoryError` where the directory holds another run, `InputError` for a corpus that cannot be read.
     """
+    if options.overwrite and not options.inputs:
+        _refuse_another_corpus(directory)
     stored = None if options.overwrite else manifest.load(directory)
     if stored is not None:
         manifest.refuse_source(stored)
@@ -68,6 +70,22 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
             run_directory.remove_results(directory)  # they are of the smaller corpus
         manifest.save(run)
     return run
+
+
+def _refuse_another_corpus(directory: Location) -> None:
+    """Raise `UsageError` where a run of a corpus that somebody named would give way to the sample corpus."""
+    try:
+        stored = manifest.load(directory)
+    except RunDirectoryError:
+        return  # nobody can tell any more
+    if stored is None:
+        return
+    files = {file.path for file in stored.manifest.files}
+    if stored.manifest.source is not None or not files <= set(sample_corpus()):
+        raise UsageError(
+            f"--overwrite without INPUT would replace the corpus of {directory} by the sample corpus; name the corpus "
+            "again"
+        )
 
 
 def cut_by(pattern: CompiledPattern) -> dict[str, str]:

@@ -6,9 +6,8 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from pipeline import budget, count, environment, forecast, manifest, merge, planning, run_directory
@@ -24,7 +23,7 @@ from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import OtherSize, Summary, render
-from pipeline.storage import Location, existing
+from pipeline.storage import Location, Remote, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
@@ -55,14 +54,14 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     return first_tokenizer(models)
 
 
-def merge_run(run: str | PathLike[str], **options: Any) -> dict[int, Tokenizer]:
+def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, Tokenizer]:
     """Learn vocabularies from the counts of a run directory and give them by size, as `bpe-pipeline merge` does.
 
     options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes are cut from one merge list. Raises
     as `train` does.
     """
     with executor_for(make_options(options)) as executor:
-        _, models = run_merge(Path(run), options, executor, warn_of)
+        _, models = run_merge(named(run), options, executor, warn_of)
     return {size: _tokenizer(model) for size, model in models.items()}
 
 
@@ -119,6 +118,7 @@ def run_merge(
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
     merging = {} if asked.overwrite else stored.merging or {}
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
+    options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     with at_work(directory, options, executor) as stages:
@@ -172,6 +172,7 @@ class Stages:
 @contextlib.contextmanager
 def at_work(directory: Location, options: Options, executor: Executor, *, resumable: bool = True) -> Iterator[Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on, if that is possible."""
+    budget.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
     try:
         with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
             yield Stages(options, executor, watch)
