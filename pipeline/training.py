@@ -125,6 +125,7 @@ def run_merge(
         run = manifest.require(directory)
         counted = count.require_counted(run, executor)
         if options.overwrite:
+            _require_room(run, counted, options, executor)
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
         with stages.logged(run):
@@ -198,7 +199,7 @@ def merge_and_export(
 ) -> tuple[Summary, dict[int, Model]]:
     """Learn one merge list and write a tokenizer of every size asked for; the models by size, the first one first."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merges = max(merge_budget(size, special_tokens) for size in options.vocab_size)
+    merges = _merges_for(options)
     learned = _learn(run, counted, merges, options, executor, listener, stages)
     _check_export(learned.first(merges), options)
     started = time.monotonic()
@@ -236,18 +237,9 @@ def _check_export(learned: MergeList, options: Options) -> None:
         )
 
 
-def _learn(
-    run: Run,
-    counted: count.Counted,
-    merges: int,
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    stages: Stages,
-) -> MergeList:
-    """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
+def _merge_task(run: Run, counted: count.Counted, merges: int, options: Options) -> merge.MergeTask:
     whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
-    task = merge.MergeTask(
+    return merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
         merges=merges,
@@ -261,6 +253,32 @@ def _learn(
         room_bytes=min(whole.room(1), environment.available_memory()),
         beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
     )
+
+
+def _require_room(run: Run, counted: count.Counted, options: Options, executor: Executor) -> None:
+    """Raise `TrainingError` where merging by these options cannot fit: before what was learned by others is removed."""
+    asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
+    task = _merge_task(asked, counted, _merges_for(options), options)
+    list(executor.run(merge.check, [task]))
+
+
+def _merges_for(options: Options) -> int:
+    """Merges that the largest vocabulary asked for has room for."""
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    return max(merge_budget(size, special_tokens) for size in options.vocab_size)
+
+
+def _learn(
+    run: Run,
+    counted: count.Counted,
+    merges: int,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    stages: Stages,
+) -> MergeList:
+    """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
+    task = _merge_task(run, counted, merges, options)
     stages.times[_MERGING] = None
     for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(merges):
