@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import re
+import shutil
 import time
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +17,7 @@ import pytest
 from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from object_store import Store
 from reference import train_reference
 from test_counters import write
 
@@ -226,6 +229,52 @@ def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path
     assert refused(run("export", counted, "--counts", tmp_path / "c.txt"), 2)
     assert refused(run("export", counted, "--counts", tsv, "--export", "hf"), 2)
     assert list((tmp_path / "run").glob(".*.part")) == []
+
+
+def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(counted: Path, tmp_path: Path) -> None:
+    shutil.copytree(counted, tmp_path / "run")
+    pipeline.verify_run(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    for lines in ("a\t1\nb\n", "", "x<|endoftext|>\t2\n", f"a\t{(1 << 63) - 1}\na\t1\n"):
+        (tmp_path / "c.tsv").write_text(lines)
+        with pytest.raises((InputError, TrainingError)):
+            pipeline.import_counts(tmp_path / "c.tsv", output=tmp_path / "run", overwrite=True)
+    with pytest.raises(InputError, match="the count of 'a'"):
+        pipeline.train_from_counts({"a": 0}, output=tmp_path / "run", vocab_size=300, overwrite=True)
+    half = f"{(1 << 62)}"
+    (tmp_path / "b.tsv").write_text(f"a\t{half}\n")
+    (tmp_path / "c.tsv").write_text(f"a\t{half}\n")
+    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # which only combining finds
+        pipeline.import_counts([tmp_path / "b.tsv", tmp_path / "c.tsv"], output=tmp_path / "run", overwrite=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    pipeline.import_counts(tmp_path / "b.tsv", output=tmp_path / "run", overwrite=True)
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left == {".lock", "counter.parquet", "counts", "log.txt", "report.json", "report.txt", "run.json"}
+
+
+def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
+    for suffix in ("tsv", "parquet"):
+        assert pipeline.export_counts(counted, tmp_path / f"c.{suffix}") > 0
+        uri = store.uri(f"counts/c.{suffix}")
+        assert run("export", counted, "--counts", uri).stdout.strip() == uri
+        assert store.get(f"counts/c.{suffix}") == (tmp_path / f"c.{suffix}").read_bytes()
+        result = run("import", uri, "--output", store.uri(f"runs/{suffix}"))
+        assert result.returncode == 0, result.stderr
+        assert f"counts from  {uri}" in result.stdout
+        assert not [key for key in store.listing() if "/." in key]
+        tokenizer = pipeline.merge_run(store.uri(f"runs/{suffix}"), vocab_size=700)[700]
+        assert tokenizer.merges == pipeline.Tokenizer.load(counted / "tokenizer").merges
+        again = run("import", tmp_path / f"c.{suffix}", "--output", store.uri(f"runs/{suffix}"))
+        assert "kept" in again.stdout, again.stderr  # the same counts, from another place
+    store.put("bad.tsv", "a\t1\nb\n")
+    line = refused(run("import", store.uri("bad.tsv"), "--output", store.uri("runs/tsv"), "--overwrite"), 1)
+    assert re.search(r"bad\.tsv\S*, line 2 has 1 fields", line)
+    assert "runs/tsv/tokenizer/tokenizer.json" in store.listing()
+    assert "cannot be read" in refused(run("import", store.uri("none.tsv"), "--output", tmp_path / "run"), 1)
+    nowhere = f"s3://nobucket/c.tsv?{store.query}"
+    assert "NO_SUCH_BUCKET" in refused(run("export", counted, "--counts", nowhere), 1)
+    with pytest.raises(UsageError, match="is no file of counts: expected a path, or a URI of a known scheme"):
+        pipeline.import_counts("s4://bucket/c.tsv", output=tmp_path / "run")
 
 
 def test_training_on_a_mapping_gives_the_reference_merges(tmp_path: Path) -> None:
