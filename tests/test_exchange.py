@@ -25,7 +25,7 @@ import pipeline
 from pipeline import _core, counts_file
 from pipeline.counters import open_counter
 from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
-from pipeline.errors import InputError, TrainingError, UsageError
+from pipeline.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.pattern import compile_pattern
 from pipeline.take_counts import TakeTask, cut_otherwise, take_file
 from pipeline.vocabulary import token_to_text
@@ -253,28 +253,30 @@ def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(coun
 
 
 def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
-    for suffix in ("tsv", "parquet"):
-        assert pipeline.export_counts(counted, tmp_path / f"c.{suffix}") > 0
-        uri = store.uri(f"counts/c.{suffix}")
-        assert run("export", counted, "--counts", uri).stdout.strip() == uri
-        assert store.get(f"counts/c.{suffix}") == (tmp_path / f"c.{suffix}").read_bytes()
-        result = run("import", uri, "--output", store.uri(f"runs/{suffix}"))
-        assert result.returncode == 0, result.stderr
-        assert f"counts from  {uri}" in result.stdout
-        assert not [key for key in store.listing() if "/." in key]
-        tokenizer = pipeline.merge_run(store.uri(f"runs/{suffix}"), vocab_size=700)[700]
-        assert tokenizer.merges == pipeline.Tokenizer.load(counted / "tokenizer").merges
-        again = run("import", tmp_path / f"c.{suffix}", "--output", store.uri(f"runs/{suffix}"))
-        assert "kept" in again.stdout, again.stderr  # the same counts, from another place
+    tsv, parquet, imported = (store.uri(key) for key in ("counts/c.tsv", "counts/c.parquet", "runs/imported"))
+    pipeline.export_counts(counted, tmp_path / "c.tsv")
+    assert run("export", counted, "--counts", tsv).stdout.strip() == tsv
+    assert store.get("counts/c.tsv") == (tmp_path / "c.tsv").read_bytes()
+    pipeline.export_counts(counted, parquet)
+    assert store.get("counts/c.parquet") == (counted / "counter.parquet").read_bytes()
+    result = run("import", tsv, "--output", imported)
+    assert result.returncode == 0, result.stderr
+    assert f"counts from  {tsv}" in result.stdout
+    assert not [key for key in store.listing() if "/." in key]
+    expected = pipeline.Tokenizer.load(counted / "tokenizer").merges
+    assert pipeline.merge_run(imported, vocab_size=700)[700].merges == expected
+    pipeline.import_counts(tmp_path / "c.tsv", output=imported)  # the same counts, from another place
+    assert pipeline.train_from_counts([parquet], output=tmp_path / "run", vocab_size=700).merges == expected
     store.put("bad.tsv", "a\t1\nb\n")
-    line = refused(run("import", store.uri("bad.tsv"), "--output", store.uri("runs/tsv"), "--overwrite"), 1)
+    line = refused(run("import", store.uri("bad.tsv"), "--output", imported, "--overwrite"), 1)
     assert re.search(r"bad\.tsv\S*, line 2 has 1 fields", line)
-    assert "runs/tsv/tokenizer/tokenizer.json" in store.listing()
-    assert "cannot be read" in refused(run("import", store.uri("none.tsv"), "--output", tmp_path / "run"), 1)
-    nowhere = f"s3://nobucket/c.tsv?{store.query}"
-    assert "NO_SUCH_BUCKET" in refused(run("export", counted, "--counts", nowhere), 1)
+    assert "runs/imported/tokenizer/tokenizer.json" in store.listing()
+    with pytest.raises(InputError, match=r"none\.tsv\S* cannot be read"):
+        pipeline.import_counts(store.uri("none.tsv"), output=tmp_path / "other")
+    with pytest.raises(RunDirectoryError, match="NO_SUCH_BUCKET"):
+        pipeline.export_counts(counted, f"s3://nobucket/c.tsv?{store.query}")
     with pytest.raises(UsageError, match="is no file of counts: expected a path, or a URI of a known scheme"):
-        pipeline.import_counts("s4://bucket/c.tsv", output=tmp_path / "run")
+        pipeline.import_counts("s4://bucket/c.tsv", output=tmp_path / "other")
 
 
 def test_training_on_a_mapping_gives_the_reference_merges(tmp_path: Path) -> None:
