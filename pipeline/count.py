@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline import budget, combine, counters, losses, planning, run_directory
@@ -133,13 +134,15 @@ def combine_task(
     statistics: dict[str, Any],
     options: Options,
     weights: Mapping[Location, tuple[int, int]] | None = None,
+    beside: Path | None = None,
 ) -> combine.CombineTask:
-    """The task that makes a run's combined counter of counters with their fingerprints."""
+    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`."""
     whole = budget.budget(options.memory_limit)
     room = whole.room(1) - budget.WRITE_BYTES
     return combine.CombineTask(
         parts=parts,
-        output=run.counter_path,
+        output=beside or run.counter_path,
+        kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
         threads=planning.threads(options),

@@ -9,21 +9,22 @@ bytes) and `count` (whole numbers).
 What is read comes in batches of bounded size. A line or row that cannot be read is named with its file and number.
 """
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pipeline.counters import open_counter
 from pipeline.errors import InputError
 from pipeline.executors.worker import report_progress
-from pipeline.storage import Location
+from pipeline.storage import Location, arrow_source, open_file
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
 COUNT_WANTED = "a whole number from 1 to 2^63 - 1"
 _BATCH_BYTES = 16 << 20
+_READ_BYTES = 1 << 20
 _MOST_LINE_BYTES = 1 << 30
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.DOTALL)
 _ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
@@ -39,7 +40,7 @@ class Batch:
     place: Callable[[int], str]
 
 
-def read_counts(path: Path) -> Iterator[Batch]:
+def read_counts(path: Location) -> Iterator[Batch]:
     """The piece counts in a file: Parquet where its name ends so, TSV otherwise.
 
     Raises `InputError` naming file and line or row.
@@ -47,7 +48,7 @@ def read_counts(path: Path) -> Iterator[Batch]:
     return _read_parquet(path) if path.suffix == ".parquet" else _read_tsv(path)
 
 
-def _read_tsv(path: Path) -> Iterator[Batch]:
+def _read_tsv(path: Location) -> Iterator[Batch]:
     first, filled = 1, 0
     pieces: list[bytes] = []
     counts: list[int] = []
@@ -57,7 +58,7 @@ def _read_tsv(path: Path) -> Iterator[Batch]:
         return Batch(pieces, counts, lambda i: f"{path}, line {start + i}")
 
     try:
-        with path.open("rb") as file:
+        with io.BufferedReader(open_file(path), _READ_BYTES) as file:
             number = 0
             while line := file.readline(_MOST_LINE_BYTES):
                 number += 1
@@ -118,12 +119,12 @@ def escaped(piece: bytes) -> str:
     return text if text.isascii() else re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
-def _read_parquet(path: Path) -> Iterator[Batch]:
+def _read_parquet(path: Location) -> Iterator[Batch]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(arrow_source(path), page_checksum_verification=True) as file:
             _require_columns(file.schema_arrow, str(path))
             first = 1
             for batch in file.iter_batches(BATCH_ROWS, columns=["piece", "count"]):
@@ -177,7 +178,7 @@ class WriteTask:
 
     counter: Location
     fingerprint: str
-    output: Path
+    output: Location
     band_bytes: int
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ from pipeline.counters import Columns
 from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.errors import InputError, TrainingError
 from pipeline.pattern import CompiledPattern
+from pipeline.storage import Location
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class TakeTask:
     part: the parts are named after it. part_bytes: memory that the counts may take before they are written as one.
     """
 
-    path: Path
+    path: Location
     special_tokens: tuple[bytes, ...]
     pattern: CompiledPattern
     part: Path

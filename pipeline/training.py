@@ -143,8 +143,8 @@ class Stages:
 
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
-        """Write what happens into the run's log; half-done files of a killed command are removed first."""
-        run_directory.sweep(run.directory)
+        """Write what happens into the run's log; what killed commands left behind is removed first."""
+        run_directory.sweep(run.directory, keep=(file.path for file in run.manifest.files))
         with log_to(run.directory / "log.txt"):
             _log.info("%s", self.options)
             try:
@@ -181,7 +181,7 @@ def at_work(directory: Location, options: Options, executor: Executor, *, resuma
         if not resumable:
             raise KeyboardInterrupt(
                 f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run goes "
-                "on, otherwise start anew with overwrite=True"
+                "on, otherwise nothing was changed: start again"
             ) from None
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
         without = ", without --overwrite," if options.overwrite else ""

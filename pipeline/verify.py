@@ -22,7 +22,7 @@ from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.replay import ReplayTask, Sum, SumTask
-from pipeline.storage import Location, named
+from pipeline.storage import Location, exists, named
 from pipeline.training import warn_of
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
@@ -47,7 +47,7 @@ def run_verify(directory: Location, executor: Executor, listener: Listener) -> d
     run = manifest.require(directory)
     verified = {"run": f"{directory}, {_origin(run)}"}
     whole = _verify_counters(run, executor, listener, verified)
-    if run.manifest.merging is None or not run.merges_path.exists():
+    if run.manifest.merging is None or not exists(run.merges_path):
         homes = _homes(run)
         if homes:
             raise RunDirectoryError(f"{run.merges_path} is missing, but {homes[0]} is there; run merge again")
@@ -121,7 +121,7 @@ def _verify_merges(run: Run, whole: Sum, executor: Executor, listener: Listener,
 
 def _homes(run: Run) -> list[Location]:
     own = run.directory / "tokenizer"
-    return [*([own] if own.exists() else []), *run_directory.other_tokenizers(run.directory)]
+    return [*([own] if exists(own) else []), *run_directory.other_tokenizers(run.directory)]
 
 
 def _verify_tokenizers(run: Run, merges: MergeList, verified: dict[str, str]) -> None:
@@ -158,7 +158,7 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
     compared = []
     for expected in sorted(right.iterdir()):
         found = home / expected.name
-        if not found.exists() and expected.name != "tokenizer.json":
+        if not exists(found) and expected.name != "tokenizer.json":
             continue  # a format that was not asked for
         try:
             same = found.read_bytes() == expected.read_bytes()

@@ -1,6 +1,5 @@
 """The commands about counts as things of their own: combine, import, verify."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -42,11 +41,11 @@ def combine(runs: tuple[Location, ...], weights: tuple[str, ...], **values: Any)
 
 
 @commands.command("import")
-@click.argument("files", nargs=-1, type=Path, metavar="FILE ...", required=True)
+@click.argument("files", nargs=-1, type=location_type, metavar="FILE ...", required=True)
 @run_options(*_IMPORT_OPTIONS)
 @debug
-def import_(files: tuple[Path, ...], **values: Any) -> None:
-    """Make a run of piece counts in FILEs: TSV (piece, tab, count) or Parquet (columns piece and count).
+def import_(files: tuple[Location, ...], **values: Any) -> None:
+    """Make a run of piece counts in FILEs, paths or URIs: TSV (piece, tab, count) or Parquet (columns piece, count).
 
     The options say what cut the pieces; `merge` goes on with the run.
 
