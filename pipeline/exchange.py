@@ -20,9 +20,8 @@ from pipeline.counts_file import Batch
 from pipeline.errors import InputError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
-from pipeline.exporting import check_before_work
+from pipeline.exporting import Trained, check_before_work
 from pipeline.manifest import Run, Source
-from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
 from pipeline.storage import Location, Remote, named, open_file
@@ -58,7 +57,7 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
 
-    def finish(*done: Any) -> dict[int, Model]:
+    def finish(*done: Any) -> Trained:
         run, *others = done
         return merge_and_export(manifest.with_merging(run, settled), *others)[1]
 
@@ -95,7 +94,7 @@ def _import(
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
     directory = options.output or run_directory.new_directory()
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         run_directory.refuse_corpus_inside(directory, (str(path.absolute()) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
         cutting = planning.cut_by(pattern)
