@@ -129,7 +129,7 @@ def _feed_span(
     whole_text = file.format == "text" and file.compression == "none"
     begin = fed = counter.fed_bytes()
     took = 0
-    room = Room(task.room_bytes, partial(_leave, counter), limit_bytes=task.limit_bytes, workers=task.workers)
+    room = Room(task.room_bytes, partial(_leave, counter), limit_bytes=task.limit_bytes, shares=task.workers)
     for part in read_span(file, start, stop, task.text_field, report_progress, room):
         if isinstance(part, Text):
             if fed == begin and whole_text and start > 0 and specials.match_at(part.data, 0) is None:

@@ -29,10 +29,10 @@ from pipeline.take_counts import Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_paths
-from pipeline.workers import executor_for
+from pipeline.workers import executor_for, worker_count
 
 STAGE = "importing"
-_LEAST_PART_BYTES = 32 << 20
+_PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
 _BAND_BYTES = 256 << 20
 _NOTHING_LOST = {
     **dict.fromkeys(count.SUMMED, 0),
@@ -164,22 +164,27 @@ def _take(
 ) -> count.Counted:
     started = time.monotonic()
     with sources.part_paths(run) as part_path:
-        part_bytes = max(
-            _LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * planning.threads(options))
-        )
+        whole = budget.budget(options.memory_limit)
+        workers = whole.workers(max(1, min(worker_count(options), len(paths))))
+        room = whole.room(workers) - budget.WRITE_BYTES
         task = TakeTask(
             path=Path(),
             special_tokens=planning.special_bytes(run.manifest),
             pattern=replace(pattern, tree=None),
             part=part_path(0),
             fingerprint=run.manifest.counter_fingerprint(),
-            part_bytes=part_bytes,
+            part_bytes=room // _PART_SHARE,
+            room_bytes=room - room // _PART_SHARE,
+            limit_bytes=whole.limit_bytes,
+            shares=workers * _PART_SHARE / (_PART_SHARE - 1),
         )
         if paths:
             total = sum(path.stat().st_size for path in paths)
             listener(StageStarted(STAGE, total, "bytes"))
             tasks = [replace(task, path=path, part=part_path(i)) for i, path in enumerate(paths)]
-            taken = executor.run(take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)))
+            taken = executor.run(
+                take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
+            )
             found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
         else:
             listener(StageStarted(STAGE, 1, "sources"))

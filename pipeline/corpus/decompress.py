@@ -53,8 +53,7 @@ def decompress(file: CorpusFile, stream: OpenFile, room: Room) -> Iterator[bytes
         filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
         if filled > SMALL_BYTES and not room.hold(_PART, filled):
             raise room.too_small(
-                f"{file.path} has a window of {format_bytes(window)}, which at byte {out} of the decompressed text is "
-                "filled further than there is room: it",
+                f"{file.place(out)}: the window of {format_bytes(window)}, of which more is filled from here on,",
                 _PART,
                 window,
             )

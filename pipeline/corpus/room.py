@@ -17,17 +17,22 @@ class Room:
     """What reading holds of a worker's room, by part ("window", "line", ...).
 
     room_bytes: of reading and counting together; None: as much as is wanted. left: hears how much counting still has.
-    limit_bytes, workers: the memory limit of which the room is the share of one of so many workers.
+    limit_bytes, shares: the memory limit of which the room is one of so many equal shares, whatever else there is.
     """
 
     def __init__(
-        self, room_bytes: int | None, left: Callable[[int], None], *, limit_bytes: int | None = None, workers: int = 1
+        self, room_bytes: int | None, left: Callable[[int], None], *, limit_bytes: int | None = None, shares: float = 1
     ) -> None:
         self._room_bytes = room_bytes
         self._left = left
         self._limit_bytes = limit_bytes
-        self._workers = workers
+        self._shares = shares
         self._held: dict[str, int] = {}
+
+    @property
+    def left_bytes(self) -> int | None:
+        """What is not held of it; None: as much as is wanted."""
+        return None if self._room_bytes is None else self._room_bytes - sum(self._held.values())
 
     def hold(self, part: str, size: int) -> bool:
         """Hold so many bytes for a part from now on, 0 for none.
@@ -49,10 +54,11 @@ class Room:
         room = self._room_bytes or 0
         limit = "a larger --memory-limit"
         if self._limit_bytes is not None:
-            limit = f"--memory-limit {-(-(self._limit_bytes + self._workers * (held - room)) >> 20)}MiB"
-        fewer = ", or fewer --workers" if self._workers > 1 else ""
+            limit = f"--memory-limit {-(-(self._limit_bytes + int(self._shares * (held - room))) >> 20)}MiB"
+        fewer = ", or fewer --workers" if self._shares >= 2 else ""
         return TrainingError(
-            f"{what} takes {format_bytes(held)} to read, and a worker has {format_bytes(room)}; give {limit}{fewer}"
+            f"{what} would take {format_bytes(held)} to read, and a worker has {format_bytes(room)}; "
+            f"give {limit}{fewer}"
         )
 
 
