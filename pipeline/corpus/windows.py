@@ -69,8 +69,10 @@ class ZstdWindows:
         if len(header) < 5:
             return False
         if header[0] & 0xF0 == 0x50 and header[1:4] == _SKIPPABLE:
-            self._skip = int.from_bytes(header[4:8], "little")
-            return len(header) == 8
+            if len(header) < 8:
+                return False
+            self._skip = int.from_bytes(header[4:], "little")
+            return True
         if header[:4] != _ZSTD_MAGIC:
             self._lost = True
             return True
