@@ -22,9 +22,8 @@ from pipeline.counts_file import Batch
 from pipeline.errors import InputError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
-from pipeline.exporting import check_before_work
+from pipeline.exporting import Trained, check_before_work
 from pipeline.manifest import Run, Source
-from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
@@ -33,10 +32,10 @@ from pipeline.take_counts import Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_location
-from pipeline.workers import executor_for
+from pipeline.workers import executor_for, worker_count
 
 STAGE = "importing"
-_LEAST_PART_BYTES = 32 << 20
+_PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
 _BAND_BYTES = 256 << 20
 _READ_BYTES = 1 << 20
 _NOTHING_LOST = {
@@ -62,7 +61,7 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
 
-    def finish(*done: Any) -> dict[int, Model]:
+    def finish(*done: Any) -> Trained:
         run, *others = done
         return merge_and_export(manifest.with_merging(run, settled), *others)[1]
 
@@ -99,7 +98,7 @@ def _import(
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
     directory = options.output or run_directory.new_directory()
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
         cutting = planning.cut_by(pattern)
@@ -179,21 +178,26 @@ def _take(
     started = time.monotonic()
     run = opened.run
     with sources.beside(run) as place:
-        part_bytes = max(
-            _LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * planning.threads(options))
-        )
+        whole = budget.budget(options.memory_limit)
+        workers = whole.workers(max(1, min(worker_count(options), len(paths))))
+        room = whole.room(workers) - budget.WRITE_BYTES
         task = TakeTask(
             path=Path(),
             special_tokens=planning.special_bytes(run.manifest),
             pattern=replace(pattern, tree=None),
             part=place.part(0),
             fingerprint=run.manifest.counter_fingerprint(),
-            part_bytes=part_bytes,
+            part_bytes=room // _PART_SHARE,
+            room_bytes=room - room // _PART_SHARE,
+            limit_bytes=whole.limit_bytes,
+            shares=workers * _PART_SHARE / (_PART_SHARE - 1),
         )
         if paths:
             listener(StageStarted(STAGE, _bytes_of(paths), "bytes"))
             tasks = [replace(task, path=path, part=place.part(i)) for i, path in enumerate(paths)]
-            taken = executor.run(take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)))
+            taken = executor.run(
+                take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
+            )
             found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
         else:
             listener(StageStarted(STAGE, 1, "sources"))

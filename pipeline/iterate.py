@@ -59,7 +59,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
     directory = settled.output or run_directory.new_directory()
-    with executor_for(settled) as executor, at_work(directory, settled, executor, resumable=False) as stages:
+    with executor_for(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
         opened = _open(directory, pattern, settled)
         counted = _count(opened, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)
         run = manifest.with_merging(opened.run, settled)

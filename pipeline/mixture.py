@@ -56,7 +56,7 @@ def run_combine(
     if any(same_place(directory, run.directory) for run in runs):
         raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
     first = runs[0].manifest
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
         counting = first.counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
         opened = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)

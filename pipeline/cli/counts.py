@@ -10,7 +10,7 @@ from pipeline.storage import Location
 
 _COMBINE_OPTIONS = ("output", "overwrite", *RUN_OPTIONS)
 _IMPORT_OPTIONS = ("output", *COUNTING_OPTIONS, "pattern_timeout", "overwrite", *RUN_OPTIONS)
-_VERIFY_OPTIONS = ("workers", "quiet", "log_json")
+_VERIFY_OPTIONS = RUN_OPTIONS
 
 
 @commands.command()
@@ -80,7 +80,7 @@ def verify(run_directory: Location, **values: Any) -> None:
             from pipeline.verify import run_verify
 
             with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-                verified = run_verify(run_directory, executor, listener)
+                verified = run_verify(run_directory, options, executor, listener)
         if options.log_json:
             terminal.write_json("verified", verified)
         elif not options.quiet:
