@@ -139,14 +139,14 @@ def test_content_decides_before_the_name(tmp_path: Path) -> None:
     [
         ("a.txt.gz", b"no gzip", Asked(), "is named as gzip but does not begin as such.*--compression"),
         ("a.parquet", b"no Parquet", Asked(), "is named as Parquet but does not begin as one.*--input-format"),
-        ("a.parquet.gz", gzip.compress(b"PAR1"), Asked(), "is a Parquet file compressed as a whole with gzip"),
-        ("a.gz", gzip.compress(b"PAR1\x15\x04"), Asked(), "is a Parquet file compressed as a whole with gzip"),
+        ("a.parquet.gz", gzip.compress(b"PAR1", mtime=0), Asked(), "is a Parquet file compressed as a whole with gzip"),
+        ("a.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), Asked(), "is a Parquet file compressed as a whole with gzip"),
         ("a.txt", b"text", Asked("parquet"), "cannot be read as Parquet"),
         ("a.txt", b"text", Asked("parquet", "zstd"), "is a Parquet file compressed as a whole"),
         ("a.txt", b"text", Asked(compression="gzip"), "cannot be decompressed as gzip.*damaged or cut short"),
         ("a.txt", b"text", Asked(compression="xz"), "cannot be decompressed as xz"),
         ("a.json", b'[{"text": "a"}]', Asked(), "is JSON but not JSON Lines"),
-        ("a.json.gz", gzip.compress(b'{\n "text": "a"}'), Asked(), "is JSON but not JSON Lines"),
+        ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), Asked(), "is JSON but not JSON Lines"),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(
