@@ -6,6 +6,7 @@ module; tasks and results are plain values or frozen dataclasses.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 Task = TypeVar("Task")
@@ -16,12 +17,41 @@ def ignore_progress(_: int) -> None:
     """Hear of progress and do nothing."""
 
 
+@dataclass(frozen=True)
+class Need:
+    """What one task needs of a machine; memory_bytes beside what the process takes by itself."""
+
+    cores: int = 1
+    memory_bytes: int = 0
+
+    def times(self, cores: int, memory_bytes: int) -> int:
+        """How many such tasks have room at the same time in so much."""
+        by_memory = memory_bytes // self.memory_bytes if self.memory_bytes else cores
+        return min(cores // self.cores, by_memory)
+
+
+ONE_CORE = Need()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of a cluster, and what of it tasks may take."""
+
+    name: str
+    cores: int
+    memory_bytes: int
+
+
 class Executor(Protocol):
     """Runs tasks on some processes and yields their results as they end."""
 
     @property
     def retries(self) -> int:
         """How many attempts failed so far, in all runs, and were made again."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """The machines that tasks run on; none where that is the coordinator's own."""
         ...
 
     def run(
@@ -31,10 +61,12 @@ class Executor(Protocol):
         on_progress: Callable[[int], None] = ignore_progress,
         *,
         at_once: int | None = None,
+        need: Need = ONE_CORE,
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion.
 
-        `at_once`: at most so many tasks at the same time, where there are more processes.
+        `at_once`: at most so many tasks at the same time, where there are more processes. `need`: of each task, for an
+        executor that chooses between machines.
         `on_progress(amount)` hears what tasks report with `report_progress`. A failed attempt's progress is taken
         back (a negative amount), so that the sum is what was really done.
 
