@@ -160,13 +160,31 @@ class Options:
         "LIST",
     )
     workers: int | None = _option(
-        parse_whole_number(1, 4096), None, "run", "worker processes; default: physical cores", "N"
+        parse_whole_number(1, 4096),
+        None,
+        "run",
+        "worker processes; default: physical cores (ray: all of the cluster)",
+        "N",
+    )
+    executor: str = _option(
+        parse_one_of("local", "ray"), "local", "run", "where workers run: on this machine, or on a Ray cluster"
+    )
+    ray_address: str | None = _option(
+        parse_text,
+        None,
+        "run",
+        "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
+        "ADDRESS",
     )
     chunk_size: int | None = _option(
         parse_bytes, None, "run", "bytes of corpus in a chunk; default: by memory and cores", "SIZE"
     )
     memory_limit: int | None = _option(
-        parse_bytes, None, "run", "memory for all processes together; default: 80 % of what is free", "SIZE"
+        parse_bytes,
+        None,
+        "run",
+        "memory for all processes together (ray: on each node); default: 80 % of what is free",
+        "SIZE",
     )
     fail_on_loss: bool = _option(parse_flag, False, "run", "fail if anything was not taken as it stood")
     dry_run: bool = _option(parse_flag, False, "run", "print the plan and stop")

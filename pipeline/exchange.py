@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
+from pipeline.combining import combine_counters
 from pipeline.config import Options, make_options
 from pipeline.counts_file import Batch
 from pipeline.errors import InputError, UsageError
@@ -190,7 +191,7 @@ def _take(
         _tell_of_otherwise(found, options, listener)
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
-        rows = sources.combine_parts(run, parts, statistics, options, executor)
+        rows = combine_counters(run, parts, statistics, options, executor)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))
     stages.times[STAGE] = elapsed_s

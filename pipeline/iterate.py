@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core, budget, count, counters, manifest, planning, run_directory, sources
+from pipeline.combining import combine_counters
 from pipeline.config import Options, make_options
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
@@ -99,7 +100,7 @@ def _count(
         counting_s = time.monotonic() - started
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
-        rows = sources.combine_parts(run, parts, {**statistics, "files": 0}, options, executor)
+        rows = combine_counters(run, parts, {**statistics, "files": 0}, options, executor)
     times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
     counted = count.as_counted(run, rows, {**statistics, "files": 0}, times)
     count.check_facts(counted.facts, options)

@@ -105,6 +105,10 @@ class Run:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
 
+    def share_path(self, index: int, shares: int) -> Location:
+        """What a worker of a cluster combined: a share of the hashes, on its way into the combined counter."""
+        return self.directory / "counts" / f"share-{index:03d}-of-{shares:03d}.parquet"
+
     def chunk_path(self, index: int) -> Location:
         """The counter of the chunk with this index in the plan."""
         return self.directory / "counts" / f"{index:06d}.parquet"

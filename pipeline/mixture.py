@@ -12,7 +12,8 @@ from fractions import Fraction
 from os import PathLike
 from typing import Any
 
-from pipeline import combine, count, losses, manifest, run_directory, sources
+from pipeline import combine, count, counters, losses, manifest, run_directory, sources
+from pipeline.combining import combine_counters
 from pipeline.config import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.errors import RunDirectoryError, UsageError
 from pipeline.events import Listener, StageEnded, StageStarted
@@ -114,7 +115,7 @@ def _require_comparable(first: Run, other: Run) -> None:
 
 def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
     count.require_counted(run, executor)
-    [facts] = count.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    [facts] = counters.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "it was there a moment ago"
     lost = losses.add_up([count.empty_files(run.manifest), facts.statistics["losses"]])
     return {"files": len(run.manifest.files), **facts.statistics, "losses": lost}
@@ -153,7 +154,7 @@ def _combined(
     statistics = count.summed([part.statistics for part in parts])
     statistics["files"] = sum(part.statistics["files"] for part in parts)
     statistics["pieces"] = pieces
-    rows = sources.combine_parts(
+    rows = combine_counters(
         run,
         [(task.path, task.fingerprint) for task in tasks],
         statistics,

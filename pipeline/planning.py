@@ -4,6 +4,7 @@ A plan is made once and kept in the manifest; a run that goes on keeps it, and a
 files.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline import budget, environment, forecast, manifest, run_directory
@@ -13,6 +14,7 @@ from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
+from pipeline.executors import Node
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.standard_input import with_standard_input
@@ -21,8 +23,12 @@ from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
 
+_MOST_THREADS = 16  # of a stage on a node: beyond, they gain little and keep others from its cores
 
-def open_run(directory: Location, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
+
+def open_run(
+    directory: Location, options: Options, pattern: CompiledPattern, listener: Listener, nodes: Sequence[Node] = ()
+) -> Run:
     """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
 
     With `options.dry_run` nothing is written, and nothing removed.
@@ -51,6 +57,7 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
             listing.files,
             options,
             pattern,
+            nodes,
         )
         if not options.dry_run:
             run_directory.clear(directory, keep=[file.path for file in listing.files])
@@ -64,7 +71,7 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
     added = manifest.added_files(stored, listing.files)
     run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
     if added:
-        run = _planned(run, tuple(added), options, pattern)
+        run = _planned(run, tuple(added), options, pattern, nodes)
     if run != stored and not options.dry_run:
         if added:
             run_directory.remove_results(directory)  # they are of the smaller corpus
@@ -94,12 +101,14 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
 
 
-def _planned(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
+def _planned(
+    run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern, nodes: Sequence[Node]
+) -> Run:
     """The run with chunks for more files; the chunks that it had stay as they are."""
     before = run.manifest
     whole_documents = options.errors == "skip"
     cutting = Cutting(special_bytes(before), pattern.automaton, whole_documents, before.counting["text_field"])
-    planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
+    planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files), nodes))
     shift = len(before.files)
     moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
     if not before.chunks + moved:
@@ -115,10 +124,10 @@ def _list_corpus(options: Options, listener: Listener) -> Listing:
     return listing
 
 
-def plan_for_people(run: Run, options: Options) -> dict[str, str]:
+def plan_for_people(run: Run, options: Options, nodes: Sequence[Node] = ()) -> dict[str, str]:
     """The plan of a run: what would be counted, by whom, and what it would take at most."""
     plan = run.manifest
-    share = share_of(options, len(plan.chunks))
+    share = share_of(options, len(plan.chunks), nodes)
     sizes = [chunk.bytes for chunk in plan.chunks]
     largest, total = max(sizes, default=0), sum(sizes)
     work = min(share.room_bytes, int(largest * environment.WORKER_BYTES_PER_CHUNK_BYTE))
@@ -143,27 +152,35 @@ def plan_for_people(run: Run, options: Options) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Share:
-    """How many workers count, and the bytes that each has for its counter."""
+    """How many workers count, and the bytes that each has for its counter. budget: of each machine."""
 
     budget: budget.Budget
     workers: int
     room_bytes: int
 
 
-def share_of(options: Options, chunks: int) -> Share:
-    """What each worker gets where so many chunks are to be counted."""
+def share_of(options: Options, chunks: int, nodes: Sequence[Node] = ()) -> Share:
+    """What each worker gets where so many chunks are to be counted, on this machine or on some nodes."""
+    if nodes:
+        whole = budget.of_nodes(options.memory_limit, nodes)
+        on_one = whole.workers(max(node.cores for node in nodes))
+        there = sum(min(node.cores, on_one) for node in nodes)
+        workers = min(there, options.workers or there, max(chunks, 1))
+        return Share(whole, workers, whole.room(on_one) - budget.WRITE_BYTES)
     whole = budget.budget(options.memory_limit)
     workers = whole.workers(max(1, min(worker_count(options), chunks)))
     return Share(whole, workers, whole.room(workers) - budget.WRITE_BYTES)
 
 
-def threads(options: Options) -> int:
-    """Threads for a stage that runs in this process: more than there are cores would only wait for each other."""
+def threads(options: Options, nodes: Sequence[Node] = ()) -> int:
+    """Threads for a stage that runs in one process: more than there are cores would only wait for each other."""
+    if nodes:
+        return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
     return min(worker_count(options), environment.usable_cores())
 
 
-def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
-    share = share_of(options, worker_count(options))
+def _chunk_bytes(options: Options, corpus_bytes: int, nodes: Sequence[Node]) -> int:
+    share = share_of(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
     return options.chunk_size or environment.default_chunk_bytes(
         corpus_bytes, share.workers, share.workers * share.room_bytes
     )

@@ -5,15 +5,13 @@ as with any other, and nothing can be counted into it.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine, count, manifest, run_directory
+from pipeline import manifest, run_directory
 from pipeline.atomic import parts_beside
-from pipeline.config import Options
 from pipeline.errors import RunDirectoryError
-from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run, Source
 from pipeline.storage import Location
 
@@ -58,17 +56,3 @@ def part_paths(run: Run) -> Iterator[Callable[[int], Path]]:
         finally:
             for part in beside.parent.glob(".counts.*.part"):
                 part.unlink(missing_ok=True)
-
-
-def combine_parts(
-    run: Run,
-    parts: Sequence[tuple[Location, str]],
-    statistics: dict[str, Any],
-    options: Options,
-    executor: Executor,
-    weights: dict[Location, tuple[int, int]] | None = None,
-) -> int:
-    """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
-    task = count.combine_task(run, parts, statistics, options, weights)
-    [(_, rows)] = executor.run(combine.combine, [task])
-    return rows

@@ -15,7 +15,7 @@ from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
 from pipeline.errors import TrainingError, UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
-from pipeline.executors import Executor
+from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.exporting import check_before_work, export_size
 from pipeline.log import log_to
 from pipeline.manifest import Run
@@ -86,7 +86,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
-        run = planning.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
@@ -98,7 +98,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
-        run = planning.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             return stages.summary(run, counted)
@@ -237,8 +237,15 @@ def _check_export(learned: MergeList, options: Options) -> None:
         )
 
 
-def _merge_task(run: Run, counted: count.Counted, merges: int, options: Options) -> merge.MergeTask:
-    whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
+def _merge_task(
+    run: Run, counted: count.Counted, merges: int, options: Options, nodes: Sequence[Node]
+) -> merge.MergeTask:
+    if nodes:
+        whole = budget.of_nodes(options.memory_limit, [max(nodes, key=lambda node: node.memory_bytes)])
+        room = whole.room(1)
+    else:
+        whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
+        room = min(whole.room(1), environment.available_memory())
     return merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -247,18 +254,18 @@ def _merge_task(run: Run, counted: count.Counted, merges: int, options: Options)
         min_piece_count=options.min_piece_count,
         max_token_bytes=options.max_token_bytes,
         tie_break=options.tie_break,
-        threads=planning.threads(options),
+        threads=planning.threads(options, nodes),
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
-        room_bytes=min(whole.room(1), environment.available_memory()),
-        beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
+        room_bytes=room,
+        beside_bytes=whole.taken_bytes + whole.worker_bytes,
     )
 
 
 def _require_room(run: Run, counted: count.Counted, options: Options, executor: Executor) -> None:
     """Raise `TrainingError` where merging by these options cannot fit: before what was learned by others is removed."""
     asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
-    task = _merge_task(asked, counted, _merges_for(options), options)
+    task = _merge_task(asked, counted, _merges_for(options), options, executor.nodes())
     list(executor.run(merge.check, [task]))
 
 
@@ -278,7 +285,8 @@ def _learn(
     stages: Stages,
 ) -> MergeList:
     """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
-    task = _merge_task(run, counted, merges, options)
+    nodes = executor.nodes()
+    task = _merge_task(run, counted, merges, options, nodes)
     stages.times[_MERGING] = None
     for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(merges):
@@ -286,7 +294,11 @@ def _learn(
     run_directory.require_ours(run.directory)
     started = time.monotonic()
     listener(StageStarted(_MERGING, merges, "merges"))
-    [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(_MERGING, amount)))
+    need = ONE_CORE
+    if nodes:  # it is told which of them by what it will take
+        [(_, needed)] = executor.run(merge.check, [task])
+        need = Need(task.threads, needed + task.beside_bytes)
+    [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(_MERGING, amount)), need=need)
     stages.times[_MERGING] = time.monotonic() - started
     listener(StageEnded(_MERGING, time.monotonic() - started))
     return learned

@@ -3,8 +3,15 @@
 Apart from `training`, so that worker processes can start while the coordinator still imports the rest.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from pipeline.config import Options
-from pipeline.executors.local import LocalExecutor, WorkerSetup
+from pipeline.executors import Node, WorkerSetup
+from pipeline.executors.local import LocalExecutor
+
+if TYPE_CHECKING:
+    from pipeline.executors.ray import RayExecutor
 
 SETUP = WorkerSetup(
     preload=("pipeline.count_chunk", "pipeline.combine", "pipeline.merge"),
@@ -15,9 +22,21 @@ SETUP = WorkerSetup(
 )
 
 
-def executor_for(options: Options) -> LocalExecutor:
+def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
+    if options.executor == "ray":
+        from pipeline.executors.ray import RayExecutor
+
+        return RayExecutor(options.ray_address, options.workers, SETUP)
     return LocalExecutor(lambda: worker_count(options), SETUP)
+
+
+def nodes(options: Options) -> Sequence[Node]:
+    """The machines that a run would work on; none where that is this one."""
+    if options.executor == "local":
+        return ()
+    with executor_for(options) as executor:
+        return executor.nodes()
 
 
 def worker_count(options: Options) -> int:

@@ -5,8 +5,8 @@ The protocol is one method: `run(function, tasks)` calls `function(task)` for ev
 module; tasks and results are plain values or frozen dataclasses.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 Task = TypeVar("Task")
@@ -15,6 +15,22 @@ Result = TypeVar("Result")
 
 def ignore_progress(_: int) -> None:
     """Hear of progress and do nothing."""
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """How worker processes start.
+
+    preload: modules that their tasks need, imported once for all of them. absent: optional modules that they are to do
+    without. environment: variables for them, where the environment does not have them already.
+    """
+
+    preload: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+DEFAULT_SETUP = WorkerSetup()
 
 
 @dataclass(frozen=True)

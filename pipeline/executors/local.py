@@ -13,14 +13,14 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 
 from pipeline import log
 from pipeline.errors import PipelineError, WorkerError
-from pipeline.executors import ONE_CORE, Need, Node, Result, Task, ignore_progress
+from pipeline.executors import DEFAULT_SETUP, ONE_CORE, Need, Node, Result, Task, WorkerSetup, ignore_progress
 from pipeline.executors.attempts import Attempts
 from pipeline.executors.fork_server import FORK, NUMBER_BYTES
 
@@ -29,22 +29,6 @@ _START = (
     "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
     "from pipeline.executors.fork_server import main; main(descriptor, *names)"
 )
-
-
-@dataclass(frozen=True)
-class WorkerSetup:
-    """How worker processes start.
-
-    preload: modules that their tasks need, imported once for all of them. absent: optional modules that they are to do
-    without. environment: variables for them, where the environment does not have them already.
-    """
-
-    preload: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-DEFAULT_SETUP = WorkerSetup()
 
 
 class _ForkServer:

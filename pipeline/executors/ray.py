@@ -21,9 +21,8 @@ from typing import Any
 
 from pipeline import __version__, log
 from pipeline.errors import PipelineError, UsageError, WorkerError
-from pipeline.executors import ONE_CORE, Need, Node, Result, Task, ignore_progress
+from pipeline.executors import DEFAULT_SETUP, ONE_CORE, Need, Node, Result, Task, WorkerSetup, ignore_progress
 from pipeline.executors.attempts import Attempts
-from pipeline.executors.local import DEFAULT_SETUP, WorkerSetup
 from pipeline.executors.worker import answer, post_with
 
 _log = logging.getLogger(__name__)
