@@ -156,6 +156,7 @@ class Stages:
     def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
         """What came of the command, also written into the run directory."""
         self.watch.look()
+        used = self.executor.used()
         summary = Summary(
             run.directory,
             run.manifest.counting["pattern"],
@@ -163,6 +164,8 @@ class Stages:
             stages=counted.times | self.times,
             peak_memory_bytes=self.watch.peak_bytes,
             retries=self.executor.retries,
+            nodes=0 if used is None else used.nodes,
+            peak_node_bytes=0 if used is None else used.peak_bytes,
             **found,
         )
         write_whole(run.directory / "report.txt", render(summary) + "\n")

@@ -40,6 +40,10 @@ class Need:
     cores: int = 1
     memory_bytes: int = 0
 
+    def __str__(self) -> str:
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{cores} and {self.memory_bytes:,} bytes of memory"
+
     def times(self, cores: int, memory_bytes: int) -> int:
         """How many such tasks have room at the same time in so much."""
         by_memory = memory_bytes // self.memory_bytes if self.memory_bytes else cores
@@ -57,6 +61,17 @@ class Node:
     cores: int
     memory_bytes: int
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.cores} cores, {self.memory_bytes:,} bytes)"
+
+
+@dataclass(frozen=True)
+class ClusterUse:
+    """What was used of a cluster. peak_bytes: of all workers of the fullest node together, at most."""
+
+    nodes: int
+    peak_bytes: int
+
 
 class Executor(Protocol):
     """Runs tasks on some processes and yields their results as they end."""
@@ -68,6 +83,10 @@ class Executor(Protocol):
 
     def nodes(self) -> Sequence[Node]:
         """The machines that tasks run on; none where that is the coordinator's own."""
+        ...
+
+    def used(self) -> ClusterUse | None:
+        """What was used of a cluster so far; None where the machine is the coordinator's own."""
         ...
 
     def run(

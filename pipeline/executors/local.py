@@ -20,7 +20,17 @@ from multiprocessing.connection import Connection, Pipe, wait
 
 from pipeline import log
 from pipeline.errors import PipelineError, WorkerError
-from pipeline.executors import DEFAULT_SETUP, ONE_CORE, Need, Node, Result, Task, WorkerSetup, ignore_progress
+from pipeline.executors import (
+    DEFAULT_SETUP,
+    ONE_CORE,
+    ClusterUse,
+    Need,
+    Node,
+    Result,
+    Task,
+    WorkerSetup,
+    ignore_progress,
+)
 from pipeline.executors.attempts import Attempts
 from pipeline.executors.fork_server import FORK, NUMBER_BYTES
 
@@ -134,6 +144,10 @@ class LocalExecutor:
     def nodes(self) -> Sequence[Node]:
         """See `Executor.nodes`."""
         return ()
+
+    def used(self) -> ClusterUse | None:
+        """See `Executor.used`."""
+        return None
 
     def __enter__(self) -> "LocalExecutor":
         self._server = _ForkServer(self._setup)

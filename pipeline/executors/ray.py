@@ -11,6 +11,7 @@ Ray's client (`ray://`) knows no other stream from a task that is at work.
 
 import itertools
 import logging
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,66 +22,26 @@ from typing import Any
 
 from pipeline import __version__, log
 from pipeline.errors import PipelineError, UsageError, WorkerError
-from pipeline.executors import DEFAULT_SETUP, ONE_CORE, Need, Node, Result, Task, WorkerSetup, ignore_progress
+from pipeline.executors import (
+    DEFAULT_SETUP,
+    ONE_CORE,
+    ClusterUse,
+    Need,
+    Node,
+    Result,
+    Task,
+    WorkerSetup,
+    ignore_progress,
+)
 from pipeline.executors.attempts import Attempts
-from pipeline.executors.worker import answer, post_with
+from pipeline.executors.ray_task import Answer, Mailbox, work
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between looks at the mail
-_POST_S = 0.5  # between two messages of a task about its progress
+_ANSWER_S = 10.0  # for a cluster to take a connection
 _NODES_S = 2.0  # for which what is known of the nodes is believed
 _COMPLAIN_S = 60.0  # between complaints that a task finds no node
 _AHEAD = 2  # tasks handed over for every one that can be at work: no core waits for the coordinator
-
-
-class Mailbox:
-    """The actor that keeps what tasks say while they are at work, until the coordinator asks."""
-
-    def __init__(self) -> None:
-        self._messages: list[tuple[int, str, object]] = []
-
-    def post(self, attempt: int, kind: str, value: object) -> None:
-        """Keep a message of an attempt."""
-        self._messages.append((attempt, kind, value))
-
-    def take(self) -> list[tuple[int, str, object]]:
-        """Everything since the last time."""
-        messages, self._messages = self._messages, []
-        return messages
-
-
-class _Post:
-    """A task's way to the mailbox; progress is gathered, so that a thousand tasks do not drown it."""
-
-    def __init__(self, mailbox: Any, attempt: int) -> None:
-        self._mailbox, self._attempt = mailbox, attempt
-        self._gathered, self._posted_at = 0, time.monotonic()
-        self.total = 0
-
-    def __call__(self, kind: str, value: Any) -> None:
-        if kind != "progress":
-            self._mailbox.post.remote(self._attempt, kind, value)
-            return
-        self.total += value
-        self._gathered += value
-        now = time.monotonic()
-        if now - self._posted_at >= _POST_S:
-            self._mailbox.post.remote(self._attempt, kind, self._gathered)
-            self._gathered, self._posted_at = 0, now
-
-
-def _work(
-    function: Callable[[Any], object], task: object, version: str, mailbox: Any, attempt: int
-) -> tuple[str, object, int]:
-    """Do a task on a node; what `answer` gives, and how much progress it made in all."""
-    if version != __version__:
-        import platform
-
-        here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
-        return "error", WorkerError(f"{here}; install the same version on all nodes"), 0
-    post = _Post(mailbox, attempt)
-    post_with(post)
-    return *answer(function, task), post.total
 
 
 @dataclass(eq=False)
@@ -104,6 +65,7 @@ class RayExecutor:
         self._numbers = itertools.count()
         self._nodes: tuple[float, list[Node]] | None = None
         self._complained_at = -_COMPLAIN_S
+        self._peaks: dict[str, dict[int, int]] = {}  # by node, then by process
 
     @property
     def retries(self) -> int:
@@ -118,6 +80,7 @@ class RayExecutor:
         self._connected = not self._ray.is_initialized()
         if self._connected:
             try:
+                _require_somebody(self._address)
                 self._ray.init(
                     address=self._address or "auto",
                     log_to_driver=False,
@@ -131,7 +94,7 @@ class RayExecutor:
                     "name one with --ray-address"
                 ) from None
         self._mailbox: Any = self._ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1).remote()
-        self._work = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(_work)
+        self._work = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(work)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -150,6 +113,10 @@ class RayExecutor:
             ]
             self._nodes = now, sorted((node for node in found if node.cores > 0), key=lambda node: node.name)
         return self._nodes[1]
+
+    def used(self) -> ClusterUse | None:
+        """See `Executor.used`."""
+        return ClusterUse(len(self._peaks), max((sum(node.values()) for node in self._peaks.values()), default=0))
 
     def run(
         self,
@@ -187,16 +154,16 @@ class RayExecutor:
                         told(by_number[number], value)
                 for reference in ended:
                     attempt = flying.pop(reference)
-                    kind, value, progress = self._result(reference)
-                    told(attempt, progress - attempt.progress)
-                    if kind == "done":
+                    answered = self._result(reference)
+                    told(attempt, answered.progress - attempt.progress)
+                    if answered.kind == "done":
                         hand_over()  # before the result is looked at: no core waits for the coordinator
-                        yield attempt.task, value
-                    elif kind == "error":
-                        error: PipelineError = value
+                        yield attempt.task, answered.value
+                    elif answered.kind == "error":
+                        error: PipelineError = answered.value
                         raise error
                     else:
-                        attempts.failed(attempt.task, value)
+                        attempts.failed(attempt.task, answered.value)
                         self._retries += 1
                         waiting.append(attempt.task)
                 hand_over()
@@ -233,18 +200,19 @@ class RayExecutor:
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             raise self._lost(error) from None
 
-    def _result(self, reference: Any) -> tuple[str, Any, int]:
+    def _result(self, reference: Any) -> Answer:
         """What a task that ended gave; of one that was lost, why, as of one that crashed."""
         try:
-            answered: tuple[str, Any, int] = self._ray.get(reference)
+            answered: Answer = self._ray.get(reference)
         except (self._ray.exceptions.RayError, ImportError) as error:
-            return "crash", _in_a_line(error), 0
+            return Answer("crash", _in_a_line(error))
         except ConnectionError as error:
             raise self._lost(error) from None
-        kind, value, _ = answered
-        if kind == "crash":
-            _log.error("a task raised:\n%s", value)
-            return kind, value.strip().splitlines()[-1], 0
+        if answered.node:
+            self._peaks.setdefault(answered.node, {})[answered.process] = answered.peak_bytes
+        if answered.kind == "crash":
+            _log.error("a task raised:\n%s", answered.value)
+            return Answer("crash", answered.value.strip().splitlines()[-1])
         return answered
 
     def _mail(self) -> list[tuple[int, str, Any]]:
@@ -260,6 +228,14 @@ class RayExecutor:
             f"the Ray cluster does not answer any more ({_in_a_line(error)}); what is finished is kept: run the same "
             "command again when there is one"
         )
+
+
+def _require_somebody(address: str | None) -> None:
+    """Raise `OSError` where nobody listens: Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S):
+            pass
 
 
 def _in_a_line(error: Exception) -> str:
