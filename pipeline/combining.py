@@ -7,6 +7,7 @@ combined.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pipeline import budget, planning
@@ -22,41 +23,39 @@ _MOST_SHARES = 256
 
 
 def combine_counters(
-    run: Run,
-    parts: Sequence[tuple[Location, str]],
-    statistics: dict[str, Any],
-    options: Options,
-    executor: Executor,
-    weights: Mapping[Location, tuple[int, int]] | None = None,
+    run: Run, parts: Sequence[tuple[Location, str]], statistics: dict[str, Any], options: Options, executor: Executor
 ) -> int:
     """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
     nodes = executor.nodes()
-    task = _task(run, parts, statistics, options, weights or {}, nodes)
+    task = combine_task(run, parts, statistics, options, nodes=nodes)
     if nodes:
         return _in_shares(run, task, executor, planning.share_of(options, _MOST_SHARES, nodes))
     [(_, rows)] = executor.run(combine, [task])
     return rows
 
 
-def _task(
+def combine_task(
     run: Run,
     parts: Sequence[tuple[Location, str]],
     statistics: dict[str, Any],
     options: Options,
-    weights: Mapping[Location, tuple[int, int]],
-    nodes: Sequence[Node],
+    weights: Mapping[Location, tuple[int, int]] | None = None,
+    beside: Path | None = None,
+    nodes: Sequence[Node] = (),
 ) -> CombineTask:
+    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`."""
     whole = budget.of_nodes(options.memory_limit, nodes) if nodes else budget.budget(options.memory_limit)
     room = whole.room(1) - budget.WRITE_BYTES
     return CombineTask(
         parts=parts,
-        output=run.counter_path,
+        output=beside or run.counter_path,
+        kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
         threads=planning.threads(options, nodes),
         memory_bytes=min(COMBINE_BYTES, room // 2),
         keep_bytes=min(whole.limit_bytes // 4, room // 3),
-        weights=weights,
+        weights=weights or {},
     )
 
 

@@ -142,7 +142,7 @@ def _count_chunks(
                 f"{format_bytes(share.budget.limit_bytes)} has no room for more",
             )
         )
-    planned = [_task(run, index, pattern, share.room_bytes) for index in range(len(plan.chunks))]
+    planned = [_task(run, index, pattern, share) for index in range(len(plan.chunks))]
     there = counters.look_at([(task.output, task.fingerprint) for task in planned], executor)
     found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
     tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
@@ -163,7 +163,7 @@ def _count_chunks(
     return summed([found[index] for index in range(len(plan.chunks))])
 
 
-def _task(run: Run, index: int, pattern: CompiledPattern, room_bytes: int) -> CountTask:
+def _task(run: Run, index: int, pattern: CompiledPattern, share: planning.Share) -> CountTask:
     plan = run.manifest
     chunk = plan.chunks[index]
     return CountTask(
@@ -176,7 +176,9 @@ def _task(run: Run, index: int, pattern: CompiledPattern, room_bytes: int) -> Co
         max_piece_bytes=plan.counting["max_piece_bytes"],
         output=run.chunk_path(index),
         fingerprint=plan.chunk_fingerprint(chunk),
-        room_bytes=room_bytes,
+        room_bytes=share.room_bytes,
+        limit_bytes=share.budget.limit_bytes,
+        workers=share.on_one,
     )
 
 

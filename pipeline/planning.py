@@ -18,7 +18,7 @@ from pipeline.executors import Node
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.standard_input import with_standard_input
-from pipeline.storage import Location, named
+from pipeline.storage import Location, exists, named
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
@@ -43,9 +43,20 @@ def open_run(
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
             listener(Notice("info", f"going on with the corpus of {directory}"))
-            empty = (path for path in stored.manifest.empty if named(path).exists())
+            empty = (path for path in stored.manifest.empty if exists(named(path)))
             options = replace(options, inputs=(*(file.path for file in stored.manifest.files), *empty))
-    options = with_standard_input(directory, options)
+    with with_standard_input(directory, options) as settled:
+        return _opened(directory, stored, settled, pattern, listener, nodes)
+
+
+def _opened(
+    directory: Location,
+    stored: Run | None,
+    options: Options,
+    pattern: CompiledPattern,
+    listener: Listener,
+    nodes: Sequence[Node],
+) -> Run:
     listing = _list_corpus(options, listener)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = cut_by(pattern)
@@ -131,18 +142,19 @@ def plan_for_people(run: Run, options: Options, nodes: Sequence[Node] = ()) -> d
     sizes = [chunk.bytes for chunk in plan.chunks]
     largest, total = max(sizes, default=0), sum(sizes)
     work = min(share.room_bytes, int(largest * environment.WORKER_BYTES_PER_CHUNK_BYTE))
-    counting = share.budget.taken_bytes + share.workers * (budget.WORKER_BYTES + work)
+    counting = share.budget.taken_bytes + share.on_one * (share.budget.worker_bytes + work)
     # Were no piece like another: one every six bytes.
     shape = forecast.CounterShape(total // 6, total, total + total // 6)
     merges = merge_budget(max(options.vocab_size), with_pad_token(options.special_tokens, options.pad_token))
-    merging = forecast.least(shape, merges) + share.budget.taken_bytes + budget.WORKER_BYTES
+    merging = forecast.least(shape, merges) + share.budget.taken_bytes + share.budget.worker_bytes
+    on_each = " on each node" if nodes else ""
     return {
         "run": str(run.directory),
         "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(manifest.corpus_bytes(plan.files))}",
         "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
-        "workers": f"{share.workers}",
+        "workers": f"{share.workers} on {format_count(len(nodes), 'nodes')}" if nodes else f"{share.workers}",
         "disk at most": f"about {format_bytes(2 * total)} for counters",
-        "memory limit": format_bytes(share.budget.limit_bytes),
+        "memory limit": f"{format_bytes(share.budget.limit_bytes)}{on_each}",
         "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
         f"{format_bytes(share.room_bytes)} is written in parts",
         "memory while merging": f"{format_bytes(merging)} if no piece came twice; forecast when they are counted",
@@ -152,10 +164,14 @@ def plan_for_people(run: Run, options: Options, nodes: Sequence[Node] = ()) -> d
 
 @dataclass(frozen=True)
 class Share:
-    """How many workers count, and the bytes that each has for its counter. budget: of each machine."""
+    """How many workers count, and the bytes that each has for its counter.
+
+    budget: of each machine. on_one: how many workers share it at most.
+    """
 
     budget: budget.Budget
     workers: int
+    on_one: int
     room_bytes: int
 
 
@@ -166,10 +182,10 @@ def share_of(options: Options, chunks: int, nodes: Sequence[Node] = ()) -> Share
         on_one = whole.workers(max(node.cores for node in nodes))
         there = sum(min(node.cores, on_one) for node in nodes)
         workers = min(there, options.workers or there, max(chunks, 1))
-        return Share(whole, workers, whole.room(on_one) - budget.WRITE_BYTES)
+        return Share(whole, workers, min(on_one, workers), whole.room(on_one) - budget.WRITE_BYTES)
     whole = budget.budget(options.memory_limit)
     workers = whole.workers(max(1, min(worker_count(options), chunks)))
-    return Share(whole, workers, whole.room(workers) - budget.WRITE_BYTES)
+    return Share(whole, workers, workers, whole.room(workers) - budget.WRITE_BYTES)
 
 
 def threads(options: Options, nodes: Sequence[Node] = ()) -> int:

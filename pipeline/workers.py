@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline.config import Options
+from pipeline.errors import UsageError
 from pipeline.executors import Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
 
@@ -28,6 +29,13 @@ def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
         from pipeline.executors.ray import RayExecutor
 
         return RayExecutor(options.ray_address, options.workers, SETUP)
+    return executor_here(options)
+
+
+def executor_here(options: Options) -> LocalExecutor:
+    """The executor for work that this machine does alone; `UsageError` where another was asked for."""
+    if options.executor != "local":
+        raise UsageError(f"this runs on this machine alone, not on {options.executor}: leave the executor out")
     return LocalExecutor(lambda: worker_count(options), SETUP)
 
 

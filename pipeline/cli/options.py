@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pipeline.events import Listener
     from pipeline.report.summary import Summary
 
-RUN_OPTIONS = ("workers", "executor", "ray_address", "memory_limit", "quiet", "log_json")
+RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
+CLUSTER_OPTIONS = ("executor", "ray_address")
 COUNTING_OPTIONS = ("special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes")  # what tells what is counted
 
 

@@ -1,7 +1,5 @@
 """The commands about a tokenizer: export, encode, decode; and env and version."""
 
-from pathlib import Path
-
 import click
 
 from pipeline import __version__
@@ -18,9 +16,11 @@ from pipeline.values import EXPORT_FORMATS
     "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
 @click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
-@click.option("--counts", type=Path, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
+@click.option(
+    "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
+)
 @debug
-def export(tokenizer: Location, output: Location | None, formats: str | None, counts: Path | None) -> None:
+def export(tokenizer: Location, output: Location | None, formats: str | None, counts: Location | None) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken; or a run's piece counts.
 
     Counts are a line `piece<TAB>count` each, the most frequent first, which `import` reads back exactly.
@@ -42,7 +42,7 @@ def export(tokenizer: Location, output: Location | None, formats: str | None, co
         click.echo(f"no {name} files: {reason}", err=True)
 
 
-def _export_counts(run: Location, path: Path) -> None:
+def _export_counts(run: Location, path: Location) -> None:
     from pipeline.exchange import export_counts
 
     if path.suffix not in (".tsv", ".parquet"):
