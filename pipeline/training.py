@@ -115,8 +115,8 @@ def run_merge(
     asked = make_options(given)
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
-    merging = {} if asked.overwrite else stored.merging or {}
-    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
+    before = {} if asked.overwrite else stored.merging or {}
+    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given})
     options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
