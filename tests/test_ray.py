@@ -136,6 +136,8 @@ def test_a_cluster_trains_as_this_machine_does(cluster: Any, corpus: Path, expec
     assert not list((output / "counts").glob("share-*"))
     assert f"{NODES} nodes had work" in result.stdout
     assert "(workers of a node together)" in result.stdout
+    shown = _bpe_pipeline("env", *words[:4]).stdout
+    assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
 
 
 def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) -> None:

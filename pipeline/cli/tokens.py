@@ -1,9 +1,12 @@
 """The commands about a tokenizer: export, encode, decode; and env and version."""
 
+from typing import Any
+
 import click
 
 from pipeline import __version__
 from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
+from pipeline.cli.options import CLUSTER_OPTIONS, run_options, settle
 from pipeline.config import flag_of, make_options
 from pipeline.errors import UsageError
 from pipeline.storage import Location
@@ -78,12 +81,20 @@ def decode(ids: tuple[str, ...], tokenizer: Location) -> None:
 
 
 @commands.command()
+@run_options(*CLUSTER_OPTIONS)
 @debug
-def env() -> None:
-    """Print versions and machine: what a bug report needs."""
+def env(**values: Any) -> None:
+    """Print versions and machine, of a cluster the nodes too: what a bug report needs."""
+    settled = settle(CLUSTER_OPTIONS, values)
+    if settled is None:
+        return
     from pipeline.environment import describe
+    from pipeline.workers import nodes
 
-    for name, value in describe().items():
+    facts = describe()
+    for number, node in enumerate(nodes(settled.options)):
+        facts[f"node {number}"] = str(node)
+    for name, value in facts.items():
         click.echo(f"{name + ':':26}{value}")
 
 

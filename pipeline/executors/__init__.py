@@ -62,7 +62,8 @@ class Node:
     memory_bytes: int
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.cores} cores, {self.memory_bytes:,} bytes)"
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{self.name}: {cores}, {self.memory_bytes:,} bytes of memory for tasks"
 
 
 @dataclass(frozen=True)
