@@ -1,0 +1,50 @@
+// Which tokens begin here: the longest, and from it every shorter one.
+//
+// Idea: a double-array trie. The child of a node for a byte stands in the cell `base + byte`, and the cell says whose
+// child it is, so that one step is one load and one comparison. Each token knows the longest token that is a proper
+// prefix of it, so that all candidates at a place are met in falling length without walking again.
+// Cost: one dependent load a byte; 12 bytes a node, at most one node for each byte of all tokens, and some free cells.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace bpe {
+
+class TokenTrie {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Entry {
+    std::string_view bytes;  // not empty, all different
+    uint32_t number;
+  };
+
+  TokenTrie() = default;
+  // Writes to shorter[number] the longest token that is a proper prefix of each, or kNone.
+  TokenTrie(std::vector<Entry> entries, std::span<uint32_t> shorter);
+
+  // The number of the longest token that text[at, end) begins with, or kNone.
+  uint32_t longest(const uint8_t* at, const uint8_t* end) const {
+    const Node* const nodes = nodes_.data();
+    uint32_t node = 0, found = kNone;
+    for (; at < end; ++at) {
+      const uint32_t next = nodes[node].base + *at;
+      if (nodes[next].parent != node) break;
+      node = next;
+      if (nodes[node].number != kNone) found = nodes[node].number;
+    }
+    return found;
+  }
+
+ private:
+  struct Node {
+    uint32_t base = 0, parent = kNone, number = kNone;
+  };
+  struct Layout;  // which cells are free, while the trie is made
+  std::vector<Node> nodes_;
+};
+
+}  // namespace bpe
