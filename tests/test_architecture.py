@@ -15,7 +15,7 @@ LEVELS = (
     {"count", "merge", "encode", "terminal"},
     {"report", "count_chunk", "combine"},
     {"tokenizer"},
-    {"export", "load"},
+    {"export", "load", "encode_texts", "decoding"},
     {"model", "manifest", "merge_list"},
     {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory", "workers"},
     {"executors", "atomic", "environment", "events", "log", "values"},
