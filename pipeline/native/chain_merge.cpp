@@ -65,7 +65,7 @@ void ChainMerger::insert(uint32_t left, uint32_t right, uint32_t number) {
 
 // `failed(place)` refers to the bit that says that nothing goes on from a place.
 template <class Failed>
-void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, IdBuffer& out) const {
+void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
   const uint8_t* const end = piece + size;
   uint32_t* const row = out.reserve(size);
   size_t count = 0, at = 0;
@@ -74,7 +74,7 @@ void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, IdBuff
     const Part& part = parts_[token];
     const size_t stop = at + part.length;
     if (!failed(stop, false) &&
-        (count == 0 || !joinable(piece[at - 1], piece[at]) || fit(row[count - 1], token, kNone))) {
+        (count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
       row[count++] = token;
       at = stop;
       if (at == size) break;
@@ -94,24 +94,28 @@ void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, IdBuff
 void ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const {
   if (size == 1) {
     out.push(ids_[piece[0]]);
-  } else if (size < 64) {
+    return;
+  }
+  if (scratch.fits.empty()) scratch.fits.assign(size_t{1} << kFitsBits, UINT64_MAX);  // of no pair
+  uint64_t* const fits = scratch.fits.data();
+  if (size < 64) {
     uint64_t bits = 0;
     chain(piece, size,
           [&](size_t place, bool set) {
             bits |= uint64_t{set} << place;
             return bits >> place & 1;
           },
-          out);
+          fits, out);
   } else {
-    scratch.assign(size / 64 + 1, 0);
+    scratch.failed.assign(size / 64 + 1, 0);
     chain(piece, size,
           [&](size_t place, bool set) {
-            uint64_t& word = scratch[place / 64];
+            uint64_t& word = scratch.failed[place / 64];
             word |= uint64_t{set} << place % 64;
             return word >> place % 64 & 1;
           },
-          out);
-    if (scratch.capacity() > (size_t{1} << 16)) scratch = {};  // of a giant piece
+          fits, out);
+    if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant piece
   }
 }
 

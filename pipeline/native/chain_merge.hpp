@@ -39,7 +39,12 @@ struct Merge {
 
 class ChainMerger {
  public:
-  using Scratch = std::vector<uint64_t>;
+  // Working memory of one thread: which places of a long piece were given up, and whether two tokens fit, for as many
+  // pairs as a small cache holds.
+  struct Scratch {
+    std::vector<uint64_t> failed;
+    std::vector<uint64_t> fits;
+  };
   static constexpr size_t kMaxTokenBytes = size_t{16} << 20;  // of all tokens together
 
   ChainMerger() = default;
@@ -60,8 +65,17 @@ class ChainMerger {
     uint32_t left = kNone, right = kNone, number = kNone;
   };
 
+  static constexpr unsigned kFitsBits = 15;
+
   template <class Failed>
-  void chain(const uint8_t* piece, size_t size, Failed failed, IdBuffer& out) const;
+  void chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const;
+  // `fit` without a limit, through the cache: the pair's numbers, then the answer in the lowest bit.
+  bool fit_cached(uint32_t left, uint32_t right, uint64_t* fits) const {
+    const uint64_t pair = uint64_t{left} << 33 | uint64_t{right} << 1;
+    uint64_t& kept = fits[(pair * 0x9E3779B97F4A7C15u) >> (64 - kFitsBits)];
+    if ((kept & ~uint64_t{1}) != pair) kept = pair | static_cast<uint64_t>(fit(left, right, kNone));
+    return kept & 1;
+  }
   void insert(uint32_t left, uint32_t right, uint32_t number);
 
   static uint64_t hash(uint32_t left, uint32_t right) {

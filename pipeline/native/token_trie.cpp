@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 namespace bpe {
 
@@ -80,6 +81,18 @@ TokenTrie::TokenTrie(std::vector<Entry> entries, std::span<uint32_t> shorter) {
       open.push_back({cell, now.found, starts[child], starts[child + 1], now.depth + 1});
     }
   }
+  std::vector<Start> pairs(size_t{1} << 16);
+  for (uint32_t pair = 0; pair < pairs.size(); ++pair) {
+    const uint8_t bytes[2] = {static_cast<uint8_t>(pair >> 8), static_cast<uint8_t>(pair)};
+    const uint32_t first = nodes_[0].base + bytes[0];
+    if (nodes_[first].parent != 0) continue;
+    pairs[pair].found = nodes_[first].number;
+    const uint32_t second = nodes_[first].base + bytes[1];
+    if (nodes_[second].parent != first) continue;
+    pairs[pair].node = second;
+    if (nodes_[second].number != kNone) pairs[pair].found = nodes_[second].number;
+  }
+  starts_ = std::move(pairs);
 }
 
 }  // namespace bpe
