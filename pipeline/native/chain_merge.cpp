@@ -69,22 +69,28 @@ void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64
   const uint8_t* const end = piece + size;
   uint32_t* const row = out.reserve(size);
   size_t count = 0, at = 0;
-  uint32_t token = trie_.longest(piece, end);
+  const TokenTrie::Found first = trie_.longest(piece, end);
+  uint32_t token = first.number, length = first.length;
+  const auto take = [&](uint32_t number) {
+    token = number;
+    length = parts_[number].length;
+  };
   for (;;) {
-    const Part& part = parts_[token];
-    const size_t stop = at + part.length;
+    const size_t stop = at + length;
     if (!failed(stop, false) &&
         (count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
       row[count++] = token;
       at = stop;
       if (at == size) break;
-      token = trie_.longest(piece + at, end);
-    } else if (part.shorter != kNone) {
-      token = part.shorter;
+      const TokenTrie::Found next = trie_.longest(piece + at, end);
+      token = next.number;
+      length = next.length;
+    } else if (parts_[token].shorter != kNone) {
+      take(parts_[token].shorter);
     } else {
       failed(at, true);
-      token = row[--count];
-      at -= parts_[token].length;
+      take(row[--count]);
+      at -= length;
     }
   }
   for (size_t i = 0; i < count; ++i) row[i] = ids_[row[i]];

@@ -86,11 +86,11 @@ TokenTrie::TokenTrie(std::vector<Entry> entries, std::span<uint32_t> shorter) {
     const uint8_t bytes[2] = {static_cast<uint8_t>(pair >> 8), static_cast<uint8_t>(pair)};
     const uint32_t first = nodes_[0].base + bytes[0];
     if (nodes_[first].parent != 0) continue;
-    pairs[pair].found = nodes_[first].number;
+    if (nodes_[first].number != kNone) pairs[pair].found = {nodes_[first].number, 1};
     const uint32_t second = nodes_[first].base + bytes[1];
     if (nodes_[second].parent != first) continue;
     pairs[pair].node = second;
-    if (nodes_[second].number != kNone) pairs[pair].found = nodes_[second].number;
+    if (nodes_[second].number != kNone) pairs[pair].found = {nodes_[second].number, 2};
   }
   starts_ = std::move(pairs);
 }

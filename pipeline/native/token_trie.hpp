@@ -28,22 +28,27 @@ class TokenTrie {
   // Writes to shorter[number] the longest token that is a proper prefix of each, or kNone.
   TokenTrie(std::vector<Entry> entries, std::span<uint32_t> shorter);
 
-  // The number of the longest token that text[at, end) begins with, or kNone.
-  uint32_t longest(const uint8_t* at, const uint8_t* end) const {
+  struct Found {
+    uint32_t number = kNone, length = 0;  // kNone: no token begins so
+  };
+  // The longest token that text[at, end) begins with.
+  Found longest(const uint8_t* at, const uint8_t* end) const {
     const Node* const nodes = nodes_.data();
-    uint32_t node = 0, found = kNone;
+    const uint8_t* const begin = at;
+    Found found;
+    uint32_t node = 0;
     if (end - at >= 2) {
       const Start& start = starts_[size_t{at[0]} << 8 | at[1]];
-      if (start.node == 0) return start.found;
-      node = start.node;
       found = start.found;
+      if (start.node == 0) return found;
+      node = start.node;
       at += 2;
     }
     for (; at < end; ++at) {
       const uint32_t next = nodes[node].base + *at;
       if (nodes[next].parent != node) break;
       node = next;
-      if (nodes[node].number != kNone) found = nodes[node].number;
+      if (nodes[node].number != kNone) found = {nodes[node].number, static_cast<uint32_t>(at + 1 - begin)};
     }
     return found;
   }
@@ -53,7 +58,8 @@ class TokenTrie {
     uint32_t base = 0, parent = kNone, number = kNone;
   };
   struct Start {
-    uint32_t node = 0, found = kNone;  // node 0: nothing longer than one byte begins so
+    uint32_t node = 0;  // 0: nothing longer than one byte begins so
+    Found found;
   };
   struct Layout;  // which cells are free, while the trie is made
   std::vector<Node> nodes_;
