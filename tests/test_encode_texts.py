@@ -313,7 +313,7 @@ def test_documents_as_peers(pattern: str, tmp_path: Path) -> None:
     """Every document of all files, with a vocabulary of all files, against both peers; blocks against the whole."""
     import pipeline
 
-    ours = pipeline.train(*FILES, output=tmp_path / "run", vocab_size=32_000, pattern=pattern)
+    ours = pipeline.train(FILES, output=tmp_path / "run", vocab_size=32_000, pattern=pattern)
     directory = tmp_path / "run" / "tokenizer"
     theirs = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
     encoding = runpy.run_path(str(directory / "tiktoken_encoding.py"))["encoding"]
