@@ -148,10 +148,14 @@ class Specials:
         The first match at or after byte `start`: (start, end, id) in bytes, or None.
         """
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest text."""
+
 class Encoder:
     """Text to token ids, by rank. Safe to share between threads."""
 
-    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 134217728) -> None:
+    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456) -> None:
         """
         tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank.
         """
@@ -163,6 +167,24 @@ class Encoder:
 
     def encode_to_buffer(self, text: str | bytes, specials: Specials | None = None) -> memoryview:
         """The same as a memoryview of uint32."""
+
+    def count(self, text: str | bytes, specials: Specials | None = None) -> int:
+        """How many ids a text has."""
+
+    def encode_part(self, text: str | bytes, specials: Specials | None = None) -> tuple[list[int], int]:
+        """
+        The ids that text following this part could not change, and the byte where the rest begins.
+        """
+
+    def encode_batch(self, texts: Sequence[str | bytes], specials: Specials | None, threads: int) -> list[list[int]]:
+        """
+        The ids of each text of a list, in its order, by up to `threads` threads.
+        """
+
+    def encode_batch_to_buffer(self, texts: Sequence[str | bytes], specials: Specials | None, threads: int) -> tuple[memoryview, memoryview]:
+        """
+        The same as one memoryview of uint32, and where each text's ids begin and the last one's end (uint64).
+        """
 
     def encode_pieces(self, pieces: list[str]) -> list[int]:
         """The ids of pieces that were cut already."""

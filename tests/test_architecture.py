@@ -19,7 +19,7 @@ LEVELS = (
     {"spill"},
     {"combine"},
     {"tokenizer"},
-    {"export", "load"},
+    {"export", "load", "encode_texts", "decoding"},
     {"model", "manifest", "merge_list", "counts_file", "standard_input"},
     {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory", "workers", "budget", "forecast"},
     {"executors", "atomic", "environment", "events", "log", "losses", "tables", "untrusted", "values"},

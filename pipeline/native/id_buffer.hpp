@@ -24,6 +24,7 @@ class IdBuffer {
     *reserve(1) = id;
     ++size_;
   }
+  void clear() { size_ = 0; }
   // Gives the memory away; the owner frees it with std::free.
   uint32_t* release() {
     size_ = capacity_ = 0;
