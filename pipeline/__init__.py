@@ -12,14 +12,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.chat import ChatFormat as ChatFormat
+    from pipeline.chat import ChatMLFormat as ChatMLFormat
     from pipeline.errors import PipelineError as PipelineError
+    from pipeline.gpt2 import GPT2Tokenizer as GPT2Tokenizer
+    from pipeline.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.tokenizer import Tokenizer as Tokenizer
     from pipeline.training import train as train
 
 __version__ = "0.1.0"
-__all__ = ["PipelineError", "Tokenizer", "__version__", "train"]
+__all__ = [
+    "ChatFormat",
+    "ChatMLFormat",
+    "GPT2Tokenizer",
+    "Llama3Tokenizer",
+    "PipelineError",
+    "Tokenizer",
+    "__version__",
+    "train",
+]
 
-_HOMES = {"PipelineError": "pipeline.errors", "Tokenizer": "pipeline.tokenizer", "train": "pipeline.training"}
+_HOMES = {
+    "ChatFormat": "pipeline.chat",
+    "ChatMLFormat": "pipeline.chat",
+    "GPT2Tokenizer": "pipeline.gpt2",
+    "Llama3Tokenizer": "pipeline.llama3",
+    "PipelineError": "pipeline.errors",
+    "Tokenizer": "pipeline.tokenizer",
+    "train": "pipeline.training",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PROGRAM = "bpe-pipeline"
 _RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
 _MERGE_OPTIONS = (
-    *("vocab_size", "tie_break", "min_frequency", "max_token_bytes", "special_ids", "export"),
+    *("vocab_size", "tie_break", "min_frequency", "max_token_bytes", "special_ids", "export", "chat_template"),
     *("overwrite", *_RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (

@@ -18,6 +18,7 @@ from pipeline import _core
 from pipeline.errors import InputError, SpecialTokenError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.prepare import SpecialSearch, encode_prepared
 from pipeline.vocabulary import Vocabulary, with_pad_token
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
@@ -39,10 +40,21 @@ class Tokenizer:
         whole_pieces: bool = False,
     ) -> None:
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        self.model = Model(vocabulary, compiled, pad_token, whole_pieces)
+        self._take(Model(vocabulary, compiled, pad_token, whole_pieces))
+
+    def _take(self, model: Model) -> None:
+        self.model = model
         self._encoder = self.model.encoder()
         self._selections: dict[frozenset[str], _core.Specials | None] = {}
-        self._all_special = self._select(frozenset(vocabulary.special_tokens))
+        self._searches: dict[frozenset[str], SpecialSearch] = {}
+        self._all_special = self._select(frozenset(model.vocabulary.special_tokens))
+
+    @classmethod
+    def from_model(cls, model: Model) -> Tokenizer:
+        """Make a tokenizer of everything that a model says, as `pipeline.load` reads it."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._take(model)
+        return tokenizer
 
     @classmethod
     def from_merges(
@@ -81,11 +93,27 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Tokenizer:
-        """Read a tokenizer from its directory or from a tokenizer.json; see `pipeline.load` for what is refused."""
+        """Read a tokenizer from its directory, a tokenizer.json, or vocab.json with merges.txt beside.
+
+        Its ids are those that the file's own runtime gives without adding special tokens around the text. See
+        `pipeline.load` for what is refused.
+        """
         from pipeline.load import load_model
 
-        model = load_model(Path(path))
-        return cls(model.vocabulary, model.pattern, pad_token=model.pad_token, whole_pieces=model.whole_pieces)
+        return cls.from_model(load_model(Path(path)))
+
+    @classmethod
+    def from_tiktoken_file(
+        cls, path: str | PathLike[str], *, pattern: str, special_tokens: Mapping[str, int] | None = None
+    ) -> Tokenizer:
+        """Read a tiktoken rank file, whose pattern and special tokens (text -> id) stand elsewhere.
+
+        Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
+        a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
+        """
+        from pipeline.load.tiktoken import load_ranks
+
+        return cls.from_model(load_ranks(Path(path), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str]) -> None:
         """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
@@ -139,6 +167,8 @@ class Tokenizer:
         Lone surrogates in a str and invalid UTF-8 in bytes are read as U+FFFD.
         """
         if allowed_special is None and disallowed_special is None:
+            if self.model.preparation.changes_ids:
+                return self._encode_prepared(text, frozenset(self.special_tokens))
             return self._encode(text, self._all_special)
         for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
             if isinstance(value, str | bytes) and value != "all":
@@ -152,10 +182,14 @@ class Tokenizer:
             refused = frozenset(disallowed_special)
         if refused:
             self._raise_if_found(text, frozenset(refused))
+        if self.model.preparation.changes_ids:
+            return self._encode_prepared(text, frozenset(allowed))
         return self._encode(text, self._select(frozenset(allowed)))
 
     def encode_ordinary(self, text: str | bytes) -> list[int]:
         """Return the ids of a text in which special tokens are ordinary text."""
+        if self.model.preparation.changes_ids:
+            return self._encode_prepared(text, frozenset())
         return self._encode(text, None)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
@@ -180,6 +214,17 @@ class Tokenizer:
             return encode(_repaired(text), specials)
         except RuntimeError as reason:
             raise InputError(f"the text cannot be encoded: {reason}") from None
+
+    def _encode_prepared(self, text: str | bytes, allowed: frozenset[str]) -> list[int]:
+        """Encode where the file that the model was read from has text prepared first."""
+        preparation = self.model.preparation
+        valid = text if isinstance(text, str) and _is_valid(text) else _repaired(text)
+        if allowed not in self._searches:
+            if len(self._searches) >= _MAX_SELECTIONS:
+                self._searches.clear()
+            ids = {name: id_ for name, id_ in self.special_tokens.items() if name in allowed}
+            self._searches[allowed] = SpecialSearch(ids, preparation)
+        return encode_prepared(valid, self._searches[allowed], lambda stretch: self._encode(stretch, None))
 
     def _encode_cut_here(self, text: str | bytes, specials: _core.Specials | None) -> list[int]:
         """Encode with a pattern that has no automaton: pieces are cut in Python."""
@@ -213,6 +258,14 @@ class Tokenizer:
                 f"`allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, pass "
                 "`disallowed_special=()`, or a collection without it"
             )
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _repaired(text: str | bytes) -> str:

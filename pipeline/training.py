@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline import count, environment, manifest, merge, run_directory
 from pipeline.atomic import write_whole
+from pipeline.chat_templates import CHAT_TEMPLATES
 from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
@@ -22,7 +23,7 @@ from pipeline.export import EXPORTS, write_model
 from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
-from pipeline.model import Model
+from pipeline.model import ChatTemplate, Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary, VocabularyFacts, render
 from pipeline.tokenizer import Tokenizer
@@ -52,7 +53,7 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
     with executor_for(settled) as executor:
         _, model = run_train(settled, executor, _warn)
-    return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
+    return Tokenizer.from_model(model)
 
 
 def _warn(event: Event) -> None:
@@ -115,15 +116,20 @@ def run_merge(
 
 
 def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
-    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, export formats."""
+    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, formats."""
     check_vocabulary(options)
-    if options.export is None:
-        return
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
-    with tempfile.TemporaryDirectory() as nowhere:
-        export_model(Model(vocabulary, pattern, options.pad_token), Path(nowhere), options.export)
+    model = Model(vocabulary, pattern, options.pad_token, chat_template=chat_template(options))
+    if options.export is not None:
+        with tempfile.TemporaryDirectory() as nowhere:
+            export_model(model, Path(nowhere), options.export)
+
+
+def chat_template(options: Options) -> ChatTemplate | None:
+    """The chat template that the options name."""
+    return CHAT_TEMPLATES[options.chat_template] if options.chat_template else None
 
 
 def export_model(model: Model, directory: Path, formats: Sequence[str] | None) -> tuple[list[Path], dict[str, str]]:
@@ -207,7 +213,7 @@ def _merge_and_export(
         listener(Notice("info", f"the vocabulary is smaller than asked for: {stopped}"))
     started = time.monotonic()
     vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right, special_tokens, special_ids=options.special_ids)
-    model = Model(vocabulary, pattern, options.pad_token, trained=True)
+    model = Model(vocabulary, pattern, options.pad_token, trained=True, chat_template=chat_template(options))
     directory = run.tokenizer_directory(options.vocab_size)
     written, refused = export_model(model, directory, options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it

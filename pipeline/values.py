@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
+CHAT_TEMPLATES = ("llama3", "chatml")
 _MOST_BYTES = 1 << 62
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{unit}": base ** (power + 1)

@@ -14,10 +14,11 @@ LEVELS = (
     {"training"},
     {"count", "merge", "encode", "terminal"},
     {"report", "count_chunk", "combine"},
+    {"chat", "llama3", "gpt2"},
     {"tokenizer"},
-    {"export", "load"},
+    {"export", "load", "prepare", "chat_templates"},
     {"model", "manifest", "merge_list"},
-    {"corpus", "pattern", "vocabulary", "counters", "config", "run_directory", "workers"},
+    {"normal_form", "corpus", "pattern", "vocabulary", "counters", "config", "run_directory", "workers"},
     {"executors", "atomic", "environment", "events", "log", "values"},
     {"errors", "_core", "__init__"},
 )

@@ -56,15 +56,22 @@ def shortened(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def read_json(file: Path) -> Field:
-    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than 1 GiB."""
+def read_text(file: Path) -> str:
+    """The text of a file; InputError where it cannot be read, is not UTF-8, or is larger than 1 GiB."""
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{file} is larger than {MAX_FILE_BYTES >> 30} GiB: this is no tokenizer file")
-        return Field(json.loads(file.read_bytes()), file)
+        return file.read_bytes().decode()
     except OSError as reason:
         raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
     except UnicodeDecodeError as reason:
         raise InputError(f"{file} is not UTF-8 (byte {reason.start})") from reason
+
+
+def read_json(file: Path) -> Field:
+    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than 1 GiB."""
+    text = read_text(file)
+    try:
+        return Field(json.loads(text), file)
     except (ValueError, RecursionError) as reason:
         raise InputError(f"{file} is not valid JSON: {reason}") from reason
