@@ -25,7 +25,7 @@ from pipeline.config import (
     read_config,
 )
 from pipeline.errors import PipelineError, UsageError
-from pipeline.values import EXPORT_FORMATS
+from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
 
 if TYPE_CHECKING:
     from pipeline.events import Listener
@@ -279,19 +279,43 @@ def merge(run_directory: Path, **values: Any) -> None:
 @click.argument("tokenizer", type=Path, metavar="RUN|TOKENIZER")
 @click.option("--output", type=Path, metavar="DIR", help="where to write; default: the tokenizer's own directory")
 @click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
+@click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
+@click.option(
+    "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
+)
+@click.option(
+    "--sample", "samples", multiple=True, type=Path, metavar="FILE",
+    help="text to check with, besides hard strings; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
 @_debug
-def export(tokenizer: Path, output: Path | None, formats: str | None) -> None:
-    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken."""
+def export(
+    tokenizer: Path,
+    output: Path | None,
+    formats: str | None,
+    chat_template: str | None,
+    check: bool,
+    samples: tuple[Path, ...],
+) -> None:
+    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there."""
     from pipeline.encode import load_tokenizer, tokenizer_home
-    from pipeline.training import export_model
+    from pipeline.training import export_model, with_chat_template
 
-    options = make_options({"export": formats, "output": output}, flag_of)
-    model = load_tokenizer(tokenizer).model
-    written, refused = export_model(model, options.output or tokenizer_home(tokenizer), options.export)
+    options = make_options({"export": formats, "output": output, "chat_template": chat_template}, flag_of)
+    if samples and not check:
+        raise UsageError("--sample is for --check: give both")
+    loaded = load_tokenizer(tokenizer)
+    directory = options.output or tokenizer_home(tokenizer)
+    written, refused = export_model(with_chat_template(loaded.model, options), directory, options.export)
     for path in written:
         click.echo(path)
     for name, reason in refused.items():
         click.echo(f"no {name} files: {reason}", err=True)
+    if check:
+        from pipeline.check import check_command
+
+        formats_written = [name for name in options.export or EXPORT_FORMATS if name not in refused]
+        for line in check_command(loaded, tokenizer, directory, formats_written, samples):
+            click.echo(line)
 
 
 @commands.command()

@@ -7,7 +7,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,11 @@ def _check_before_work(options: Options, pattern: CompiledPattern) -> None:
 def chat_template(options: Options) -> ChatTemplate | None:
     """The chat template that the options name."""
     return CHAT_TEMPLATES[options.chat_template] if options.chat_template else None
+
+
+def with_chat_template(model: Model, options: Options) -> Model:
+    """The model with the chat template that the options name, or with the one that it has."""
+    return replace(model, chat_template=chat_template(options)) if options.chat_template else model
 
 
 def export_model(model: Model, directory: Path, formats: Sequence[str] | None) -> tuple[list[Path], dict[str, str]]:

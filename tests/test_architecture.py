@@ -12,7 +12,7 @@ LEVELS = (
     {"__main__"},
     {"cli"},
     {"training"},
-    {"count", "merge", "encode", "terminal"},
+    {"count", "merge", "encode", "check", "terminal"},
     {"report", "count_chunk", "combine"},
     {"chat", "llama3", "gpt2"},
     {"tokenizer"},

@@ -5,6 +5,7 @@ byte-level vocabulary, with its own pattern or without. In a Sequence each cuts 
 """
 
 import re
+from functools import cache
 
 from pipeline.errors import ExportRefusedError, PatternError
 from pipeline.load.fields import Field, shortened
@@ -73,17 +74,25 @@ def _check_behavior(split: Field, compiled: CompiledPattern) -> None:
 
 def _recovered(expression: str, noted: Field) -> CompiledPattern:
     """The pattern that tokenizers reads in an expression: the one noted beside, a named one, or the expression."""
-    for candidate in [noted.read(str)] if noted.value is not None else PRESETS:
-        compiled = compile_pattern(candidate)
+    if noted.value is None:
+        if expression in _written_presets():
+            return compile_pattern(_written_presets()[expression])
+    else:
+        compiled = compile_pattern(noted.read(str))
         if for_tokenizers(compiled) == expression:
             return compiled
-    if noted.value is not None:
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
     compiled = compile_pattern(_our_escapes(expression))
     difference = compiled.refusal or first_difference(expression)
     if difference is None or (compiled.tree is not None and for_tokenizers(compiled) == expression):
         return compiled
     raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
+
+
+@cache
+def _written_presets() -> dict[str, str]:
+    """What each named pattern is written as for tokenizers, and its name."""
+    return {for_tokenizers(compile_pattern(name)): name for name in PRESETS}
 
 
 def _our_escapes(expression: str) -> str:

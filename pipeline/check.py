@@ -1,0 +1,196 @@
+"""The story of `export --check`: each exported file in the real library that it is for, compared id by id.
+
+The texts are a sample of the corpus (or of files that the caller names) and hard strings. A library that is not
+installed is named as not checked; a difference is named with the text where it was found.
+"""
+
+import json
+import runpy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pipeline import manifest
+from pipeline.atomic import write_whole
+from pipeline.errors import ExportRefusedError, InputError
+from pipeline.export.tiktoken import SNIPPET_NAME
+from pipeline.tokenizer import Tokenizer
+
+Encode = Callable[[str], list[int]]
+
+SAMPLE_BYTES = 1 << 20
+_TEXT_BYTES = 1 << 14
+_SAMPLED_FILES = 64
+_HARD_TEXTS = (
+    "", " ", "\n", "\x00\x00\x01", "x\n  ", "x\n  \n y  \t z   ", "a\r\n\r\nb\r\n", "DON'T I'ſ 'LLama we'Re don't",
+    "123４５６ 1 2 12345678 Ⅻ ½", "a\u0085b\u200bc\ufeffd\u180ee\u00a0f\u3000g\u2028h\x1ci",
+    "नमस्ते e\u0301 é ö 각 한국어", "👩\u200d👩\u200d👧\u200d👦 \U0010ffff \ufffd",
+    "привет, мир! Ελλάδα שלום مرحبا 你好，世界 こんにちは", "the" * 300 + " " * 300 + "a" * 300,
+    "def f(x):\n\treturn {x: [1, 2.5e-3]} # ok\n", "<|not special|> <|", "\\x41 \"quoted\" 'single' `code`",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """One format in one library. `outcome`: "same", "different", or "not checked"; `detail` says where, or why."""
+
+    format: str
+    library: str
+    outcome: str
+    detail: str
+
+    def __str__(self) -> str:
+        verb = "not checked" if self.outcome == "not checked" else "checked"
+        return f"{verb} {self.format} with {self.library}: {self.detail}"
+
+
+def check_command(
+    tokenizer: Tokenizer, source: Path, directory: Path, formats: Sequence[str], samples: Sequence[Path]
+) -> Iterator[str]:
+    """Check the files of a directory and yield a line a check; the run that `source` is of notes them in its report.
+
+    Raises `ExportRefusedError` at the end where ids differ.
+    """
+    run = run_of(source)
+    texts = sample_texts(samples) if samples else corpus_sample(run) if run else []
+    checks = check_exports(tokenizer, directory, formats, texts)
+    yield from map(str, checks)
+    if run is not None:
+        write_into_report(run, directory, checks)
+    failed = [check for check in checks if check.outcome == "different"]
+    if failed:
+        raise ExportRefusedError(
+            f"{directory} is not to be used: {len(failed)} of {len(checks)} checks found a difference, the first: "
+            f"{failed[0]}; please report it"
+        )
+
+
+def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str], texts: Sequence[str]) -> list[Check]:
+    """Compare the files of these formats in a directory, in each library that reads them, on texts and hard strings."""
+    specials = list(tokenizer.special_tokens)
+    joined = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
+    listed = [*_HARD_TEXTS, *joined, *texts]
+    expected = [tokenizer.encode(text) for text in listed]
+    checks = []
+    for name in formats:
+        for library, load in _LOADERS[name].items():
+            try:
+                version = metadata.version(library)
+            except metadata.PackageNotFoundError:
+                checks.append(Check(name, library, "not checked", f"{library} is not installed"))
+                continue
+            difference = _first_difference(partial(load, directory, tokenizer), listed, expected)
+            same = f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
+            outcome = "different" if difference else "same"
+            checks.append(Check(name, f"{library} {version}", outcome, difference or same))
+    return checks
+
+
+def _first_difference(load: Callable[[], Encode], texts: Sequence[str], expected: Sequence[list[int]]) -> str | None:
+    """Where a library differs, or how it failed: whatever it raises is what its users would meet."""
+    try:
+        encode = load()
+        for text, ids in zip(texts, expected, strict=True):
+            found = list(encode(text))
+            if found != ids:
+                pairs = enumerate(zip(found, ids, strict=False))
+                at = next((place for place, (one, other) in pairs if one != other), min(len(found), len(ids)))
+                shown = repr(text if len(text) <= 60 else text[:57] + "...")
+                return f"other ids for {shown}, from id number {at}: {found[at : at + 5]} instead of {ids[at : at + 5]}"
+    except Exception as error:
+        return f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return None
+
+
+def _tokenizers_of_json(directory: Path, _: Tokenizer) -> Encode:
+    from tokenizers import Tokenizer as Theirs
+
+    theirs = Theirs.from_file(str(directory / "tokenizer.json"))
+    return lambda text: list(theirs.encode(text, add_special_tokens=False).ids)
+
+
+def _transformers_of_directory(directory: Path, _: Tokenizer) -> Encode:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(str(directory))
+    return lambda text: list(theirs.encode(text, add_special_tokens=False))
+
+
+def _tokenizers_of_gpt2(directory: Path, tokenizer: Tokenizer) -> Encode:
+    from tokenizers import AddedToken, models, pre_tokenizers
+    from tokenizers import Tokenizer as Theirs
+
+    theirs = Theirs(models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt")))
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in tokenizer.special_tokens])
+    return lambda text: list(theirs.encode(text).ids)
+
+
+def _tiktoken_of_ranks(directory: Path, _: Tokenizer) -> Encode:
+    theirs = runpy.run_path(str(directory / SNIPPET_NAME))["encoding"]
+    return lambda text: list(theirs.encode(text, allowed_special="all"))
+
+
+_LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
+    "hf": {"tokenizers": _tokenizers_of_json, "transformers": _transformers_of_directory},
+    "gpt2": {"tokenizers": _tokenizers_of_gpt2},
+    "tiktoken": {"tiktoken": _tiktoken_of_ranks},
+}
+
+
+def run_of(path: Path) -> manifest.Run | None:
+    """The run that a path is, or lies in; None for a tokenizer from elsewhere."""
+    places = (path, path.parent, path.parent.parent)
+    return next((run for place in places if place.is_dir() and (run := manifest.load(place))), None)
+
+
+def sample_texts(paths: Sequence[Path], sample_bytes: int = SAMPLE_BYTES) -> list[str]:
+    """Texts from all over the files, `sample_bytes` in all; invalid UTF-8 is read as U+FFFD.
+
+    Raises InputError for a file that cannot be read.
+    """
+    step = max(1, -(-len(paths) // _SAMPLED_FILES))
+    chosen = paths[::step]
+    each = max(1, sample_bytes // _TEXT_BYTES // max(1, len(chosen)))
+    return [text for path in chosen for text in _texts_of(path, each)]
+
+
+def _texts_of(path: Path, count: int) -> Iterator[str]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            starts = sorted({size * index // count for index in range(count)})
+            for start, stop in zip(starts, [*starts[1:], size], strict=True):
+                file.seek(start)
+                yield file.read(min(_TEXT_BYTES, stop - start)).decode(errors="replace")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}; give --sample files that can") from None
+
+
+def corpus_sample(run: manifest.Run) -> list[str]:
+    """A sample of a run's corpus, of those files that are still there."""
+    paths = [Path(file.path) for file in run.manifest.files]
+    return sample_texts([path for path in paths if path.is_file()])
+
+
+def write_into_report(run: manifest.Run, directory: Path, checks: Sequence[Check]) -> None:
+    """Note the outcome in the run's report.json and report.txt, in place of an earlier one of this directory."""
+    path = run.directory / "report.json"
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+        text = path.with_suffix(".txt").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return  # the run has no report yet: only `count` was run, or it was removed
+    if not isinstance(document, dict):
+        return
+    checked = document.setdefault("checks", {})
+    checked[str(directory)] = [asdict(check) for check in checks]
+    lines = [line for line in text.splitlines() if not line.startswith("checks ")]
+    width = len(lines[0]) - len(lines[0].removeprefix("run").lstrip()) if lines else 0
+    for place, entries in checked.items():
+        lines += [f"{'checks':<{width}}{Check(**entry)} ({place})" for entry in entries]
+    write_whole(path, json.dumps(document, default=str, indent=1) + "\n")
+    write_whole(path.with_suffix(".txt"), "\n".join(lines) + "\n")
