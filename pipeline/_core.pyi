@@ -149,6 +149,9 @@ class Encoder:
     def encode_pieces(self, pieces: list[str]) -> list[int]:
         """The ids of pieces that were cut already."""
 
+    def encode_cut(self, text: str | bytes, ends: list[int]) -> list[int]:
+        """The ids of a text whose pieces end at these bytes."""
+
     def unreachable(self, tokens: dict[int, bytes]) -> list[int]:
         """
         Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.

@@ -17,7 +17,7 @@ from typing import Literal
 from pipeline import _core
 from pipeline.errors import InputError, SpecialTokenError, UsageError
 from pipeline.model import Model
-from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.pattern import CompiledPattern, PatternSequence, compile_pattern
 from pipeline.prepare import SpecialSearch, encode_prepared
 from pipeline.vocabulary import Vocabulary, with_pad_token
 
@@ -228,14 +228,19 @@ class Tokenizer:
 
     def _encode_cut_here(self, text: str | bytes, specials: _core.Specials | None) -> list[int]:
         """Encode with a pattern that has no automaton: pieces are cut in Python."""
-        data = text.encode() if isinstance(text, str) else text
+        data = text.encode() if isinstance(text, str) else text.decode().encode()
         ids: list[int] = []
         begin = 0
         while specials and (match := specials.find(data, begin)):
-            ids += self._encoder.encode_pieces(self.pattern.cut(data[begin : match[0]].decode()))
+            ids += self._encode_document(data[begin : match[0]])
             ids.append(match[2])
             begin = match[1]
-        return ids + self._encoder.encode_pieces(self.pattern.cut(data[begin:].decode()))
+        return ids + self._encode_document(data[begin:])
+
+    def _encode_document(self, data: bytes) -> list[int]:
+        if isinstance(self.pattern, PatternSequence):
+            return self._encoder.encode_cut(data, self.pattern.ends(data))
+        return self._encoder.encode_pieces(self.pattern.cut(data.decode()))
 
     def _select(self, texts: frozenset[str]) -> _core.Specials | None:
         """Prepare the search for some texts; others than special tokens get id 0: they are only looked for."""

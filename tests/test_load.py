@@ -173,6 +173,28 @@ def test_what_was_loaded_is_exported_with_the_same_ids(name: str, added: str, tm
         assert exported.encode(text).ids == theirs.encode(text).ids
 
 
+@pytest.mark.parametrize("name", ["qwen2", "deepseek", "coder", "space in front"])
+def test_invalid_text_is_repaired(name: str) -> None:
+    ours = pair(name, "plain")[1]
+    text = f"a\ufffd1{EOT}\ufffd漢 "
+    assert ours.encode(f"a\ud8001{EOT}\udfff漢 ") == ours.encode(text) == ours.encode(text.encode())
+    assert ours.encode(b"a\xff1" + EOT.encode() + b"\xe6" + " 漢 ".encode()) == ours.encode(f"a\ufffd1{EOT}\ufffd 漢 ")
+    assert ours.encode_ordinary(EOT) == ours.encode(EOT, disallowed_special=()) != ours.encode(EOT)
+    with pytest.raises(ValueError, match="disallowed special token"):
+        ours.encode(EOT, disallowed_special="all")
+
+
+def test_encode_cut_checks_its_ends() -> None:
+    encoder = pair("deepseek", "plain")[1].model.encoder()
+    text = "a low 1 " * 400
+    assert encoder.encode_cut(text, list(range(1, len(text) + 1))) == [
+        id_ for one in text for id_ in encoder.encode_pieces([one])
+    ]
+    for wrong in ([0], [2, 1], [1, 1], [len(text) + 1]):
+        with pytest.raises(ValueError, match="ends must rise"):
+            encoder.encode_cut(text, wrong)
+
+
 def test_nfc_is_that_of_tokenizers_on_every_kind_of_character() -> None:
     theirs = normalizers.NFC()
     characters = [

@@ -199,6 +199,20 @@ void bind_encode(nb::module_& module) {
           "encode_pieces", [](Encoder& self, const nb::list& pieces) { return to_list(encode_pieces(self, pieces)); },
           nb::arg("pieces"), nb::sig("def encode_pieces(self, pieces: list[str]) -> list[int]"),
           "The ids of pieces that were cut already.")
+      .def(
+          "encode_cut",
+          [](Encoder& self, nb::handle text, const std::vector<uint32_t>& ends) {
+            const std::string_view bytes = view(text);
+            IdBuffer ids;
+            {
+              const nb::gil_scoped_release release;
+              self.encode_cut(bytes, ends, ids);
+            }
+            return to_list(ids);
+          },
+          nb::arg("text"), nb::arg("ends"),
+          nb::sig("def encode_cut(self, text: str | bytes, ends: list[int]) -> list[int]"),
+          "The ids of a text whose pieces end at these bytes.")
       .def("unreachable", &unreachable, nb::arg("tokens"),
            nb::sig("def unreachable(self, tokens: dict[int, bytes]) -> list[int]"),
            "Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.");

@@ -7,7 +7,7 @@ after the other over the whole text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.errors import PatternError
+from pipeline.errors import InputError, PatternError
 from pipeline.pattern.compiled import CompiledPattern
 
 
@@ -20,11 +20,20 @@ class PatternSequence(CompiledPattern):
     def cut(self, text: str) -> list[str]:
         """The pieces of a document, in order; together they are the document."""
         data = text.encode()
+        ends = self.ends(data)
+        return [data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+
+    def ends(self, data: bytes) -> list[int]:
+        """The end of each piece of a document, UTF-8, in bytes."""
+        if len(data) >> 32:
+            raise InputError(
+                f"a document of {len(data):,} bytes is more than the 4 GiB that several steps can cut: split it"
+            )
         ends = [len(data)] if data else []
         for step in self.steps:
             assert step.automaton is not None, "steps have automata"
             ends = step.automaton.cut_within(data, ends)
-        return [data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        return ends
 
 
 def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
