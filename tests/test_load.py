@@ -157,6 +157,13 @@ def test_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, text:
     agree(*pair(name, added), text)
 
 
+@pytest.mark.slow
+@settings(max_examples=100_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(SHAPES), st.sampled_from(list(ADDED)), TEXTS)
+def test_many_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, text: str) -> None:
+    agree(*pair(name, added), text)
+
+
 @pytest.mark.parametrize("added", ADDED)
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_was_loaded_is_exported_with_the_same_ids(name: str, added: str, tmp_path: Path) -> None:
@@ -418,6 +425,19 @@ def test_rank_files_give_the_ids_of_tiktoken(pattern: str, tmp_path: Path) -> No
         for text in HARD:
             assert ours.encode(text) == theirs.encode(text, allowed_special="all")
             assert ours.encode_ordinary(text) == theirs.encode_ordinary(text)
+
+
+def test_a_rank_file_goes_on_to_hugging_face(tmp_path: Path) -> None:
+    tokens = (
+        [bytes([byte]) for byte in BYTE_ORDER] + [a + b for a, b in samples.trained("llama3")] + [b"lowest", b" \n x"]
+    )
+    path = ranks(tmp_path, "", tokens)
+    ours = Tokenizer.from_tiktoken_file(path, pattern="llama3", special_tokens={BOS: 500})
+    ours.save(tmp_path / "hf")
+    theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "hf/tokenizer.json"))
+    core = encoding(path, PRESETS["llama3"], {BOS: 500})
+    for text in [*HARD, "lowest lowests lowest"]:
+        assert core.encode(text, allowed_special="all") == ours.encode(text) == theirs.encode(text).ids
 
 
 @settings(max_examples=60, deadline=None)
