@@ -18,6 +18,8 @@ from pipeline.tokenizer import Tokenizer
 WINDOW_CHARACTERS = 400_000
 RUN_CHARACTERS = 25_000
 
+_SPACE, _NO_SPACE = re.compile(r"\s"), re.compile(r"\S")  # for text, `re` means str.isspace by these
+
 SPECIAL_TOKENS = (
     "<|begin_of_text|>",
     "<|end_of_text|>",
@@ -82,12 +84,23 @@ def stretches(
 
     A run is of white space (`str.isspace`) or of anything else. With 3: `aaaaaaa` -> `aaa`, `aaa`, `a`.
     """
-    longer = re.compile(rf"(?<!\S)\S{{{run_characters + 1},}}|(?<!\s)\s{{{run_characters + 1},}}")
     for start in range(0, len(text), window_characters):
         window = text[start : start + window_characters]
         done = 0
-        for run in longer.finditer(window):
-            for cut in range(run.start() + run_characters, run.end(), run_characters):
+        for run_start, run_end in _runs(window, run_characters):
+            for cut in range(run_start + run_characters, run_end, run_characters):
                 yield window[done:cut]
                 done = cut
         yield window[done:]
+
+
+def _runs(text: str, step: int) -> Iterator[tuple[int, int]]:
+    """Start and end of the runs that hold a position divisible by `step`: all that are longer are among them."""
+    end = 0
+    for at in range(0, len(text), step):
+        if at < end:
+            continue  # the run before goes on to here
+        other = _NO_SPACE if text[at].isspace() else _SPACE
+        after, before = other.search(text, at), other.search(text[max(0, at - step) : at][::-1])
+        end = after.start() if after else len(text)
+        yield at - (before.start() if before else min(at, step)), end

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pipeline import _core
 from pipeline.errors import UsageError
@@ -55,7 +56,7 @@ class Preparation:
     space_in_front: bool = False
     rules: Mapping[str, SpecialRule] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def changes_ids(self) -> bool:
         """Whether text does not simply go to the encoder as it stands."""
         return (
