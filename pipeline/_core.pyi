@@ -28,6 +28,11 @@ class Automaton:
         The end of each piece that text following this part could not change, and where the rest begins.
         """
 
+    def cut_within(self, text: Buffer, ends: list[int]) -> list[int]:
+        """
+        The end of each piece where every stretch that ends at one of `ends` is a document of its own.
+        """
+
     def count_pieces(self, text: object) -> int:
         """How many pieces a document has; for measuring the kernel."""
 
@@ -189,10 +194,18 @@ class Encoder:
     def encode_pieces(self, pieces: list[str]) -> list[int]:
         """The ids of pieces that were cut already."""
 
+    def encode_cut(self, text: str | bytes, ends: list[int]) -> list[int]:
+        """The ids of a text whose pieces end at these bytes."""
+
     def unreachable(self, tokens: dict[int, bytes]) -> list[int]:
         """
         Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.
         """
+
+def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], list[int]]:
+    """
+    The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
+    """
 
 class MergeResult:
     """A merge list, in order of rank."""

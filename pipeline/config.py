@@ -15,6 +15,7 @@ from pipeline.errors import UsageError
 from pipeline.storage import Location
 from pipeline.untrusted import CONFIG_BYTES, read_bounded
 from pipeline.values import (
+    CHAT_TEMPLATES,
     parse_bytes,
     parse_flag,
     parse_formats,
@@ -158,6 +159,9 @@ class Options:
         "run",
         "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
         "LIST",
+    )
+    chat_template: str | None = _option(
+        parse_one_of(*CHAT_TEMPLATES), None, "run", "chat template of the hf export: llama3 or chatml", "NAME"
     )
     workers: int | None = _option(
         parse_whole_number(1, 4096), None, "run", "worker processes; default: physical cores", "N"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline import _core, decoding
-from pipeline.encode_texts import Text, TextEncoder, repaired, utf8_blocks
+from pipeline.encode_texts import Recognised, Text, TextEncoder, repaired, utf8_blocks
 from pipeline.errors import SpecialTokenError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
@@ -47,10 +47,21 @@ class Tokenizer:
         whole_pieces: bool = False,
     ) -> None:
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        self.model = Model(vocabulary, compiled, pad_token, whole_pieces)
-        self._encoder = TextEncoder(self.model.encoder(), compiled)
-        self._selections: dict[frozenset[str], _core.Specials | None] = {}
-        self._all_special = self._select(frozenset(vocabulary.special_tokens))
+        self._take(Model(vocabulary, compiled, pad_token, whole_pieces))
+
+    def _take(self, model: Model) -> None:
+        self.model = model
+        self._encoder = TextEncoder(model)
+        self._recognising = lru_cache(_MAX_SELECTIONS)(self._encoder.recognising)
+        self._all_special = self._recognising(frozenset(model.vocabulary.special_tokens))
+        self._no_special = self._recognising(frozenset())
+
+    @classmethod
+    def from_model(cls, model: Model) -> Tokenizer:
+        """Make a tokenizer of everything that a model says, as `pipeline.load` reads it."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._take(model)
+        return tokenizer
 
     @classmethod
     def from_merges(
@@ -89,11 +100,31 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | PathLike[str] | Remote) -> Tokenizer:
-        """Read a tokenizer from its directory or tokenizer.json, path or URI; `pipeline.load` says what is refused."""
+        """Read a tokenizer from its directory, a tokenizer.json, or vocab.json with merges.txt beside; path or URI.
+
+        Its ids are those that the file's own runtime gives without adding special tokens around the text. See
+        `pipeline.load` for what is refused.
+        """
         from pipeline.load import load_model
 
-        model = load_model(named(path))
-        return cls(model.vocabulary, model.pattern, pad_token=model.pad_token, whole_pieces=model.whole_pieces)
+        return cls.from_model(load_model(named(path)))
+
+    @classmethod
+    def from_tiktoken_file(
+        cls,
+        path: str | PathLike[str] | Remote,
+        *,
+        pattern: str,
+        special_tokens: Mapping[str, int] | None = None,
+    ) -> Tokenizer:
+        """Read a tiktoken rank file, whose pattern and special tokens (text -> id) stand elsewhere.
+
+        Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
+        a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
+        """
+        from pipeline.load.tiktoken import load_ranks
+
+        return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
         """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
@@ -148,7 +179,7 @@ class Tokenizer:
 
     def encode_ordinary(self, text: Text) -> list[int]:
         """Return the ids of a text in which special tokens are ordinary text."""
-        return self._encoder.encode(text, None)
+        return self._encoder.encode(text, self._no_special)
 
     def encode_batch(
         self,
@@ -165,7 +196,7 @@ class Tokenizer:
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of each text, in order, special tokens taken as ordinary text."""
-        return self._encoder.encode_batch(_listed(texts), None, _threads(num_threads))
+        return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
 
     def encode_iterable(
         self,
@@ -177,12 +208,13 @@ class Tokenizer:
         """Yield the ids of the text that blocks make together, such as an open file, without holding the whole of it.
 
         The ids are those of `encode` for the joined text: special tokens and pieces may lie across blocks. Memory is
-        bounded by the longest piece and the longest block (the longest document, with a pattern that the `regex`
-        package runs). A disallowed special token raises when it is reached.
+        bounded by the longest piece and the longest block; by the longest document, with a pattern that the `regex`
+        package runs or that has several steps; by the whole text, where a loaded tokenizer prepares it first (NFC, a
+        space in front, special tokens with rules). A disallowed special token raises when it is reached.
         """
         allowed, refused = self._meanings(allowed_special, disallowed_special)
         texts = self._watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
-        return self._encoder.encode_blocks(texts, self._select(allowed))
+        return self._encoder.encode_blocks(texts, self._recognising(allowed))
 
     def encode_to_numpy(
         self,
@@ -234,21 +266,24 @@ class Tokenizer:
         return decoding.StreamDecoder(self.vocab)
 
     def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
-        """Return where each token begins and ends in the UTF-8 of the text that the ids encode."""
+        """Return where each token begins and ends in the UTF-8 of what `decode_bytes` gives for the ids.
+
+        That is the text that was encoded, unless a loaded tokenizer prepares texts first.
+        """
         return decoding.byte_offsets(decoding.tokens_of(self.vocab, ids))
 
     def _recognised(
         self, texts: Sequence[Text], allowed_special: Allowed, disallowed_special: Disallowed
-    ) -> _core.Specials | None:
+    ) -> Recognised:
         """What to recognise in texts that hold none of the refused special tokens."""
         if allowed_special is None and disallowed_special is None:
             return self._all_special
         allowed, refused = self._meanings(allowed_special, disallowed_special)
-        search = self._select(refused)
+        search = _search_for(refused)
         if search is not None:
             for text in texts:
                 _raise_if_found(search, repaired(text).encode())
-        return self._select(allowed)
+        return self._recognising(allowed)
 
     def _meanings(
         self, allowed_special: Allowed, disallowed_special: Disallowed
@@ -267,7 +302,7 @@ class Tokenizer:
 
     def _watched(self, blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]:
         """The same blocks, until a refused text ends in one."""
-        search = self._select(refused)
+        search = _search_for(refused)
         before = b""
         for block in blocks:
             if search is not None:
@@ -276,15 +311,12 @@ class Tokenizer:
                 before = seen[max(0, len(seen) - search.longest + 1) :]
             yield block
 
-    def _select(self, texts: frozenset[str]) -> _core.Specials | None:
-        """Prepare the search for some texts; others than special tokens get id 0: they are only looked for."""
-        if texts not in self._selections:
-            if len(self._selections) >= _MAX_SELECTIONS:
-                self._selections.clear()
-            listed = [text for text in texts if text]
-            ids = [self.special_tokens.get(text, 0) for text in listed]
-            self._selections[texts] = _core.Specials(listed, ids) if listed else None
-        return self._selections[texts]
+
+@lru_cache(_MAX_SELECTIONS)
+def _search_for(texts: frozenset[str]) -> _core.Specials | None:
+    """Prepare the search for texts that are only looked for."""
+    listed = [text for text in texts if text]
+    return _core.Specials(listed, [0] * len(listed)) if listed else None
 
 
 def _raise_if_found(search: _core.Specials, data: bytes) -> None:

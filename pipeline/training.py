@@ -63,16 +63,12 @@ def merge_run(run: str | PathLike[str], **options: Any) -> dict[int, Tokenizer]:
     """
     with executor_for(make_options(options)) as executor:
         _, models = run_merge(Path(run), options, executor, warn_of)
-    return {size: _tokenizer(model) for size, model in models.items()}
+    return {size: Tokenizer.from_model(model) for size, model in models.items()}
 
 
 def first_tokenizer(models: Mapping[int, Model]) -> Tokenizer:
     """The tokenizer of the size that was asked for first."""
-    return _tokenizer(next(iter(models.values())))
-
-
-def _tokenizer(model: Model) -> Tokenizer:
-    return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
+    return Tokenizer.from_model(next(iter(models.values())))
 
 
 def warn_of(event: Event) -> None:

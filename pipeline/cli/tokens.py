@@ -9,7 +9,7 @@ from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenize
 from pipeline.config import flag_of, make_options
 from pipeline.errors import UsageError
 from pipeline.storage import Location
-from pipeline.values import EXPORT_FORMATS
+from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
 
 
 @commands.command()
@@ -18,28 +18,57 @@ from pipeline.values import EXPORT_FORMATS
     "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
 @click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
+@click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
+@click.option(
+    "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
+)
+@click.option(
+    "--sample", "samples", multiple=True, type=location_type, metavar="FILE",
+    help="text to check with, besides hard strings; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
 @click.option("--counts", type=Path, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
 @debug
-def export(tokenizer: Location, output: Location | None, formats: str | None, counts: Path | None) -> None:
-    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken; or a run's piece counts.
+def export(
+    tokenizer: Location,
+    output: Location | None,
+    formats: str | None,
+    chat_template: str | None,
+    check: bool,
+    samples: tuple[Location, ...],
+    counts: Path | None,
+) -> None:
+    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
+    piece counts.
 
     Counts are a line `piece<TAB>count` each, the most frequent first, which `import` reads back exactly.
     """
     if counts is not None:
-        if output is not None or formats is not None:
-            raise UsageError("--counts writes piece counts, not a tokenizer; leave out --output and --export")
+        if output is not None or formats is not None or chat_template is not None or check or samples:
+            raise UsageError(
+                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, --check "
+                "and --sample"
+            )
         _export_counts(tokenizer, counts)
         return
     from pipeline.encode import load_tokenizer, tokenizer_home
-    from pipeline.exporting import export_model
+    from pipeline.exporting import export_model, with_chat_template
 
-    options = make_options({"export": formats, "output": output}, flag_of)
-    model = load_tokenizer(tokenizer).model
-    written, refused = export_model(model, options.output or tokenizer_home(tokenizer), options.export)
+    options = make_options({"export": formats, "output": output, "chat_template": chat_template}, flag_of)
+    if samples and not check:
+        raise UsageError("--sample is for --check: give both")
+    loaded = load_tokenizer(tokenizer)
+    directory = options.output or tokenizer_home(tokenizer)
+    written, refused = export_model(with_chat_template(loaded.model, options), directory, options.export)
     for path in written:
         click.echo(path)
     for name, reason in refused.items():
         click.echo(f"no {name} files: {reason}", err=True)
+    if check:
+        from pipeline.check import check_command
+
+        formats_written = [name for name in options.export or EXPORT_FORMATS if name not in refused]
+        for line in check_command(loaded, tokenizer, directory, formats_written, samples):
+            click.echo(line)
 
 
 def _export_counts(run: Location, path: Path) -> None:

@@ -9,7 +9,7 @@ from pipeline.storage import Location
 
 _MERGE_OPTIONS = (
     *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
-    *("overwrite", *RUN_OPTIONS),
+    *("chat_template", "overwrite", *RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
     *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),

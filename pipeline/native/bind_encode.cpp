@@ -12,6 +12,7 @@
 
 #include "bindings.hpp"
 #include "encode.hpp"
+#include "rank_file.hpp"
 #include "utf8.hpp"
 
 namespace nb = nanobind;
@@ -206,6 +207,21 @@ std::vector<uint32_t> unreachable(ListingEncoder& self, const nb::dict& tokens) 
   return lost;
 }
 
+// The merges that a rank file implies, as three columns of ids.
+nb::tuple merges_of_ranks(const nb::dict& tokens) {
+  const std::vector<bpe::Token> listed = tokens_of(tokens);
+  std::vector<uint32_t> left, right, result;
+  {
+    const nb::gil_scoped_release release;
+    for (const bpe::Merge& merge : bpe::merges_of_ranks(listed)) {
+      left.push_back(merge.left);
+      right.push_back(merge.right);
+      result.push_back(merge.result);
+    }
+  }
+  return nb::make_tuple(std::move(left), std::move(right), std::move(result));
+}
+
 }  // namespace
 
 void bind_encode(nb::module_& module) {
@@ -305,7 +321,25 @@ void bind_encode(nb::module_& module) {
           [](ListingEncoder& self, const nb::list& pieces) { return self.list(encode_pieces(self, pieces)); },
           nb::arg("pieces"), nb::sig("def encode_pieces(self, pieces: list[str]) -> list[int]"),
           "The ids of pieces that were cut already.")
+      .def(
+          "encode_cut",
+          [](ListingEncoder& self, nb::handle text, const std::vector<uint32_t>& ends) {
+            const std::string_view bytes = view(text);
+            IdBuffer ids;
+            {
+              const nb::gil_scoped_release release;
+              self.encode_cut(bytes, ends, ids);
+            }
+            return self.list(ids);
+          },
+          nb::arg("text"), nb::arg("ends"),
+          nb::sig("def encode_cut(self, text: str | bytes, ends: list[int]) -> list[int]"),
+          "The ids of a text whose pieces end at these bytes.")
       .def("unreachable", &unreachable, nb::arg("tokens"),
            nb::sig("def unreachable(self, tokens: dict[int, bytes]) -> list[int]"),
            "Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.");
+
+  module.def("merges_of_ranks", &merges_of_ranks, nb::arg("tokens"),
+             nb::sig("def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], list[int]]"),
+             "The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.");
 }

@@ -220,6 +220,23 @@ void Encoder::encode_pieces(std::span<const std::string_view> pieces, IdBuffer& 
   }
 }
 
+void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out) {
+  Lease state(*this);
+  std::vector<uint32_t> block;
+  size_t begin = 0;
+  for (size_t at = 0; at < ends.size(); at += State::kBlockPieces) {
+    block.clear();
+    for (const uint32_t end : ends.subspan(at, std::min(State::kBlockPieces, ends.size() - at))) {
+      const size_t before = begin + (block.empty() ? 0 : block.back());
+      if (end <= before || end > text.size()) throw std::invalid_argument("encode_cut: ends must rise within the text");
+      if (end - before > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
+      block.push_back(static_cast<uint32_t>(end - begin));
+    }
+    encode_block(reinterpret_cast<const uint8_t*>(text.data()) + begin, block, text.size() - begin, *state, out);
+    begin += block.back();
+  }
+}
+
 void Encoder::merge_only(std::string_view bytes, IdBuffer& out) {
   Lease state(*this);
   merger_.encode(bytes, (*state).scratch, out);

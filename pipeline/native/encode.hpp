@@ -66,6 +66,9 @@ class Encoder {
   // Appends the ids of pieces that were cut elsewhere.
   void encode_pieces(std::span<const std::string_view> pieces, IdBuffer& out);
 
+  // Appends the ids of the pieces of `text` that end at `ends`, which rise up to its size.
+  void encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out);
+
   // Appends what the merges alone give for a token's bytes.
   void merge_only(std::string_view bytes, IdBuffer& out);
 
