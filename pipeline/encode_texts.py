@@ -11,7 +11,8 @@ str are U+FFFD. It holds no state besides caches and may be shared between threa
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TypeVar
 
 from pipeline import _core
@@ -128,12 +129,19 @@ class TextEncoder:
     def encode_blocks(self, blocks: Iterable[bytes], recognised: Recognised) -> Iterator[int]:
         """The ids of the text that blocks of valid UTF-8 make together, as soon as no later block can change them.
 
-        Keeps no more than a piece (a document, with a pattern without an automaton of its own) and one block, and as
-        much again; the whole text where it is prepared first, because NFC and special tokens with white space around
-        them reach back as far as they like.
+        Keeps no more than a piece (a document, with a pattern that `regex` runs; what the first of several steps leaves
+        whole) and one block, and as much again. Before NFC also what lies between two ASCII characters; the whole text
+        where special tokens have rules, by which they take white space or depend on what stands around them.
         """
         if isinstance(recognised, SpecialSearch):
-            yield from self.encode(b"".join(blocks), recognised)
+            if recognised.reaches_back:
+                yield from self.encode(b"".join(blocks), recognised)
+                return
+            for special, parts in groupby(recognised.parts(blocks, _BLOCK_BYTES), key=itemgetter(1)):
+                if special is None:
+                    yield from self.encode_blocks((part.encode() for part, _ in parts), None)
+                else:
+                    yield from (special for _ in parts)
             return
         waiting: list[bytes] = []
         waiting_bytes, wanted_bytes = 0, _BLOCK_BYTES
@@ -163,6 +171,14 @@ class TextEncoder:
             ids += self._document(text[begin : match[0]])
             ids.append(match[2])
             begin = match[1]
+        if isinstance(self._pattern, PatternSequence):
+            stop = len(text) - (recognised.longest - 1 if recognised else 0)
+            while begin < stop < len(text) and text[stop] & 0xC0 == 0x80:
+                stop -= 1
+            part = text[begin : max(begin, stop)]
+            ends, taken = self._pattern.ends_of_part(part)
+            ids += self._encode_cut(part[:taken], ends)
+            begin += taken
         return ids, begin
 
     def _encode_cut_here(self, data: bytes, recognised: _core.Specials | None) -> list[int]:
@@ -180,10 +196,15 @@ class TextEncoder:
             return _on_text(self._native.encode, document, None)
         if isinstance(self._pattern, PatternSequence):
             data = document.encode() if isinstance(document, str) else document
-            ends = self._pattern.ends(data)
-            return _on_text(lambda cut_text, _: self._native.encode_cut(cut_text, ends), data, None)
+            return self._encode_cut(data, self._pattern.ends(data))
         text = document if isinstance(document, str) else document.decode()
         return self._native.encode_pieces(self._pattern.cut(text))
+
+    def _encode_cut(self, document: bytes, ends: list[int]) -> list[int]:
+        try:
+            return self._native.encode_cut(document, ends)
+        except RuntimeError as reason:
+            raise _cannot_be_encoded(reason) from None
 
 
 def _on_text(function: Callable[[Text, _core.Specials | None], _T], text: Text, specials: _core.Specials | None) -> _T:

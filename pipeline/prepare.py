@@ -6,7 +6,7 @@ is left of them gets its space and goes to the pattern.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import cache
 
 from pipeline import _core
@@ -18,6 +18,7 @@ Stretch = tuple[str, int | None]  # a stretch of text, or a special token with i
 
 _WHITE_SPACE = "".join(map(chr, (*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))))
 _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
 _SPACE_RUN = re.compile(b"(?:" + b"|".join(re.escape(space.encode()) for space in _WHITE_SPACE) + b")*")
 
 
@@ -32,6 +33,9 @@ class SpecialSearch:
         written = [nfc(text) if preparation.nfc else text for text in late]
         self.late = _core.Specials(written, list(late.values())) if late else None
         self.preparation = preparation
+        self.reaches_back = self.late is not None or any(
+            rule.left_space or rule.right_space or rule.single_word for rule in self.rules.values()
+        )
 
     def stretches(self, text: str) -> Iterator[Stretch]:
         """The text as it goes to the pattern, stretch by stretch, and the special tokens between."""
@@ -40,13 +44,60 @@ class SpecialSearch:
                 yield stretch, id_
                 continue
             for part, late_id in self._split(nfc(stretch) if self.preparation.nfc else stretch, self.late):
-                if late_id is None and self.preparation.space_in_front and not part.startswith(" "):
-                    part = f" {part}"
-                yield part, late_id
+                yield part if late_id is not None else self._with_space_in_front(part), late_id
+
+    def parts(self, blocks: Iterable[bytes], block_bytes: int) -> Iterator[Stretch]:
+        """What `stretches` gives, where nothing `reaches_back`, for a text that comes in blocks of valid UTF-8.
+
+        A stretch comes in parts. Kept are `block_bytes`, or what cannot be normalized before more text is seen.
+        """
+        waiting: list[bytes] = []
+        waiting_bytes, wanted_bytes = 0, block_bytes
+        begun = False
+        for block in blocks:
+            waiting.append(block)
+            waiting_bytes += len(block)
+            if waiting_bytes < wanted_bytes:
+                continue
+            data = b"".join(waiting)
+            stop, begun = yield from self._certain_parts(data, begun, at_end=False)
+            waiting = [data[stop:]]
+            waiting_bytes = len(waiting[0])
+            wanted_bytes = max(block_bytes, 2 * waiting_bytes)
+        yield from self._certain_parts(b"".join(waiting), begun, at_end=True)
+
+    def _certain_parts(self, data: bytes, begun: bool, *, at_end: bool) -> Generator[Stretch, None, tuple[int, bool]]:
+        """The parts that later text cannot change; returns where the rest begins, and whether a stretch is begun."""
+        longest = self.early.longest if self.early else 1
+        begin = 0
+        while self.early and (match := self.early.find(data, begin)) and (at_end or match[0] + longest <= len(data)):
+            yield from self._part(data[begin : match[0]], begun)
+            yield data[match[0] : match[1]].decode(), match[2]
+            begin, begun = match[1], False
+        stop = len(data) if at_end else max(begin, self._normalized_apart(data, len(data) - longest + 1))
+        yield from self._part(data[begin:stop], begun)
+        return stop, begun or begin < stop
+
+    def _normalized_apart(self, data: bytes, stop: int) -> int:
+        """The last place up to `stop` where text may be cut in two: no normal form joins ASCII to what is before it."""
+        if self.preparation.nfc:
+            return max(0, len(data[: max(0, stop)].rstrip(_BEYOND_ASCII)) - 1)
+        while 0 < stop < len(data) and data[stop] & 0xC0 == 0x80:
+            stop -= 1
+        return max(0, stop)
+
+    def _part(self, data: bytes, begun: bool) -> Iterator[Stretch]:
+        if data:
+            text = nfc(data.decode()) if self.preparation.nfc else data.decode()
+            yield text if begun else self._with_space_in_front(text), None
+
+    def _with_space_in_front(self, text: str) -> str:
+        return f" {text}" if self.preparation.space_in_front and not text.startswith(" ") else text
 
     def _split(self, text: str, search: _core.Specials | None) -> Iterator[Stretch]:
         if search is None:
-            yield text, None
+            if text:
+                yield text, None
             return
         data = text.encode()
         done = at = 0

@@ -209,8 +209,9 @@ class Tokenizer:
 
         The ids are those of `encode` for the joined text: special tokens and pieces may lie across blocks. Memory is
         bounded by the longest piece and the longest block; by the longest document, with a pattern that the `regex`
-        package runs or that has several steps; by the whole text, where a loaded tokenizer prepares it first (NFC, a
-        space in front, special tokens with rules). A disallowed special token raises when it is reached.
+        package runs; with a loaded tokenizer by the longest stretch between ASCII characters (NFC) or that the first
+        of several splits leaves whole, and by the whole text where special tokens have rules. A disallowed special
+        token raises when it is reached.
         """
         allowed, refused = self._meanings(allowed_special, disallowed_special)
         texts = self._watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)

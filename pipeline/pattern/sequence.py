@@ -25,15 +25,32 @@ class PatternSequence(CompiledPattern):
 
     def ends(self, data: bytes) -> list[int]:
         """The end of each piece of a document, UTF-8, in bytes."""
-        if len(data) >> 32:
-            raise InputError(
-                f"a document of {len(data):,} bytes is more than the 4 GiB that several steps can cut: split it"
-            )
-        ends = [len(data)] if data else []
-        for step in self.steps:
+        return self._cut_within(data, [len(data)] if data else [], self.steps)
+
+    def ends_of_part(self, data: bytes) -> tuple[list[int], int]:
+        """The end of each piece that text following this part could not change, and where the rest begins.
+
+        These are the pieces that the first step is certain of: none of the others sees beyond them.
+        """
+        first = self.steps[0].automaton
+        assert first is not None, "steps have automata"
+        _require_size(data)
+        ends, rest = first.cut_part(data)
+        return self._cut_within(data, ends, self.steps[1:]), rest
+
+    def _cut_within(self, data: bytes, ends: list[int], steps: Sequence[CompiledPattern]) -> list[int]:
+        _require_size(data)
+        for step in steps:
             assert step.automaton is not None, "steps have automata"
             ends = step.automaton.cut_within(data, ends)
         return ends
+
+
+def _require_size(data: bytes) -> None:
+    if len(data) >> 32:
+        raise InputError(
+            f"a document of {len(data):,} bytes is more than the 4 GiB that several steps can cut: split it"
+        )
 
 
 def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
