@@ -1,15 +1,19 @@
 """`export --check`: what it finds, what it says, and the exit code that follows."""
 
+import gzip
 import json
 from importlib import metadata
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import samples
 from command import refused, run
+from pyarrow import parquet
 
-from pipeline import Tokenizer
-from pipeline.check import check_exports, sample_texts
+import pipeline
+from pipeline import Tokenizer, manifest
+from pipeline.check import check_exports, corpus_sample, sample_texts
 from pipeline.errors import InputError
 from pipeline.export import EXPORTS
 
@@ -73,6 +77,35 @@ def test_sample_texts(tmp_path: Path) -> None:
     assert sample_texts([]) == []
     with pytest.raises(InputError, match="none"):
         sample_texts([tmp_path / "none"])
+
+
+def test_sample_texts_of_every_format(tmp_path: Path) -> None:
+    documents = [f"document {number} é" for number in range(300)]
+    lines = "".join(json.dumps({"text": document}) + "\n" for document in documents)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (tmp_path / "b.jsonl").write_text(lines)
+    parquet.write_table(pa.table({"text": documents}), tmp_path / "c.parquet")
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(documents).encode()))
+    for name in ("a.jsonl.gz", "b.jsonl", "c.parquet"):
+        assert sample_texts([tmp_path / name], sample_bytes=1 << 20) == documents[:64], name
+        assert sample_texts([tmp_path / name], sample_bytes=1 << 24) == documents
+    assert sample_texts([tmp_path / "d.txt.gz"]) == ["\n".join(documents)]
+    assert len(sample_texts([tmp_path])) == 16 * 3 + 1  # a directory
+
+
+def test_a_corpus_is_sampled_as_far_as_it_is_still_there(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"body": f"the low {number}"}) + "\n" for number in range(100))
+    (tmp_path / "a.jsonl").write_text(lines)
+    (tmp_path / "b.txt").write_text("the low the\n" * 100)
+    pipeline.train([tmp_path], output=tmp_path / "run", vocab_size=280, text_field="body")
+    found = manifest.load(tmp_path / "run")
+    assert found is not None
+    assert "the low the" in "".join(corpus_sample(found)[32:])
+    assert "the low 31" in corpus_sample(found)
+    (tmp_path / "b.txt").write_text("other text")
+    assert len(corpus_sample(found)) == 32
+    (tmp_path / "a.jsonl").unlink()
+    assert corpus_sample(found) == []
 
 
 def test_the_command_reports(trained: Path, tmp_path: Path) -> None:

@@ -246,3 +246,20 @@ def test_credentials_and_network(store: Store, monkeypatch: pytest.MonkeyPatch) 
     assert "AWS_ACCESS_KEY_ID" in line
     assert pickle.loads(pickle.dumps(store.remote("a/b"))) == store.remote("a") / "b"
     assert CREDENTIALS["AWS_ACCESS_KEY_ID"] not in store.uri("r")
+
+
+def test_exports_in_a_store_are_checked_and_its_files_loaded(store: Store, corpus: str) -> None:
+    output = store.uri("runs/checked")
+    pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
+    checked = run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus)
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.count("the same ids") == 2
+    assert len(json.loads(store.get("runs/checked/report.json"))["checks"][store.uri("runs/checked/tokenizer")]) == 2
+    ours = pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
+    text = "the low <s> é" * 3
+    gpt2 = pipeline.GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])
+    assert gpt2.encode(text) == ours.encode(text)
+    ranks = pipeline.Tokenizer.from_tiktoken_file(
+        store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), pattern="gpt2", special_tokens=ours.special_tokens
+    )
+    assert ranks.encode(text) == ours.encode(text)

@@ -162,3 +162,16 @@ def test_a_sequence_knows_which_pieces_no_later_text_changes() -> None:
         for later in ("", "1", "x", " ", "\n", "é", "漢"):
             assert pattern.ends(data[:size].decode(errors="ignore").encode() + later.encode())[: len(ends)] == ends
     assert isinstance(pattern.steps[0].automaton, _core.Automaton)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["<|1|>", "<|1|>\r\n2", "<|1", "\r\n2", "é<1", "a", " ", "漢"]), max_size=9),
+    st.lists(st.integers(0, 5), max_size=12),
+)
+def test_special_tokens_that_a_step_would_cut(parts: list[str], sizes: list[int]) -> None:
+    for shape in ("deepseek", "coder"):
+        pattern = pair(shape, "plain")[1].pattern
+        ours = Tokenizer.from_merges(samples.trained("none"), ["<|1|>", "<|1|>\r\n2", "é<1"], pattern=pattern)
+        agree(ours, "".join(parts), sizes, {})
