@@ -197,8 +197,11 @@ class TextEncoder:
         if isinstance(self._pattern, PatternSequence):
             data = document.encode() if isinstance(document, str) else document
             return self._encode_cut(data, self._pattern.ends(data))
-        text = document if isinstance(document, str) else document.decode()
-        return self._native.encode_pieces(self._pattern.cut(text))
+        pieces = self._pattern.cut(document if isinstance(document, str) else document.decode())
+        try:
+            return self._native.encode_pieces(pieces)
+        except RuntimeError as reason:
+            raise _cannot_be_encoded(reason) from None
 
     def _encode_cut(self, document: bytes, ends: list[int]) -> list[int]:
         try:

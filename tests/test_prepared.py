@@ -137,10 +137,10 @@ def test_a_piece_beyond_the_limit_is_an_input_error(monkeypatch: pytest.MonkeyPa
         raise RuntimeError("a piece of 7 bytes is beyond the limit")
 
     class Refusing:
-        encode = encode_part = count = encode_batch = encode_to_buffer = encode_cut = refuse
+        encode = encode_part = count = encode_batch = encode_to_buffer = encode_cut = encode_pieces = refuse
 
-    for shape in ("qwen2", "deepseek", "coder"):
-        ours = Tokenizer.from_model(pair(shape, "plain")[1].model)
+    listed = [Tokenizer.from_model(pair(shape, "plain")[1].model) for shape in ("qwen2", "deepseek", "coder")]
+    for ours in [*listed, Tokenizer.from_merges([], pattern=r"(?<=x)y|[^y]+|y")]:
         monkeypatch.setattr(ours._encoder, "_native", Refusing())
         for call in (ours.encode, ours.count_tokens, ours.encode_to_numpy, lambda text: ours.encode_batch([text])):  # noqa: B023
             with pytest.raises(InputError, match="cannot be encoded: a piece of 7 bytes"):
