@@ -54,6 +54,12 @@ def test_everything_below_a_prefix(tmp_path: Path) -> None:
     assert _listed(f"fsspec+file://{tmp_path}/c.txt/**") is None
 
 
+def test_nothing_lies_in_an_object(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "b").write_text("text")
+    assert _listed(f"fsspec+file://{tmp_path}/**/b/*", f"fsspec+file://{tmp_path}/") == ["b/b"]
+
+
 def test_uris_of_files_are_paths(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("text")
     listing = find_files([f"file://{tmp_path}/a%20b.txt", tmp_path / "a b.txt", f"file://{tmp_path}/*.txt"])

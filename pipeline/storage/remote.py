@@ -144,7 +144,10 @@ class Remote:
 
         with self._opened() as (filesystem, path):
             selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
-            found = filesystem.get_file_info(selector)
+            try:
+                found = filesystem.get_file_info(selector)
+            except NotADirectoryError:  # an object: some filesystems tell it from a prefix
+                found = []
         base = f"{path}/" if path and not path.endswith("/") else path
         children = [Child(info.path.removeprefix(base).strip("/"), bool(info.is_file)) for info in found]
         return sorted(children, key=lambda child: child.name.split("/"))
