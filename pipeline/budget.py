@@ -1,7 +1,7 @@
 """How the memory limit is shared: what the processes take before any work, and the room that is left for each stage.
 
 The limit holds for all processes together. The coordinator is measured; what a process takes for the interpreter,
-this package and Arrow is declared here, and a test compares it with what they really take.
+this package and Arrow is declared here; tests measure whole runs against their limit.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The story of `count`: plan chunks, count each in a worker, combine the counters.
+"""The story of `count`: count each planned chunk in a worker, combine the counters.
 
 Every chunk's counter is a checkpoint. What is counted stays counted: a run that was stopped goes on with the chunks
 whose counters are missing, and a run whose corpus got new files counts only those.
@@ -10,11 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import budget, combine, counters, environment, forecast, losses, manifest, run_directory
+from pipeline import budget, combine, counters, losses, planning, run_directory
 from pipeline.config import Options
-from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, Listing, find_files
-from pipeline.corpus.formats import Asked
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError, RunDirectoryError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
@@ -22,10 +19,8 @@ from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
-from pipeline.standard_input import with_standard_input
-from pipeline.storage import Location, existing, named
+from pipeline.storage import Location, existing
 from pipeline.values import format_bytes, format_count
-from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
 
 _log = logging.getLogger(__name__)
@@ -34,140 +29,6 @@ SUMMED = (
     *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
     *("documents_skipped", "bytes_skipped", "pieces_cut"),
 )
-
-
-def open_run(directory: Location, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
-    """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
-
-    With `options.dry_run` nothing is written, and nothing removed.
-
-    Raises `RunDirectoryError` where the directory holds another run, `InputError` for a corpus that cannot be read.
-    """
-    stored = None if options.overwrite else manifest.load(directory)
-    if stored is not None:
-        manifest.refuse_source(stored)
-        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
-        if not options.inputs:
-            listener(Notice("info", f"going on with the corpus of {directory}"))
-            empty = (path for path in stored.manifest.empty if named(path).exists())
-            options = replace(options, inputs=(*(file.path for file in stored.manifest.files), *empty))
-    options = with_standard_input(directory, options)
-    listing = _list_corpus(options, listener)
-    run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
-    cutting = cut_by(pattern)
-    if stored is None:
-        if not options.overwrite:
-            run_directory.refuse_foreign_files(directory)
-        run = _planned(
-            Run(directory, Manifest(options.of_stage("count"), cutting, (), (), empty=listing.empty)),
-            listing.files,
-            options,
-            pattern,
-        )
-        if not options.dry_run:
-            run_directory.clear(directory, keep=[file.path for file in listing.files])
-            manifest.save(run)
-        return run
-    if stored.manifest.cutting != cutting:
-        raise RunDirectoryError(
-            f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
-            f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
-        )
-    added = manifest.added_files(stored, listing.files)
-    run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
-    if added:
-        run = _planned(run, tuple(added), options, pattern)
-    if run != stored and not options.dry_run:
-        if added:
-            run_directory.remove_results(directory)  # they are of the smaller corpus
-        manifest.save(run)
-    return run
-
-
-def cut_by(pattern: CompiledPattern) -> dict[str, str]:
-    """What a pattern's name stands for here and now, as part of a run's fingerprints."""
-    by = "the automaton" if pattern.refusal is None else f"regex {environment.versions()['regex']}"
-    return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
-
-
-def _planned(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
-    """The run with chunks for more files; the chunks that it had stay as they are."""
-    before = run.manifest
-    whole_documents = options.errors == "skip"
-    cutting = Cutting(special_bytes(before), pattern.automaton, whole_documents, before.counting["text_field"])
-    planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
-    shift = len(before.files)
-    moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
-    if not before.chunks + moved:
-        raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
-    return replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
-
-
-def _list_corpus(options: Options, listener: Listener) -> Listing:
-    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
-    if listing.empty and options.inputs:
-        named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
-        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
-    return listing
-
-
-def plan_for_people(run: Run, options: Options) -> dict[str, str]:
-    """The plan of a run: what would be counted, by whom, and what it would take at most."""
-    plan = run.manifest
-    share = _share(options, len(plan.chunks))
-    sizes = [chunk.bytes for chunk in plan.chunks]
-    largest, total = max(sizes, default=0), sum(sizes)
-    work = min(share.room_bytes, int(largest * environment.WORKER_BYTES_PER_CHUNK_BYTE))
-    counting = share.budget.taken_bytes + share.workers * (budget.WORKER_BYTES + work)
-    # Were no piece like another: one every six bytes.
-    shape = forecast.CounterShape(total // 6, total, total + total // 6)
-    merges = merge_budget(max(options.vocab_size), with_pad_token(options.special_tokens, options.pad_token))
-    merging = forecast.least(shape, merges) + share.budget.taken_bytes + budget.WORKER_BYTES
-    return {
-        "run": str(run.directory),
-        "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(manifest.corpus_bytes(plan.files))}",
-        "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
-        "workers": f"{share.workers}",
-        "disk at most": f"about {format_bytes(2 * total)} for counters",
-        "memory limit": format_bytes(share.budget.limit_bytes),
-        "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
-        f"{format_bytes(share.room_bytes)} is written in parts",
-        "memory while merging": f"{format_bytes(merging)} if no piece came twice; forecast when they are counted",
-        "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
-    }
-
-
-@dataclass(frozen=True)
-class _Share:
-    """How many workers count, and the bytes that each has for its counter."""
-
-    budget: budget.Budget
-    workers: int
-    room_bytes: int
-
-
-def _share(options: Options, chunks: int) -> _Share:
-    whole = budget.budget(options.memory_limit)
-    workers = whole.workers(max(1, min(worker_count(options), chunks)))
-    return _Share(whole, workers, whole.room(workers) - budget.WRITE_BYTES)
-
-
-def threads(options: Options) -> int:
-    """Threads for a stage that runs in this process: more than there are cores would only wait for each other."""
-    return min(worker_count(options), environment.usable_cores())
-
-
-def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
-    share = _share(options, worker_count(options))
-    return options.chunk_size or environment.default_chunk_bytes(
-        corpus_bytes, share.workers, share.workers * share.room_bytes
-    )
-
-
-def special_bytes(plan: Manifest) -> tuple[bytes, ...]:
-    """Every special token of a run, in order of ids."""
-    counting = plan.counting
-    return tuple(token.encode() for token in with_pad_token(counting["special_tokens"], counting["pad_token"]))
 
 
 @dataclass(frozen=True)
@@ -219,14 +80,14 @@ def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str,
         documents=statistics["documents"],
         pieces=statistics["pieces"],
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([_empty_files(run.manifest), statistics["losses"]])),
+        losses=losses.for_people(losses.add_up([empty_files(run.manifest), statistics["losses"]])),
         concerned_characters=statistics["concerned_characters"],
         source=run.manifest.source.description if run.manifest.source is not None else "",
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
 
 
-def _empty_files(plan: Manifest) -> losses.Losses:
+def empty_files(plan: Manifest) -> losses.Losses:
     """The files of which no worker sees anything: without a byte, or Parquet without a row."""
     planned = {span.file for chunk in plan.chunks for span in chunk.spans}
     empty = losses.Tally()
@@ -281,7 +142,7 @@ def combine_task(
         output=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
-        threads=threads(options),
+        threads=planning.threads(options),
         memory_bytes=min(combine.COMBINE_BYTES, room // 2),
         keep_bytes=min(whole.limit_bytes // 4, room // 3),
         weights=weights or {},
@@ -305,7 +166,7 @@ def _count_chunks(
     """Count the chunks without counters; gives the statistics of all chunks together."""
     plan = run.manifest
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
-    share = _share(options, len(plan.chunks))
+    share = planning.share_of(options, len(plan.chunks))
     if share.workers < min(worker_count(options), len(plan.chunks)):
         listener(
             Notice(
@@ -339,7 +200,7 @@ def _task(run: Run, index: int, pattern: CompiledPattern, room_bytes: int) -> Co
         spans=tuple((plan.files[span.file], span.start, span.stop) for span in chunk.spans),
         text_field=plan.counting["text_field"],
         pattern=pattern,
-        special_tokens=special_bytes(plan),
+        special_tokens=planning.special_bytes(plan),
         errors=plan.counting["errors"],
         max_piece_bytes=plan.counting["max_piece_bytes"],
         output=run.chunk_path(index),

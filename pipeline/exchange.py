@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import budget, count, counts_file, manifest, run_directory, sources, take_counts
+from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
 from pipeline.config import Options, make_options
 from pipeline.counts_file import Batch
@@ -96,8 +96,9 @@ def _import(
     paths = _paths(counts)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
+        run_directory.refuse_corpus_inside(directory, (str(path.absolute()) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
-        cutting = count.cut_by(pattern)
+        cutting = planning.cut_by(pattern)
         run = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
         with stages.logged(run):
             counted = count.counted(run, executor)
@@ -164,10 +165,12 @@ def _take(
 ) -> count.Counted:
     started = time.monotonic()
     with sources.part_paths(run) as part_path:
-        part_bytes = max(_LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * count.threads(options)))
+        part_bytes = max(
+            _LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * planning.threads(options))
+        )
         task = TakeTask(
             path=Path(),
-            special_tokens=count.special_bytes(run.manifest),
+            special_tokens=planning.special_bytes(run.manifest),
             pattern=replace(pattern, tree=None),
             part=part_path(0),
             fingerprint=run.manifest.counter_fingerprint(),
@@ -188,8 +191,6 @@ def _take(
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
         rows = sources.combine_parts(run, parts, statistics, options, executor)
-        for part, _ in parts:
-            part.unlink(missing_ok=True)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))
     stages.times[STAGE] = elapsed_s

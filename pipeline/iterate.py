@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, budget, count, counters, manifest, run_directory, sources
+from pipeline import _core, budget, count, counters, manifest, planning, run_directory, sources
 from pipeline.config import Options, make_options
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
@@ -74,7 +74,7 @@ def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Ru
         )
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     return sources.open_run(
-        directory, options.of_stage("count"), count.cut_by(pattern), source, overwrite=options.overwrite
+        directory, options.of_stage("count"), planning.cut_by(pattern), source, overwrite=options.overwrite
     )
 
 
@@ -100,8 +100,6 @@ def _count(
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
         rows = sources.combine_parts(run, parts, {**statistics, "files": 0}, options, executor)
-        for part, _ in parts:
-            part.unlink(missing_ok=True)
     times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
     counted = count.as_counted(run, rows, {**statistics, "files": 0}, times)
     count.check_facts(counted.facts, options)
@@ -164,11 +162,11 @@ class _Counting:
 
     def __init__(self, run: Run, part_path: Callable[[int], Path], pattern: CompiledPattern, options: Options) -> None:
         self._part_path = part_path
-        self._threads = count.threads(options)
+        self._threads = planning.threads(options)
         self._counter_bytes = max(
             _LEAST_COUNTER_BYTES, budget.budget(options.memory_limit).room(1) // (_MEMORY_SHARE * self._threads)
         )
-        special_tokens = count.special_bytes(run.manifest)
+        special_tokens = planning.special_bytes(run.manifest)
         self._idle: queue.SimpleQueue[_Counter] = queue.SimpleQueue()
         for _ in range(self._threads):
             self._idle.put(_Counter(pattern, special_tokens, options))

@@ -286,9 +286,14 @@ def with_merging(run: Run, options: Options) -> Run:
     """
     asked = options.of_stage("merge")
     manifest = run.manifest
-    if manifest.merging is not None and run.merges_path.exists():
-        refuse_other_options(run.directory, "merging", manifest.merging, asked)
-    settled = replace(manifest, merging=asked, vocab_size=manifest.vocab_size or options.vocab_size[0])
+    learned = manifest.merging is not None and run.merges_path.exists()
+    if learned:
+        refuse_other_options(run.directory, "merging", manifest.merging or {}, asked)
+    elif manifest.merging not in (None, asked):
+        remove_results(run.directory)  # tokenizers of a list that is gone, learned by other options
+    has_own = learned or (run.directory / "tokenizer" / "tokenizer.json").exists()
+    own = manifest.vocab_size if has_own else None
+    settled = replace(manifest, merging=asked, vocab_size=own or options.vocab_size[0])
     if settled == manifest:
         return run
     run = replace(run, manifest=settled)

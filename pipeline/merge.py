@@ -59,6 +59,12 @@ def stored(task: MergeTask) -> MergeList | None:
     return merge_list.load(task.output, task.fingerprint)
 
 
+def check(task: MergeTask) -> None:
+    """Look whether there is memory for `learn`; raises as it does where there is not. Runs in a worker process."""
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        _way(task, None, counter)
+
+
 def learn(task: MergeTask) -> MergeList:
     """Train on counted pieces until there are so many merges or no pair is frequent enough; write `merges.parquet`.
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 from os import PathLike
 from typing import Any
 
-from pipeline import combine, count, manifest, run_directory, sources
-from pipeline.config import READING_OPTIONS, Options, flag_of, make_options
+from pipeline import combine, count, losses, manifest, run_directory, sources
+from pipeline.config import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.errors import RunDirectoryError, UsageError
 from pipeline.events import Listener, StageEnded, StageStarted
 from pipeline.executors import Executor
@@ -56,9 +56,11 @@ def run_combine(
         raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
     first = runs[0].manifest
     with at_work(directory, options, executor) as stages:
-        run = sources.open_run(directory, first.counting, first.cutting, _source(parts), overwrite=options.overwrite)
+        pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
+        counting = first.counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
+        run = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)
         with stages.logged(run):
-            counted = count.counted(run, executor) or _combined(run, parts, options, executor, listener)
+            counted = count.counted(run, executor) or _combined(run, parts, pieces, options, executor, listener)
             return stages.summary(run, counted)
 
 
@@ -114,7 +116,8 @@ def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
     count.require_counted(run, executor)
     [facts] = count.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "it was there a moment ago"
-    return {"files": len(run.manifest.files), **facts.statistics}
+    lost = losses.add_up([count.empty_files(run.manifest), facts.statistics["losses"]])
+    return {"files": len(run.manifest.files), **facts.statistics, "losses": lost}
 
 
 def _source(parts: Sequence[_Part]) -> Source:
@@ -129,19 +132,27 @@ def _shown(weight: Fraction) -> str:
     return decimal if Fraction(decimal) == weight else str(weight)
 
 
+def _totals(parts: Sequence[_Part]) -> list[combine.TotalTask]:
+    return [
+        combine.TotalTask(part.run.counter_path, part.run.manifest.counter_fingerprint(), part.fraction)
+        for part in parts
+    ]
+
+
+def _pieces(parts: Sequence[_Part], executor: Executor) -> int:
+    """The pieces of all runs together, as they will count; `TrainingError` where they are too many."""
+    return sum(pieces for _, pieces in executor.run(combine.total, _totals(parts)))
+
+
 def _combined(
-    run: Run, parts: Sequence[_Part], options: Options, executor: Executor, listener: Listener
+    run: Run, parts: Sequence[_Part], pieces: int, options: Options, executor: Executor, listener: Listener
 ) -> count.Counted:
     started = time.monotonic()
     listener(StageStarted(count.COMBINING, len(parts), "runs"))
-    fingerprints = [part.run.manifest.counter_fingerprint() for part in parts]
-    tasks = [
-        combine.TotalTask(part.run.counter_path, fingerprint, part.fraction)
-        for part, fingerprint in zip(parts, fingerprints, strict=True)
-    ]
+    tasks = _totals(parts)
     statistics = count.summed([part.statistics for part in parts])
     statistics["files"] = sum(part.statistics["files"] for part in parts)
-    statistics["pieces"] = sum(pieces for _, pieces in executor.run(combine.total, tasks))
+    statistics["pieces"] = pieces
     rows = sources.combine_parts(
         run,
         [(task.path, task.fingerprint) for task in tasks],

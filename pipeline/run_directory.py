@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.atomic import make_directory
@@ -20,7 +20,8 @@ from pipeline.storage.scratch import sweep_scratch
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
 _OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
-_OWNED = ("run.json", "counts", "counter.parquet", *_RESULTS, "log.txt")
+_KEPT_INPUT = re.compile("[0-9a-f]{32}")  # a text from standard input
+_OWNED = ("counts", "counter.parquet", *_RESULTS, "log.txt", "run.json")  # removed in this order: the manifest last
 STANDARD_INPUT = "stdin"  # texts that came by standard input; one may be there before there is a run
 
 
@@ -86,7 +87,7 @@ def clear(directory: Location, keep: Sequence[str] = ()) -> None:
     _remove_named(directory, _OWNED)
     home = directory / STANDARD_INPUT
     for name in _names_in(home):
-        if not any(same_place(home / name, named(path)) for path in keep):
+        if _KEPT_INPUT.fullmatch(name) and not any(same_place(home / name, named(path)) for path in keep):
             _remove(home / name)
 
 
@@ -136,24 +137,31 @@ def _remove(path: Location) -> None:
 def refuse_corpus_inside(directory: Location, paths: Iterable[str]) -> None:
     """Raise `RunDirectoryError` where a corpus file lies where the run's own files go: they would replace it.
 
-    paths: absolute ones, or URIs. A store's listing leaves run directories out by itself.
+    paths: absolute ones, or URIs.
     """
-    if isinstance(directory, Remote):
-        return
-    home = Path(os.path.realpath(directory))
     real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
     for path in paths:
-        if is_uri(path):
-            continue
-        parent, last = os.path.split(path)
-        place = Path(real(parent), last)
-        inner = place.relative_to(home).parts if place.is_relative_to(home) else ()
-        name = inner[0] if inner else ""
+        name = _inner_name(directory, path, real)
         if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
             raise RunDirectoryError(
                 f"{path} is part of the corpus, but the run's own files go to {directory / name}; choose another "
                 "--output, or move the corpus"
             )
+
+
+def _inner_name(directory: Location, path: str, real: Callable[[str], str]) -> str:
+    """What a path goes through first within the directory; nothing where it lies elsewhere."""
+    if isinstance(directory, Remote) != is_uri(path):
+        return ""
+    if isinstance(directory, Remote):
+        where = named(path)
+        prefix = f"{directory.key}/" if directory.key else ""
+        within = isinstance(where, Remote) and where.base == directory.base and where.key.startswith(prefix)
+        return where.key.removeprefix(prefix).split("/")[0] if isinstance(where, Remote) and within else ""
+    parent, last = os.path.split(path)
+    place, home = Path(real(parent), last), Path(real(str(directory)))
+    inner = place.relative_to(home).parts if place.is_relative_to(home) else ()
+    return inner[0] if inner else ""
 
 
 def refuse_foreign_files(directory: Location) -> None:
@@ -162,7 +170,10 @@ def refuse_foreign_files(directory: Location) -> None:
     An empty directory is none: it is what a run leaves that was killed just before its manifest was whole.
     """
     there = _names_in(directory)
-    foreign = next((name for name in _OWNED if name in there and _holds_something(directory / name)), None)
+    ours = [name for name in there if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name)]
+    foreign = next((name for name in ours if _holds_something(directory / name)), None)
+    if foreign is None and any(not _KEPT_INPUT.fullmatch(name) for name in _names_in(directory / STANDARD_INPUT)):
+        foreign = STANDARD_INPUT
     if foreign is not None:
         raise RunDirectoryError(
             f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "

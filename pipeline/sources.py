@@ -53,7 +53,11 @@ def _refuse_other_source(stored: Run, source: Source) -> None:
 def part_paths(run: Run) -> Iterator[Callable[[int], Path]]:
     """Where parts of the counts lie, by number, until all are combined: for as long as the block."""
     with parts_beside(run.counter_path) as beside:
-        yield lambda number: beside.with_name(f".counts.{number:06d}.part")
+        try:
+            yield lambda number: beside.with_name(f".counts.{number:06d}.part")
+        finally:
+            for part in beside.parent.glob(".counts.*.part"):
+                part.unlink(missing_ok=True)
 
 
 def combine_parts(

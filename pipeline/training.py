@@ -6,12 +6,11 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from pipeline import budget, count, environment, forecast, manifest, merge, run_directory
+from pipeline import budget, count, environment, forecast, manifest, merge, planning, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
 from pipeline.errors import TrainingError, UsageError
@@ -24,7 +23,7 @@ from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import OtherSize, Summary, render
-from pipeline.storage import Location, existing
+from pipeline.storage import Location, Remote, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
@@ -55,14 +54,14 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     return first_tokenizer(models)
 
 
-def merge_run(run: str | PathLike[str], **options: Any) -> dict[int, Tokenizer]:
+def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, Tokenizer]:
     """Learn vocabularies from the counts of a run directory and give them by size, as `bpe-pipeline merge` does.
 
     options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes are cut from one merge list. Raises
     as `train` does.
     """
     with executor_for(make_options(options)) as executor:
-        _, models = run_merge(Path(run), options, executor, warn_of)
+        _, models = run_merge(named(run), options, executor, warn_of)
     return {size: Tokenizer.from_model(model) for size, model in models.items()}
 
 
@@ -83,7 +82,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
-        run = count.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
@@ -95,7 +94,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor) as stages:
-        run = count.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             return stages.summary(run, counted)
@@ -115,12 +114,14 @@ def run_merge(
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
     merging = {} if asked.overwrite else stored.merging or {}
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
+    options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     with at_work(directory, options, executor) as stages:
         run = manifest.require(directory)
         counted = count.require_counted(run, executor)
         if options.overwrite:
+            _require_room(run, counted, options, executor)
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
         with stages.logged(run):
@@ -168,6 +169,7 @@ class Stages:
 @contextlib.contextmanager
 def at_work(directory: Location, options: Options, executor: Executor, *, resumable: bool = True) -> Iterator[Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on, if that is possible."""
+    budget.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
     try:
         with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
             yield Stages(options, executor, watch)
@@ -193,7 +195,7 @@ def merge_and_export(
 ) -> tuple[Summary, dict[int, Model]]:
     """Learn one merge list and write a tokenizer of every size asked for; the models by size, the first one first."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merges = max(merge_budget(size, special_tokens) for size in options.vocab_size)
+    merges = _merges_for(options)
     learned = _learn(run, counted, merges, options, executor, listener, stages)
     _check_export(learned.first(merges), options)
     started = time.monotonic()
@@ -231,6 +233,37 @@ def _check_export(learned: MergeList, options: Options) -> None:
         )
 
 
+def _merge_task(run: Run, counted: count.Counted, merges: int, options: Options) -> merge.MergeTask:
+    whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
+    return merge.MergeTask(
+        counter=counted.path,
+        counter_fingerprint=counted.fingerprint,
+        merges=merges,
+        min_frequency=options.min_frequency,
+        min_piece_count=options.min_piece_count,
+        max_token_bytes=options.max_token_bytes,
+        tie_break=options.tie_break,
+        threads=planning.threads(options),
+        output=run.merges_path,
+        fingerprint=run.manifest.merge_fingerprint(),
+        room_bytes=min(whole.room(1), environment.available_memory()),
+        beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
+    )
+
+
+def _require_room(run: Run, counted: count.Counted, options: Options, executor: Executor) -> None:
+    """Raise `TrainingError` where merging by these options cannot fit: before what was learned by others is removed."""
+    asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
+    task = _merge_task(asked, counted, _merges_for(options), options)
+    list(executor.run(merge.check, [task]))
+
+
+def _merges_for(options: Options) -> int:
+    """Merges that the largest vocabulary asked for has room for."""
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    return max(merge_budget(size, special_tokens) for size in options.vocab_size)
+
+
 def _learn(
     run: Run,
     counted: count.Counted,
@@ -241,21 +274,7 @@ def _learn(
     stages: Stages,
 ) -> MergeList:
     """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
-    whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
-    task = merge.MergeTask(
-        counter=counted.path,
-        counter_fingerprint=counted.fingerprint,
-        merges=merges,
-        min_frequency=options.min_frequency,
-        min_piece_count=options.min_piece_count,
-        max_token_bytes=options.max_token_bytes,
-        tie_break=options.tie_break,
-        threads=count.threads(options),
-        output=run.merges_path,
-        fingerprint=run.manifest.merge_fingerprint(),
-        room_bytes=min(whole.room(1), environment.available_memory()),
-        beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
-    )
+    task = _merge_task(run, counted, merges, options)
     stages.times[_MERGING] = None
     for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(merges):

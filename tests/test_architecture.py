@@ -15,7 +15,7 @@ LEVELS = (
     {"training"},
     {"sources"},
     {"count", "merge", "encode", "check", "terminal", "exporting"},
-    {"report", "count_chunk", "take_counts", "replay"},
+    {"report", "planning", "count_chunk", "take_counts", "replay"},
     {"spill"},
     {"combine"},
     {"chat", "llama3", "gpt2"},

@@ -112,6 +112,7 @@ def test_sample_corpus_is_the_standard_library():
     assert str(Path(sysconfig.get_path("stdlib")) / "argparse.py") in paths
     assert not [path for path in paths if "site-packages" in path or "/test/" in path]
     assert len(find_files(None).files) > 300
+    assert find_files(None).empty == ()
 
 
 def test_no_inputs_are_not_the_sample_corpus():

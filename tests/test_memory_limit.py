@@ -121,6 +121,10 @@ def test_what_does_not_fit_is_refused_before_it_begins(many_pieces: Path, tmp_pa
     assert result.returncode == 0, result.stderr
     assert "too rare for --min-piece-count" in result.stdout
     assert "on the text that was kept" in result.stdout
+    kept = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes()
+    again = ["--vocab-size", 32_000, "--memory-limit", "141MiB", "--min-piece-count", 1, "--overwrite"]
+    assert "merging would take" in refused(run("merge", tmp_path / "run", *again), 1)
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == kept  # nothing is lost by asking
 
 
 def test_rare_pieces_are_left_out(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
 
 def test_a_killed_copy_does_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "run" / "stdin").mkdir(parents=True)
-    (tmp_path / "run" / "stdin" / "left").write_text("of a run that never was")
+    (tmp_path / "run" / "stdin" / ("0" * 32)).write_text("of a run that never was")
     (tmp_path / "run" / ".stdin.1.partial").write_text("half")
     assert piped(b"one two", "count", "-", "--output", "run", cwd=tmp_path).returncode == 0
-    assert not (tmp_path / "run" / "stdin" / "left").exists()
+    assert not (tmp_path / "run" / "stdin" / ("0" * 32)).exists()
     assert not (tmp_path / "run" / ".stdin.1.partial").exists()

@@ -10,7 +10,7 @@ from pipeline.cli.options import COUNTING_OPTIONS, RUN_OPTIONS, carry_out, run_o
 from pipeline.storage import Location
 
 _COMBINE_OPTIONS = ("output", "overwrite", *RUN_OPTIONS)
-_IMPORT_OPTIONS = ("output", *COUNTING_OPTIONS, "overwrite", *RUN_OPTIONS)
+_IMPORT_OPTIONS = ("output", *COUNTING_OPTIONS, "pattern_timeout", "overwrite", *RUN_OPTIONS)
 _VERIFY_OPTIONS = ("workers", "quiet", "log_json")
 
 

@@ -126,13 +126,16 @@ def carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
 
 def print_plan(options: Options) -> None:
     """What `--dry-run` shows: the run as it would be carried out."""
-    from pipeline import count, terminal
+    from pipeline import planning, terminal
+    from pipeline.exporting import check_before_work
     from pipeline.pattern import compile_pattern
 
+    pattern = compile_pattern(options.pattern)
+    check_before_work(options, pattern)
     with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         directory = options.output or location("runs/NEW")
-        run = count.open_run(directory, options, compile_pattern(options.pattern), listener)
-    plan = count.plan_for_people(run, options)
+        run = planning.open_run(directory, options, pattern, listener)
+    plan = planning.plan_for_people(run, options)
     if options.log_json:
         terminal.write_json("plan", plan)
     else:

@@ -13,7 +13,7 @@ import os
 import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -67,7 +67,8 @@ def find_files(inputs: Iterable[str | os.PathLike[str]] | None, asked: Asked = A
     UTF-8, for a corpus without a byte, and for a file that is not what its name says.
     """
     if inputs is None:
-        return _listing(sample_corpus(), "the sample corpus", asked)
+        listing = _listing(sample_corpus(), "the sample corpus", asked)
+        return replace(listing, empty=())  # a library has modules without a line, and nobody chose them
     names = [os.fspath(name) for name in inputs]
     if not names:
         raise InputError("no inputs: name files, directories or globs")

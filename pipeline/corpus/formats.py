@@ -52,7 +52,7 @@ def recognise(path: str, head: bytes, tail: bytes, asked: Asked) -> Kind:
     if asked.format == AUTO:
         name_format = _format_of(path)
         is_parquet = compression == "none" and _is_parquet(head, tail)
-        if name_format == "parquet" and compression == "none" and not head.startswith(_PARQUET):
+        if name_format == "parquet" and compression == "none" and head and not head.startswith(_PARQUET):
             raise InputError(
                 f"{path} is named as Parquet but does not begin as one: it is damaged, or rename it, or say what it is "
                 "with --input-format"

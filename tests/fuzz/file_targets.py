@@ -19,10 +19,10 @@ from core_targets import Target, text_of
 from pipeline import Tokenizer, _core, counters, manifest, merge_list
 from pipeline.combine import CombineTask, combine
 from pipeline.config import make_options, read_config
-from pipeline.count import open_run
 from pipeline.errors import InputError, PipelineError
 from pipeline.export import write_model
 from pipeline.pattern import compile_pattern
+from pipeline.planning import open_run
 
 _LISTS = ("left", "right", "counts", "joined")
 

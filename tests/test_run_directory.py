@@ -1,0 +1,111 @@
+"""A run directory removes what is a run's own, and nothing else, and keeps what it would need again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import peers
+import pytest
+from command import refused, run
+
+import pipeline
+from pipeline import manifest, run_directory
+from pipeline.config import make_options
+from pipeline.errors import RunDirectoryError, UsageError
+from pipeline.storage import named
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "c.txt"
+    path.write_text(peers.generated_text(3, 4000))
+    return path
+
+
+@pytest.mark.parametrize("name", ["stdin/fixture.txt", "tokenizer-8000/notes", "counts/a.csv"])
+def test_somebody_elses_files_stay(corpus: Path, tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / "project" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("precious")
+    with pytest.raises(RunDirectoryError, match="may be somebody else's"):
+        pipeline.train(corpus, output=tmp_path / "project", vocab_size=300)
+    assert theirs.read_text() == "precious"
+    if name.startswith("stdin"):  # no text of ours, so it stays whatever is asked for
+        pipeline.train(corpus, output=tmp_path / "project", vocab_size=300, overwrite=True)
+        assert theirs.read_text() == "precious"
+
+
+@pytest.mark.parametrize("path", ["s3://b/runs/a/counts/x.txt", "s3://b/runs/a/log.txt", "s3://b/runs/a/tokenizer-9/x"])
+def test_a_corpus_among_a_remote_runs_own_files_is_refused(path: str) -> None:
+    with pytest.raises(RunDirectoryError, match="is part of the corpus"):
+        run_directory.refuse_corpus_inside(named("s3://b/runs/a"), ["s3://b/c/counts/y.txt", path])
+    run_directory.refuse_corpus_inside(named("s3://b/runs/a"), ["s3://other/runs/a/counts/x", "/runs/a/counts/x"])
+    run_directory.refuse_corpus_inside(named("s3://b/runs/a"), ["s3://b/runs/a/texts/x", "s3://b/runs/ab/counts/x"])
+
+
+def test_a_run_is_not_imported_into_itself(corpus: Path, tmp_path: Path) -> None:
+    pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
+    counter = tmp_path / "run" / "counter.parquet"
+    with pytest.raises(RunDirectoryError, match="run's own files go to"):
+        pipeline.import_counts(counter, output=tmp_path / "run", overwrite=True)
+    assert counter.exists()
+
+
+def test_overwriting_asks_for_the_corpus_again(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=300)
+    assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
+    with pytest.raises(UsageError, match="name the corpus again"):
+        pipeline.train(output=output, overwrite=True)
+    pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
+    assert manifest.require(output).manifest.vocab_size == 310
+
+
+def test_a_size_that_was_never_learned_is_not_the_runs_own(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    run_ = manifest.require(_counted(corpus, output))
+    manifest.with_merging(run_, make_options({"vocab_size": 100_000}))  # and then it was killed, or did not fit
+    pipeline.merge_run(output, vocab_size=300)
+    assert (output / "tokenizer" / "tokenizer.json").exists()
+    assert not (output / "tokenizer-300").exists()
+    pipeline.merge_run(output, vocab_size=290)
+    assert (output / "tokenizer-290").exists()
+
+
+def test_tokenizers_of_a_list_that_is_gone_do_not_stay_beside_another(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=[300, 280])
+    (output / "merges.parquet").unlink()
+    pipeline.merge_run(f"file://{output}", vocab_size=290, tie_break="greatest-bytes")
+    assert not (output / "tokenizer-280").exists()
+    assert "each the right one" in pipeline.verify_run(output)["merges"]
+
+
+def test_a_manifest_goes_last(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped while it is cleared, a directory still says whose it is."""
+    output = _counted(corpus, tmp_path / "run")
+
+    def stop(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_directory, "remove", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_directory.clear(output)
+    monkeypatch.undo()
+    assert manifest.require(output).manifest.files
+    run_directory.clear(output)
+    assert not (output / "run.json").exists()
+
+
+def _counted(corpus: Path, output: Path) -> Path:
+    assert run("count", corpus, "--output", output, "--quiet").returncode == 0
+    return output
+
+
+def test_runs_are_combined_in_any_order_whatever_they_were_read_from(corpus: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "d.jsonl"
+    lines.write_text('{"body": "low lower lowest"}\n')
+    one = _counted(corpus, tmp_path / "one")
+    assert run("count", lines, "--text-field", "body", "--output", tmp_path / "two", "--quiet").returncode == 0
+    first = manifest.require(pipeline.combine_runs([one, tmp_path / "two"], output=tmp_path / "mix"))
+    again = manifest.require(pipeline.combine_runs([tmp_path / "two", one], output=tmp_path / "mix"))
+    assert replace(first, directory=again.directory) == again
