@@ -76,9 +76,9 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, ids: ChunkIds | None = None) -> None:
         """
-        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again.
+        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. ids: what the pieces go to instead of being counted.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
@@ -160,9 +160,9 @@ class Specials:
 class Encoder:
     """Text to token ids, by rank. Safe to share between threads."""
 
-    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456) -> None:
+    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0) -> None:
         """
-        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank.
+        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many keep caches; 0: as many as there are cores.
         """
 
     def encode(self, text: str | bytes, specials: Specials | None = None) -> list[int]:
@@ -206,6 +206,32 @@ def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], lis
     """
     The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
     """
+
+class ChunkIds:
+    """
+    The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
+    """
+
+    def __init__(self, encoder: Encoder, special_ids: list[int], *, separator: int | None = None, separators: bool = True, judged: bool = False) -> None:
+        """
+        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which stands among the ids if `separators`. judged: the counter may drop documents.
+        """
+
+    def end_inside_document(self) -> None:
+        """Call before the end of a text whose last document goes on elsewhere."""
+
+    def ready(self) -> int:
+        """How many ids take() would give."""
+
+    def take(self, id_bytes: int) -> memoryview:
+        """
+        The ids since the last call whose documents are not dropped any more, in 2 or 4 bytes each.
+        """
+
+    def take_ends(self) -> memoryview:
+        """
+        Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.
+        """
 
 class MergeResult:
     """A merge list, in order of rank."""

@@ -7,11 +7,11 @@ pyarrow comes in when the counter is written.
 import logging
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
@@ -35,6 +35,8 @@ PLACED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets
 class CountTask:
     """One chunk for a worker: spans of files, how to count them, and where the counter goes."""
 
+    work: ClassVar[str] = "counted"
+
     name: str
     spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
     pattern: CompiledPattern
@@ -51,6 +53,30 @@ class CountTask:
         more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
         unit = "row groups" if file.format == "parquet" else "bytes"
         return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
+
+
+class Counter(Protocol):
+    """What text is fed to: a `_core.ChunkCounter`, or what stands before one."""
+
+    def fed_bytes(self) -> int:
+        """Bytes fed so far."""
+        ...
+
+    def statistics(self) -> dict[str, Any]:
+        """What was met so far."""
+        ...
+
+    def start_inside_document(self) -> None:
+        """The next text goes on with a document."""
+        ...
+
+    def feed(self, block: Any, end: bool = False) -> None:
+        """The next bytes of a text."""
+        ...
+
+    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
+        """Documents in a column."""
+        ...
 
 
 def count_chunk(task: CountTask) -> dict[str, Any]:
@@ -98,20 +124,21 @@ def _count_spans(task: CountTask, counter: _core.ChunkCounter) -> Tally:
     tally = Tally()
     examples: dict[str, list[str]] = {key: [] for key in PLACED}
     for span in task.spans:
-        try:
-            _feed_span(counter, specials, task, span, tally, examples)
-        except PatternTimeoutError as error:
-            file, start, stop = span
-            raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
+        feed_span(counter, specials, task, span, tally, examples)
+    note_losses(counter, tally, examples)
+    return tally
+
+
+def note_losses(counter: Counter, tally: Tally, examples: Mapping[str, list[str]]) -> None:
+    """Add what the counter met, when all was fed."""
     statistics = counter.statistics()
     for key, places in examples.items():
         for kind in PLACED[key]:
             tally.add(kind, statistics[kind], places)
-    return tally
 
 
-def _feed_span(
-    counter: _core.ChunkCounter,
+def feed_span(
+    counter: Counter,
     specials: _core.SpecialTokens,
     task: CountTask,
     span: tuple[CorpusFile, int, int],
@@ -119,6 +146,21 @@ def _feed_span(
     examples: dict[str, list[str]],
 ) -> None:
     """Feed one span of a file: its end is the end of a document or, proven by the pattern, of a piece."""
+    try:
+        _feed_parts(counter, specials, task, span, tally, examples)
+    except PatternTimeoutError as error:
+        file, start, stop = span
+        raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
+
+
+def _feed_parts(
+    counter: Counter,
+    specials: _core.SpecialTokens,
+    task: CountTask,
+    span: tuple[CorpusFile, int, int],
+    tally: Tally,
+    examples: dict[str, list[str]],
+) -> None:
     file, start, stop = span
     whole_text = file.format == "text" and file.compression == "none"
     begin = fed = counter.fed_bytes()
@@ -146,7 +188,7 @@ def _feed_span(
         tally.add("files_empty", 1, [file.path])
 
 
-def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
+def _feed(task: CountTask, counter: Counter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
     """Feed something, putting into words what the counter refuses. place: from an offset in what was fed."""
     try:
         feed()
@@ -155,7 +197,7 @@ def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None]
     except ValueError as error:
         offsets = counter.statistics()["invalid_offsets"]
         if task.errors != "strict" or not offsets:
-            raise TrainingError(f"{task} cannot be counted: {error}") from None
+            raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         raise InvalidTextError(
             f"invalid UTF-8 in {place(offsets[-1])}; mend it and start anew with --overwrite, or choose "
             "--errors replace or --errors skip"
@@ -165,7 +207,7 @@ def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None]
 def _too_long(task: CountTask, place: Callable[[int], str], error: MemoryError) -> TrainingError:
     """What to tell of a piece, or under `skip` a document, that has no place in the room."""
     if len(error.args) != 2:
-        return TrainingError(f"{task} cannot be counted: memory is short; give a larger --memory-limit")
+        return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
     what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
     if task.errors == "skip":
         what, cut = "document", ", --errors replace"  # it is judged whole
@@ -191,7 +233,7 @@ def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[i
     return place
 
 
-def _note_places(counter: _core.ChunkCounter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
+def _note_places(counter: Counter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
     """Add the places of the losses that the counter met since the last time."""
     statistics = counter.statistics()
     for key, places in examples.items():

@@ -31,6 +31,7 @@ class SpecialRule:
 
 
 PLAIN_RULE = SpecialRule()
+CACHE_BYTES = 256 << 20  # for pieces whose ids are known
 
 
 def could_be_whole_piece(text: str, rule: SpecialRule) -> bool:
@@ -123,8 +124,11 @@ class Model:
             return self.chat_template.eos_token
         return next((text for text in self.vocabulary.special_tokens if text != self.pad_token), None)
 
-    def encoder(self) -> _core.Encoder:
-        """Build the native encoder; about 0.1 s for 256,000 tokens."""
+    def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
+        """Build the native encoder; about 0.1 s for 256,000 tokens.
+
+        cache_bytes: for pieces, of all threads together. threads: how many have caches; 0: as many as there are cores.
+        """
         vocabulary = self.vocabulary
         return _core.Encoder(
             self.pattern.automaton,
@@ -133,6 +137,8 @@ class Model:
             vocabulary.right,
             vocabulary.result,
             whole_pieces=self.whole_pieces,
+            cache_bytes=cache_bytes,
+            threads=threads,
         )
 
     def unreachable_tokens(self) -> list[int]:

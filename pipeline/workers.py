@@ -15,9 +15,14 @@ SETUP = WorkerSetup(
 )
 
 
-def executor_for(options: Options) -> LocalExecutor:
+ENCODING = WorkerSetup(
+    preload=("pipeline.encode_chunk", "pipeline.write_shard"), absent=SETUP.absent, environment=SETUP.environment
+)
+
+
+def executor_for(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
     """The executor for a run, a context manager."""
-    return LocalExecutor(lambda: worker_count(options), SETUP)
+    return LocalExecutor(lambda: worker_count(options), setup)
 
 
 def worker_count(options: Options) -> int:

@@ -1,15 +1,22 @@
 """The commands about a tokenizer: export, encode, decode; and env and version."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pipeline import __version__
 from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
-from pipeline.config import flag_of, make_options
+from pipeline.cli.options import RUN_OPTIONS, run_options, settle
+from pipeline.config import READING_OPTIONS, Options, flag_of, make_options
 from pipeline.errors import UsageError
 from pipeline.storage import Location
 from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
+
+_ENCODE_OPTIONS = (
+    *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
+    *("chunk_size", "fail_on_loss", "overwrite", *RUN_OPTIONS),
+)
 
 
 @commands.command()
@@ -81,29 +88,74 @@ def _export_counts(run: Location, path: Path) -> None:
 
 
 @commands.command()
-@click.argument("paths", nargs=-1, type=location_type, metavar="[FILE ...]")
+@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @click.option("--text", metavar="STRING", help="encode this text instead of files")
 @tokenizer_option
 @click.option("--ordinary", is_flag=True, help="take special tokens in the text as plain text")
+@run_options(*_ENCODE_OPTIONS)
 @debug
-def encode(paths: tuple[Location, ...], text: str | None, tokenizer: Location, ordinary: bool) -> None:
-    """Print the token ids of FILEs (`-`: standard input) or of --text, a line each."""
+def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordinary: bool, **values: Any) -> None:
+    """Print the token ids of INPUTs (`-`: standard input) or of --text, a line each; with --output, encode a corpus.
+
+    A corpus is files, directories, globs, URIs, as for `train`. --output is the directory of the shards.
+
+    \b
+    bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
+    bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
+    """
+    settled = settle(_ENCODE_OPTIONS, values, inputs)
+    if settled is None:
+        return
+    if (text is None) == (not settled.options.inputs):
+        raise UsageError("encode needs either files or --text STRING")
+    if settled.options.output is not None:
+        if text is not None or ordinary:
+            raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
+        _encode_corpus(settled.options, tokenizer)
+        return
     from pipeline.encode import encode_command
 
-    if (text is None) == (not paths):
-        raise UsageError("encode needs either files or --text STRING")
-    encode_command(tokenizer, paths, text, ordinary=ordinary)
+    unfit = next((name for name in settled.given if name not in ("inputs", *RUN_OPTIONS)), None)
+    if unfit is not None:
+        raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
+    encode_command(tokenizer, [location_type(name) for name in inputs], text, ordinary=ordinary)
+
+
+def _encode_corpus(options: Options, tokenizer: Location) -> None:
+    from pipeline.workers import ENCODING, executor_for
+
+    with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
+        from pipeline import terminal
+        from pipeline.encode import load_tokenizer
+        from pipeline.encode_corpus import run_encode
+        from pipeline.report.encoded import render
+
+        model = load_tokenizer(tokenizer).model
+        with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+            encoded = run_encode(options, model, executor, listener)
+    if options.log_json:
+        terminal.write_json("summary", encoded.to_json())
+    elif options.quiet:
+        terminal.write(str(encoded.directory))
+    else:
+        terminal.write(render(encoded, tokenizer))
 
 
 @commands.command()
-@click.argument("ids", nargs=-1, metavar="[ID ...]")
+@click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]")
 @tokenizer_option
 @debug
-def decode(ids: tuple[str, ...], tokenizer: Location) -> None:
-    """Print the text of token IDs, from the command line or, without any, from standard input."""
-    from pipeline.encode import decode_command
+def decode(words: tuple[str, ...], tokenizer: Location) -> None:
+    """Print the text of token IDs, from the command line or, without any, from standard input; or of SHARDS.
 
-    decode_command(tokenizer, ids)
+    SHARDS is what `encode --output` made: a directory, or one or several of the shards in it.
+    """
+    from pipeline.encode import decode_command, decode_shards_command
+
+    if words and not words[0].lstrip("+-").isdigit():
+        decode_shards_command(tokenizer, [location_type(word) for word in words])
+    else:
+        decode_command(tokenizer, words)
 
 
 @commands.command()

@@ -15,7 +15,9 @@ _COUNT_OPTIONS = (
     *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *RUN_OPTIONS),
 )
-_TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")
+_TRAIN_OPTIONS = tuple(
+    name for name, option in OPTION_FIELDS.items() if name != "inputs" and option.metadata["stage"] != "encode"
+)
 
 
 @commands.command()

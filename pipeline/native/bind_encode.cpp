@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bind_encoder.hpp"
 #include "bindings.hpp"
 #include "encode.hpp"
 #include "rank_file.hpp"
@@ -18,6 +19,7 @@
 namespace nb = nanobind;
 using bpe::Encoder;
 using bpe::IdBuffer;
+using bpe::ListingEncoder;
 
 namespace {
 
@@ -47,45 +49,6 @@ std::string_view text_view(nb::handle text) {
   }
   return bytes;
 }
-
-// An Encoder that keeps the Python number of each id that it has given, so that a list costs no new objects.
-// The numbers are touched with the interpreter held only.
-class ListingEncoder : public Encoder {
- public:
-  using Encoder::Encoder;
-  ListingEncoder(const ListingEncoder&) = delete;
-  ListingEncoder& operator=(const ListingEncoder&) = delete;
-  ~ListingEncoder() {
-    for (PyObject* number : numbers_) Py_XDECREF(number);
-  }
-
-  nb::list list(const uint32_t* ids, size_t size) {
-    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(size)));
-    if (!list.is_valid()) throw nb::python_error();
-    for (size_t i = 0; i < size; ++i) PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), number(ids[i]));
-    return nb::borrow<nb::list>(list);
-  }
-  nb::list list(const IdBuffer& ids) { return list(ids.data(), ids.size()); }
-
- private:
-  static constexpr size_t kMostKept = size_t{1} << 20;
-
-  PyObject* number(uint32_t id) {
-    if (id < numbers_.size() && numbers_[id]) {
-      Py_INCREF(numbers_[id]);
-      return numbers_[id];
-    }
-    PyObject* const made = PyLong_FromUnsignedLong(id);
-    if (!made) throw nb::python_error();
-    if (id < kMostKept) {
-      if (id >= numbers_.size()) numbers_.resize(id + id / 2 + 1, nullptr);
-      Py_INCREF(made);
-      numbers_[id] = made;
-    }
-    return made;
-  }
-  std::vector<PyObject*> numbers_;
-};
 
 template <class T>
 using View = nb::ndarray<nb::memview, T, nb::ndim<1>, nb::c_contig>;
@@ -121,7 +84,7 @@ std::vector<bpe::Token> tokens_of(const nb::dict& tokens) {
 }
 
 void construct(ListingEncoder* self, const bpe::Automaton* automaton, const nb::dict& tokens, const Ids& left,
-               const Ids& right, const Ids& result, bool whole_pieces, size_t cache_bytes) {
+               const Ids& right, const Ids& result, bool whole_pieces, size_t cache_bytes, size_t threads) {
   const std::vector<bpe::Token> listed = tokens_of(tokens);
   if (left.size() != right.size() || left.size() != result.size()) {
     throw std::invalid_argument("left, right and result must have one length");
@@ -130,7 +93,7 @@ void construct(ListingEncoder* self, const bpe::Automaton* automaton, const nb::
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     merges[rank] = {left.data()[rank], right.data()[rank], result.data()[rank]};
   }
-  new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes);
+  new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes, threads);
 }
 
 // Runs `work`; without the interpreter where the text is worth handing it over.
@@ -245,10 +208,12 @@ void bind_encode(nb::module_& module) {
   nb::class_<ListingEncoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
       .def("__init__", &construct, nb::arg("automaton").none(), nb::arg("tokens"), nb::arg("left"), nb::arg("right"),
            nb::arg("result"), nb::arg("whole_pieces") = false, nb::arg("cache_bytes") = size_t{256} << 20,
-           nb::keep_alive<1, 2>(),
+           nb::arg("threads") = size_t{0}, nb::keep_alive<1, 2>(),
            nb::sig("def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, "
-                   "right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456) -> None"),
-           "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank.")
+                   "right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456, "
+                   "threads: int = 0) -> None"),
+           "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. "
+           "threads: how many keep caches; 0: as many as there are cores.")
       .def(
           "encode",
           [](ListingEncoder& self, nb::handle text, const Specials* specials) {

@@ -27,10 +27,10 @@ uint64_t beginning_of(const uint8_t* piece, size_t readable) {
 }  // namespace
 
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
-                 bool whole_pieces, size_t cache_bytes)
+                 bool whole_pieces, size_t cache_bytes, size_t threads)
     : automaton_(automaton),
       merger_(tokens, merges),
-      pooled_states_(std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
+      pooled_states_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
       cache_bytes_(cache_bytes / pooled_states_) {
   idle_.reserve(pooled_states_);
   if (!whole_pieces) return;

@@ -8,8 +8,8 @@
 // the places in two larger caches, one of short and one of longer pieces, are fetched ahead; then each is looked up,
 // and only unknown ones are merged. Calls from several threads run side by side: each takes a state with caches of its
 // own from a pool. Many texts at once are taken from a common counter by threads that live as long as the call.
-// Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; as many threads keep caches
-// as there are cores (at least four), any more of them make do with next to none.
+// Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0: as
+// many as there are cores, at least four), any more of them make do with next to none.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class Encoder {
   // `automaton` may be null (pieces then come from the caller) and must outlive the encoder otherwise.
   // Throws std::invalid_argument where a byte has no token or a merge names none.
   Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges, bool whole_pieces,
-          size_t cache_bytes);
+          size_t cache_bytes, size_t threads = 0);
   ~Encoder();
 
   // Appends the ids of `text`, in which `specials` (may be null) are recognised: special token i gets special_ids[i].
@@ -73,6 +73,7 @@ class Encoder {
   void merge_only(std::string_view bytes, IdBuffer& out);
 
  private:
+  friend class ChunkIds;
   struct State;
   class Lease;  // a State taken from the pool for one call
 
