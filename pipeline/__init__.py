@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.chat import ChatFormat as ChatFormat
     from pipeline.chat import ChatMLFormat as ChatMLFormat
-    from pipeline.decode_shards import decode_shards as decode_shards
-    from pipeline.encode_corpus import encode_corpus as encode_corpus
+    from pipeline.shard_texts import decode_shards as decode_shards
+    from pipeline.encoding import encode_corpus as encode_corpus
     from pipeline.errors import PipelineError as PipelineError
     from pipeline.exchange import export_counts as export_counts
     from pipeline.exchange import import_counts as import_counts
@@ -38,8 +38,8 @@ _HOMES = {
     "PipelineError": "pipeline.errors",
     "Tokenizer": "pipeline.tokenizer",
     "combine_runs": "pipeline.mixture",
-    "decode_shards": "pipeline.decode_shards",
-    "encode_corpus": "pipeline.encode_corpus",
+    "decode_shards": "pipeline.shard_texts",
+    "encode_corpus": "pipeline.encoding",
     "export_counts": "pipeline.exchange",
     "import_counts": "pipeline.exchange",
     "merge_run": "pipeline.training",

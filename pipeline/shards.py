@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.atomic import make_directory, write_whole
+from pipeline.atomic import write_whole
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
 from pipeline.errors import InputError, RunDirectoryError, StorageError
@@ -98,7 +98,6 @@ def save(directory: Location, encoding: Encoding) -> None:
     }
     document["digest"] = fingerprint(document)
     require_ours(directory)
-    make_directory(directory / "parts")
     write_whole(directory / MANIFEST, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 

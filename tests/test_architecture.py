@@ -11,11 +11,11 @@ PACKAGE = Path(pipeline.__file__).parent
 LEVELS = (
     {"__main__"},
     {"cli"},
-    {"mixture", "exchange", "iterate", "verify", "encode_corpus"},
+    {"mixture", "exchange", "iterate", "verify", "encoding"},
     {"training"},
     {"sources"},
     {"count", "merge", "encode", "check", "terminal", "exporting"},
-    {"report", "planning", "encode_chunk", "write_shard", "decode_shards"},
+    {"report", "planning", "encode_chunk", "write_shard", "shard_texts"},
     {"count_chunk", "take_counts", "replay"},
     {"spill"},
     {"combine"},

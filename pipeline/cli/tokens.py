@@ -127,7 +127,7 @@ def _encode_corpus(options: Options, tokenizer: Location) -> None:
     with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
         from pipeline import terminal
         from pipeline.encode import load_tokenizer
-        from pipeline.encode_corpus import run_encode
+        from pipeline.encoding import run_encode
         from pipeline.report.encoded import render
 
         model = load_tokenizer(tokenizer).model

@@ -15,6 +15,7 @@ from os import PathLike
 from typing import Any
 
 from pipeline import budget, environment, losses, manifest, run_directory, shards
+from pipeline.atomic import make_directory
 from pipeline.config import READING_OPTIONS, Options, make_options
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, find_files
@@ -270,6 +271,7 @@ def _encode_chunks(
     listener(StageStarted(ENCODING_STAGE, total, "bytes", done=total - missing))
     _log.info("%d chunks, %d to encode", len(encoding.chunks), len(tasks))
     run_directory.require_ours(directory)
+    make_directory(directory / "parts")
     for position, part in executor.run(
         encode_chunk,
         [task for _, task in tasks],
@@ -371,7 +373,7 @@ def _described(
         documents=sum(shard.documents for shard in written),
         text_bytes=sum(part.statistics["bytes"] for part in parts),
         files=len(encoding.files),
-        losses=lost,
+        losses={kind: lost[kind] for kind in losses.KINDS if kind in lost},
         shards=tuple(
             shards.ShardFacts(
                 shard.name,

@@ -1,0 +1,390 @@
+"""Corpora to shards: the ids are those of `Tokenizer.encode`, the bytes those of every other way to get there."""
+
+import bz2
+import gzip
+import json
+import os
+from array import array
+from pathlib import Path
+
+import command
+import peers
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.executors.local import LocalExecutor
+
+EOT, IM = "<|endoftext|>", "<|im|>"
+DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Tokenizer:
+    text = tmp_path_factory.mktemp("text") / "a.txt"
+    text.write_text(peers.generated_text(3, 4000))
+    output = text.parent / "run"
+    return pipeline.train(text, output=output, vocab_size=500, special_tokens=[EOT, IM], pattern="llama3", workers=1)
+
+
+@pytest.fixture(scope="module")
+def saved(tokenizer: pipeline.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved")
+    tokenizer.save(path)
+    return path
+
+
+def expected(tokenizer: pipeline.Tokenizer, texts: list[bytes]) -> list[int]:
+    """The definition: each file or record is encoded, and ends with the separator."""
+    end = tokenizer.special_tokens[EOT]
+    ids: list[int] = []
+    for text in texts:
+        own = tokenizer.encode(text)
+        ids += own if not own or own[-1] == end else [*own, end]
+    return ids
+
+
+def read_shards(directory: Path) -> list[int]:
+    described = json.loads((directory / "shards.json").read_text())
+    ids: list[int] = []
+    for shard in described["shards"]:
+        path = directory / shard["name"]
+        own = _read_shard(path, described["dtype"])
+        assert len(own) == shard["tokens"]
+        assert path.stat().st_size == shard["bytes"]
+        ids += own
+    assert len(ids) == described["tokens"]
+    return ids
+
+
+def _read_shard(path: Path, dtype: str) -> list[int]:
+    if path.suffix == ".npy":
+        numpy = pytest.importorskip("numpy")
+        mapped = numpy.load(path, mmap_mode="r", allow_pickle=False)
+        assert mapped.dtype == dtype
+        return list(mapped.tolist())
+    if path.suffix == ".bin":
+        return array("H" if dtype == "uint16" else "I", path.read_bytes()).tolist()
+    import pyarrow.parquet as pq
+
+    return [id_ for row in pq.read_table(path).column("input_ids").to_pylist() for id_ in row]
+
+
+def everything(directory: Path) -> dict[str, bytes]:
+    """What a directory of shards holds, apart from its plan and log."""
+    assert not (directory / "parts").exists()
+    assert [path.name for path in directory.rglob(".*") if path.name != ".lock"] == []
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(directory.iterdir())
+        if path.name not in ("encoding.json", "log.txt", ".lock")
+    }
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Text with separators in all places, JSON Lines, Parquet, compressed files, nothing at all."""
+    home = tmp_path / "corpus"
+    home.mkdir()
+    texts = [peers.generated_text(seed, 400) for seed in range(12)]
+    (home / "a.txt").write_text(EOT.join(texts[:4]), newline="")
+    (home / "b.txt").write_text(f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}", newline="")
+    (home / "c.txt").write_bytes(b"\xff\xfe" + texts[6].encode() + b"\xe2\x82")
+    (home / "d.txt.gz").write_bytes(gzip.compress(f"{texts[7]}{EOT}{texts[8]}".encode()))
+    (home / "e.txt").write_bytes(b"")
+    lines = [{"text": text} for text in (texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM)]
+    (home / "f.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"other": 1}\n')
+    (home / "g.jsonl.bz2").write_bytes(bz2.compress(json.dumps({"text": texts[11]}).encode()))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": [*texts[:3], None, "", "end"]})
+    pq.write_table(table, home / "h.parquet", row_group_size=2)
+    return home
+
+
+def corpus_texts() -> list[bytes]:
+    texts = [peers.generated_text(seed, 400) for seed in range(12)]
+    listed = [
+        *(EOT.join(texts[:4]), f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}"),
+        b"\xff\xfe" + texts[6].encode() + b"\xe2\x82",
+        *(f"{texts[7]}{EOT}{texts[8]}", texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM, texts[11]),
+        *(*texts[:3], "", "end"),
+    ]
+    return [text if isinstance(text, bytes) else text.encode() for text in listed]
+
+
+@pytest.mark.filterwarnings("ignore:1 file without a byte")
+@pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
+def test_shards_hold_what_encode_gives(
+    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
+) -> None:
+    output = tmp_path / "shards"
+    result = pipeline.encode_corpus(
+        corpus, tokenizer, output, shard_format=shard_format, shard_size=1000, chunk_size=700, workers=2
+    )
+    assert read_shards(output) == expected(tokenizer, corpus_texts())
+    assert result.tokens == len(expected(tokenizer, corpus_texts()))
+    assert result.documents == expected(tokenizer, corpus_texts()).count(tokenizer.special_tokens[EOT])
+    assert result.losses["records_without_field"]["count"] == 2
+    assert result.losses["replacements"]["count"] == 3
+    assert result.losses["files_empty"]["count"] == 1
+    sizes = [shard.tokens for shard in result.shards]
+    assert max(sizes) <= 1000
+    if shard_format != "parquet":
+        assert set(sizes[:-1]) == {1000}
+    # The text comes back, with a separator behind each document.
+    end = EOT.encode()
+    back = b"".join(pipeline.decode_shards(output, tokenizer))
+    whole = (text.decode("utf-8", "replace").encode() for text in corpus_texts() if text)
+    assert back == b"".join(text if text.endswith(end) else text + end for text in whole)
+
+
+@pytest.mark.filterwarnings("ignore:1 file without a byte")
+@pytest.mark.parametrize("options", [{}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}])
+def test_bytes_do_not_depend_on_the_way(
+    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    kept = []
+    for number, (chunk_size, workers) in enumerate([(100, 2), (1700, 1), (1 << 20, 3)]):
+        output = tmp_path / str(number)
+        pipeline.encode_corpus(
+            corpus, tokenizer, output, shard_size=777, chunk_size=chunk_size, workers=workers, **options
+        )
+        kept.append(everything(output))
+    assert kept[0] == kept[1] == kept[2]
+
+
+@pytest.mark.filterwarnings("ignore:1 file without a byte")
+def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    output = tmp_path / "shards"
+    result = pipeline.encode_corpus(
+        corpus, tokenizer, output, documents="offsets", shard_size=900, chunk_size=300, workers=2
+    )
+    end = tokenizer.special_tokens[EOT]
+    documents: list[list[int]] = [[]]
+    for id_ in expected(tokenizer, corpus_texts()):
+        if id_ == end:
+            documents.append([])
+        else:
+            documents[-1].append(id_)
+    documents.pop()
+    found: list[list[int]] = []
+    goes_on = False
+    for shard in result.shards:
+        ids = numpy.load(output / shard.name, mmap_mode="r")
+        assert shard.offsets is not None
+        places = numpy.load(output / shard.offsets)
+        rows = [ids[low:high].tolist() for low, high in zip(places, places[1:], strict=False)]
+        if goes_on:
+            found[-1] += rows.pop(0)
+        found += rows
+        goes_on = len(places) - 1 > shard.documents
+    assert found == documents
+    assert result.documents == len(documents)
+    with_ends = b"".join(pipeline.decode_shards(output, tokenizer))
+    assert with_ends == tokenizer.decode_bytes(expected(tokenizer, corpus_texts()))
+
+
+def test_a_parquet_row_is_a_document(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    lines = [peers.generated_text(seed, 50) for seed in range(9)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"page": {"body": line}}) + "\n" for line in lines))
+    output = tmp_path / "shards"
+    pipeline.encode_corpus(
+        path, tokenizer, output, shard_format="parquet", documents="offsets", text_field="page.body", shard_size=2000
+    )
+    rows = [row for name in sorted(output.glob("*.parquet")) for row in pq.read_table(name)["input_ids"].to_pylist()]
+    assert rows == [tokenizer.encode(line) for line in lines]
+
+
+SNIPPETS = [EOT, IM, "<|end", "oftext|>", "a", " b\n", "é", "日本", "\U0001f600", " ", "\n\n", "123456", "it's"]
+RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.lists(
+        st.lists(st.sampled_from([*(text.encode() for text in SNIPPETS), *RAW]), max_size=30).map(b"".join),
+        min_size=1,
+        max_size=3,
+    ).filter(any),
+    chunk_size=st.integers(1, 60),
+    shard_size=st.integers(1, 40),
+    by_offsets=st.booleans(),
+)
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.filterwarnings("ignore:.* without a byte")
+def test_any_text_cut_anyhow(
+    tokenizer: pipeline.Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[bytes],
+    chunk_size: int,
+    shard_size: int,
+    by_offsets: bool,
+) -> None:
+    home = tmp_path_factory.mktemp("any")
+    for number, data in enumerate(files):
+        (home / f"{number}.txt").write_bytes(data)
+    output = tmp_path_factory.mktemp("shards")
+    options = {"shard_format": "bin", "documents": "offsets" if by_offsets else "separator"}
+    pipeline.encode_corpus(home, tokenizer, output, shard_size=shard_size, chunk_size=chunk_size, **options)
+    ids = expected(tokenizer, files)
+    end = tokenizer.special_tokens[EOT]
+    assert read_shards(output) == ([id_ for id_ in ids if id_ != end] if by_offsets else ids)
+    assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in this process: hundreds of runs in a few seconds."""
+
+    class Here(LocalExecutor):
+        def __enter__(self) -> "Here":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def run(self, function, tasks, on_progress=None, *, at_once=None):  # type: ignore[no-untyped-def]
+            yield from ((index, function(task)) for index, task in enumerate(tasks))
+
+    monkeypatch.setattr("pipeline.workers.LocalExecutor", Here)
+
+
+def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    bad = peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
+    path.write_bytes(b"one" + EOT.encode() + bad + EOT.encode() + b"two")
+    for chunk_size in (1 << 10, 1 << 20):
+        output = tmp_path / str(chunk_size)
+        result = pipeline.encode_corpus(path, tokenizer, output, errors="skip", chunk_size=chunk_size, workers=1)
+        assert read_shards(output) == tokenizer.encode(f"one{EOT}{EOT}two{EOT}")
+        assert result.losses["documents_skipped"]["count"] == 1
+    with pytest.raises(InvalidTextError, match="byte"):
+        pipeline.encode_corpus(path, tokenizer, tmp_path / "strict", errors="strict", workers=1)
+    with pytest.raises(InputError, match="fail"):
+        pipeline.encode_corpus(path, tokenizer, tmp_path / "loss", fail_on_loss=True, workers=1)
+
+
+def test_patterns_that_regex_runs(tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(3)))
+    pattern = r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
+    with pytest.warns(UserWarning, match="regex package"):
+        tokenizer = pipeline.train(text, output=tmp_path / "run", vocab_size=400, pattern=pattern, workers=1)
+        pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
+    assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
+
+
+def test_ids_beyond_two_bytes(tmp_path: Path) -> None:
+    merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
+    tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
+    text = tmp_path / "a.txt"
+    text.write_text("Hello there")
+    for shard_format in ("npy", "bin", "parquet"):
+        output = tmp_path / shard_format
+        assert pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
+        assert read_shards(output) == [*tokenizer.encode("Hello there"), 65536 + 256]
+
+
+def test_the_command_encodes_and_goes_on(corpus: Path, saved: Path, tmp_path: Path) -> None:
+    output = tmp_path / "shards"
+    words = ["encode", corpus, "--tokenizer", saved, "--output", output, "--workers", 2, "--shard-size", 5000]
+    first = command.run(*words)
+    assert first.returncode == 0, first.stderr
+    assert "bytes of text each" in first.stdout
+    assert f"{EOT} (id 498) stands behind each" in first.stdout
+    before = everything(output)
+    again = command.run(*words)
+    assert "encoding kept, writing shards kept" in again.stdout
+    assert everything(output) == before
+    for shard in output.glob("shard-*"):
+        shard.unlink()
+    (output / "shards.json").unlink()
+    assert command.run(*words, "--quiet").stdout.strip() == str(output)
+    assert everything(output) == before
+    told = command.run("decode", output, "--tokenizer", saved)
+    assert told.stdout.endswith(f"end{EOT}")
+    shards = [command.run("decode", path, "--tokenizer", saved).stdout for path in sorted(output.glob("*.npy"))]
+    assert "".join(shards) == told.stdout
+
+
+REFUSED = [
+    (["--shard-format", "bin"], 1, "--shard-format 'npy', not 'bin'"),
+    (["--separator", IM], 1, f"--separator '{EOT}', not '{IM}'"),
+    (["--separator", "nothing"], 2, "is not a special token of the tokenizer"),
+    (["--shard-size", "0"], 2, "a whole number of at least 1"),
+    (["--text", "x"], 2, "encode needs either files or --text"),
+    (["--ordinary"], 2, "--output is for a corpus"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "reason"), REFUSED, ids=[words[0] + words[-1] for words, _, _ in REFUSED])
+def test_refusals(saved: Path, tmp_path: Path, words: list[str], code: int, reason: str) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text("one two")
+    base = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 1]
+    assert command.run(*base).returncode == 0
+    assert reason in command.refused(command.run(*base, *words), code)
+
+
+def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    one, two, output = tmp_path / "one.txt", tmp_path / "two.txt", tmp_path / "shards"
+    one.write_text("one")
+    two.write_text("two")
+    pipeline.encode_corpus(one, tokenizer, output, workers=1)
+    with pytest.raises(RunDirectoryError, match=r"another corpus, without .*two\.txt"):
+        pipeline.encode_corpus([one, two], tokenizer, output, workers=1)
+    with pytest.raises(InputError, match="or one of shards"):
+        pipeline.encode_corpus(output, tokenizer, tmp_path / "other", workers=1)
+    pipeline.encode_corpus([one, two], tokenizer, output, workers=1, overwrite=True)
+    assert read_shards(output) == expected(tokenizer, [b"one", b"two"])
+    (output / "encoding.json").unlink()
+    with pytest.raises(RunDirectoryError, match="somebody else's"):
+        pipeline.encode_corpus(one, tokenizer, output, workers=1)
+    bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
+    with pytest.raises(UsageError, match="no special token to stand behind each document"):
+        pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1)
+    pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1, documents="offsets")
+    with pytest.raises(InputError, match="another tokenizer"):
+        list(pipeline.decode_shards(tmp_path / "bare", tokenizer))
+    assert b"".join(pipeline.decode_shards(tmp_path / "bare", bare)) == b"one"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_damaged_part_is_made_anew(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr("pipeline.encoding.write_shard", lambda _: 1 // 0)
+        pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+    parts = sorted((output / "parts").iterdir())
+    assert len(parts) > 3
+    parts[0].write_bytes(parts[0].read_bytes()[:-1])  # not whole: seen at once
+    whole = bytearray(parts[1].read_bytes())
+    whole[3] ^= 1
+    parts[1].write_bytes(whole)  # a bit: seen when it is read
+    with pytest.raises(RunDirectoryError, match="remove that file and run the same command again"):
+        pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+    parts[1].unlink()
+    pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+    assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
+
+
+@pytest.mark.skipif(DATA is None, reason="BPE_PIPELINE_TEST_DATA is not set")
+def test_real_text_comes_back(tmp_path: Path) -> None:
+    texts = sorted(Path(str(DATA)).glob("*.txt"))
+    tokenizer = pipeline.train(texts[0], output=tmp_path / "run", vocab_size=4000)
+    pipeline.encode_corpus(texts, tokenizer, tmp_path / "shards", shard_size=3_000_000)
+    end = EOT.encode()
+    back = b"".join(pipeline.decode_shards(tmp_path / "shards", tokenizer))
+    raw = (path.read_bytes().decode("utf-8", "replace").encode() for path in texts)
+    assert back == b"".join(text if text.endswith(end) else text + end for text in raw)
