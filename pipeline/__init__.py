@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.chat import ChatFormat as ChatFormat
     from pipeline.chat import ChatMLFormat as ChatMLFormat
-    from pipeline.shard_texts import decode_shards as decode_shards
     from pipeline.encoding import encode_corpus as encode_corpus
     from pipeline.errors import PipelineError as PipelineError
     from pipeline.exchange import export_counts as export_counts
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pipeline.iterate import train_from_iterator as train_from_iterator
     from pipeline.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.mixture import combine_runs as combine_runs
+    from pipeline.shard_texts import decode_shards as decode_shards
     from pipeline.tokenizer import Tokenizer as Tokenizer
     from pipeline.training import merge_run as merge_run
     from pipeline.training import train as train

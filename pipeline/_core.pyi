@@ -76,9 +76,9 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, ids: ChunkIds | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
         """
-        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. ids: what the pieces go to instead of being counted.
+        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
@@ -207,7 +207,21 @@ def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], lis
     The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
     """
 
-class ChunkIds:
+class PieceSink:
+    """What takes a ChunkCounter's pieces instead of counting them."""
+
+class ChunkText(PieceSink):
+    """The repaired text of a chunk, which a ChunkCounter feeds."""
+
+    def __init__(self, special_tokens: list[bytes], *, judged: bool = False) -> None:
+        """special_tokens: the counter's. judged: the counter may drop documents."""
+
+    def take(self) -> tuple[bytes, memoryview]:
+        """
+        The text since the last call that is not dropped any more, and where files or records end in it; uint64.
+        """
+
+class ChunkIds(PieceSink):
     """
     The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
     """
@@ -219,6 +233,9 @@ class ChunkIds:
 
     def end_inside_document(self) -> None:
         """Call before the end of a text whose last document goes on elsewhere."""
+
+    def special_token(self, index: int) -> None:
+        """One special token, found elsewhere."""
 
     def ready(self) -> int:
         """How many ids take() would give."""

@@ -27,6 +27,7 @@ from pipeline.executors import Executor
 from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.log import log_to
 from pipeline.model import CACHE_BYTES, Model
+from pipeline.prepare import SpecialSearch
 from pipeline.report.encoded import Encoded
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import EncodedCorpus, Encoding
@@ -75,7 +76,6 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     directory = options.output
     separator = _separator(model, options)
-    _require_plain(model)
     with _at_work(directory, options) as watch:
         encoding = _open(directory, options, model, separator, listener)
         shards.sweep(directory)
@@ -116,12 +116,6 @@ def _separator(model: Model, options: Options) -> str | None:
             f"{', '.join(special_tokens) or 'none'}: name one of these"
         )
     return separator
-
-
-def _require_plain(model: Model) -> None:
-    """Raise `UsageError` for a tokenizer whose texts are prepared before they are cut."""
-    if model.preparation.changes_ids:
-        raise UsageError("the tokenizer changes texts before it cuts them")
 
 
 @contextlib.contextmanager
@@ -180,7 +174,7 @@ def _open(directory: Location, options: Options, model: Model, separator: str | 
     shards.refuse_corpus_inside(directory, listing.files)
     if not options.overwrite:
         shards.refuse_foreign_files(directory)
-    cutting = Cutting(_special_bytes(model), model.pattern.automaton, options.errors == "skip", options.text_field)
+    cutting = _cutting(model, options)
     chunks = plan_chunks(listing.files, cutting, chunk_bytes=_chunk_bytes(options, listing.files))
     if not chunks:
         raise InputError(f"the corpus is empty: {listing.files[0].path} has no rows; name a file with text in it")
@@ -188,6 +182,15 @@ def _open(directory: Location, options: Options, model: Model, separator: str | 
     shards.clear(directory)
     shards.save(directory, encoding)
     return encoding
+
+
+def _cutting(model: Model, options: Options) -> Cutting:
+    """Where text may be cut: text that is prepared only at special tokens, and nowhere where their rules reach back."""
+    if not model.preparation.changes_ids:
+        whole_documents = options.errors == "skip"
+        return Cutting(_special_bytes(model), model.pattern.automaton, whole_documents, options.text_field)
+    reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
+    return Cutting(() if reaches_back else _special_bytes(model), None, True, options.text_field)
 
 
 def _special_bytes(model: Model) -> tuple[bytes, ...]:

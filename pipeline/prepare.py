@@ -51,22 +51,12 @@ class SpecialSearch:
 
         A stretch comes in parts. Kept are `block_bytes`, or what cannot be normalized before more text is seen.
         """
-        waiting: list[bytes] = []
-        waiting_bytes, wanted_bytes = 0, block_bytes
-        begun = False
+        text = IncomingText(self, block_bytes)
         for block in blocks:
-            waiting.append(block)
-            waiting_bytes += len(block)
-            if waiting_bytes < wanted_bytes:
-                continue
-            data = b"".join(waiting)
-            stop, begun = yield from self._certain_parts(data, begun, at_end=False)
-            waiting = [data[stop:]]
-            waiting_bytes = len(waiting[0])
-            wanted_bytes = max(block_bytes, 2 * waiting_bytes)
-        yield from self._certain_parts(b"".join(waiting), begun, at_end=True)
+            yield from text.push(block)
+        yield from text.push(b"", at_end=True)
 
-    def _certain_parts(self, data: bytes, begun: bool, *, at_end: bool) -> Generator[Stretch, None, tuple[int, bool]]:
+    def certain_parts(self, data: bytes, begun: bool, *, at_end: bool) -> Generator[Stretch, None, tuple[int, bool]]:
         """The parts that later text cannot change; returns where the rest begins, and whether a stretch is begun."""
         longest = self.early.longest if self.early else 1
         begin = 0
@@ -117,6 +107,44 @@ class SpecialSearch:
             done = stop
         if done < len(data):
             yield data[done:].decode(), None
+
+
+class IncomingText:
+    """A text that comes in blocks of valid UTF-8, prepared as it comes; another may follow.
+
+    A stretch comes in parts. Kept are `block_bytes`, or what cannot be normalized before more text is seen; the whole
+    text where the rules of special tokens reach back.
+    """
+
+    def __init__(self, search: SpecialSearch, block_bytes: int) -> None:
+        self._search, self._block_bytes = search, block_bytes
+        self._begin()
+
+    def _begin(self) -> None:
+        self._waiting: list[bytes] = []
+        self._waiting_bytes, self._wanted_bytes, self._begun = 0, self._block_bytes, False
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of text that are kept."""
+        return self._waiting_bytes
+
+    def push(self, block: bytes, *, at_end: bool = False) -> Iterator[Stretch]:
+        """The stretches, and special tokens between, that are certain with this block."""
+        self._waiting.append(block)
+        self._waiting_bytes += len(block)
+        if not at_end and (self._search.reaches_back or self._waiting_bytes < self._wanted_bytes):
+            return
+        data = b"".join(self._waiting)
+        if self._search.reaches_back:
+            yield from self._search.stretches(data.decode())
+        else:
+            stop, self._begun = yield from self._search.certain_parts(data, self._begun, at_end=at_end)
+            self._waiting = [data[stop:]]
+            self._waiting_bytes = len(self._waiting[0])
+            self._wanted_bytes = max(self._block_bytes, 2 * self._waiting_bytes)
+        if at_end:
+            self._begin()
 
 
 def encode_prepared(text: str, search: SpecialSearch, encode: Callable[[str], list[int]]) -> list[int]:

@@ -4,20 +4,20 @@ import bz2
 import gzip
 import json
 import os
-from array import array
+from itertools import pairwise
 from pathlib import Path
 
 import command
 import peers
 import pytest
+from encoded import EOT, everything, expected, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
 from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
-from pipeline.executors.local import LocalExecutor
 
-EOT, IM = "<|endoftext|>", "<|im|>"
+IM = "<|im|>"
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 
 
@@ -34,53 +34,6 @@ def saved(tokenizer: pipeline.Tokenizer, tmp_path_factory: pytest.TempPathFactor
     path = tmp_path_factory.mktemp("saved")
     tokenizer.save(path)
     return path
-
-
-def expected(tokenizer: pipeline.Tokenizer, texts: list[bytes]) -> list[int]:
-    """The definition: each file or record is encoded, and ends with the separator."""
-    end = tokenizer.special_tokens[EOT]
-    ids: list[int] = []
-    for text in texts:
-        own = tokenizer.encode(text)
-        ids += own if not own or own[-1] == end else [*own, end]
-    return ids
-
-
-def read_shards(directory: Path) -> list[int]:
-    described = json.loads((directory / "shards.json").read_text())
-    ids: list[int] = []
-    for shard in described["shards"]:
-        path = directory / shard["name"]
-        own = _read_shard(path, described["dtype"])
-        assert len(own) == shard["tokens"]
-        assert path.stat().st_size == shard["bytes"]
-        ids += own
-    assert len(ids) == described["tokens"]
-    return ids
-
-
-def _read_shard(path: Path, dtype: str) -> list[int]:
-    if path.suffix == ".npy":
-        numpy = pytest.importorskip("numpy")
-        mapped = numpy.load(path, mmap_mode="r", allow_pickle=False)
-        assert mapped.dtype == dtype
-        return list(mapped.tolist())
-    if path.suffix == ".bin":
-        return array("H" if dtype == "uint16" else "I", path.read_bytes()).tolist()
-    import pyarrow.parquet as pq
-
-    return [id_ for row in pq.read_table(path).column("input_ids").to_pylist() for id_ in row]
-
-
-def everything(directory: Path) -> dict[str, bytes]:
-    """What a directory of shards holds, apart from its plan and log."""
-    assert not (directory / "parts").exists()
-    assert [path.name for path in directory.rglob(".*") if path.name != ".lock"] == []
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(directory.iterdir())
-        if path.name not in ("encoding.json", "log.txt", ".lock")
-    }
 
 
 @pytest.fixture
@@ -148,7 +101,7 @@ def test_bytes_do_not_depend_on_the_way(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     kept = []
-    for number, (chunk_size, workers) in enumerate([(100, 2), (1700, 1), (1 << 20, 3)]):
+    for number, (chunk_size, workers) in enumerate([(900, 2), (2500, 1), (1 << 20, 3)]):
         output = tmp_path / str(number)
         pipeline.encode_corpus(
             corpus, tokenizer, output, shard_size=777, chunk_size=chunk_size, workers=workers, **options
@@ -178,7 +131,7 @@ def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenize
         ids = numpy.load(output / shard.name, mmap_mode="r")
         assert shard.offsets is not None
         places = numpy.load(output / shard.offsets)
-        rows = [ids[low:high].tolist() for low, high in zip(places, places[1:], strict=False)]
+        rows = [ids[low:high].tolist() for low, high in pairwise(places)]
         if goes_on:
             found[-1] += rows.pop(0)
         found += rows
@@ -189,7 +142,7 @@ def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenize
     assert with_ends == tokenizer.decode_bytes(expected(tokenizer, corpus_texts()))
 
 
-def test_a_parquet_row_is_a_document(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_a_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     lines = [peers.generated_text(seed, 50) for seed in range(9)]
@@ -240,23 +193,6 @@ def test_any_text_cut_anyhow(
     assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
 
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks run in this process: hundreds of runs in a few seconds."""
-
-    class Here(LocalExecutor):
-        def __enter__(self) -> "Here":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def run(self, function, tasks, on_progress=None, *, at_once=None):  # type: ignore[no-untyped-def]
-            yield from ((index, function(task)) for index, task in enumerate(tasks))
-
-    monkeypatch.setattr("pipeline.workers.LocalExecutor", Here)
-
-
 def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     bad = peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
@@ -278,6 +214,7 @@ def test_patterns_that_regex_runs(tmp_path: Path) -> None:
     pattern = r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
     with pytest.warns(UserWarning, match="regex package"):
         tokenizer = pipeline.train(text, output=tmp_path / "run", vocab_size=400, pattern=pattern, workers=1)
+    with pytest.warns(UserWarning, match="regex package"):
         pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
     assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
 
@@ -363,9 +300,10 @@ def test_a_damaged_part_is_made_anew(
 ) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
     text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
-    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+    with monkeypatch.context() as patched:
         patched.setattr("pipeline.encoding.write_shard", lambda _: 1 // 0)
-        pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+        with pytest.raises(ZeroDivisionError):
+            pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts = sorted((output / "parts").iterdir())
     assert len(parts) > 3
     parts[0].write_bytes(parts[0].read_bytes()[:-1])  # not whole: seen at once

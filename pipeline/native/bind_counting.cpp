@@ -15,7 +15,6 @@
 #include "bind_buffer.hpp"
 #include "bind_columns.hpp"
 #include "bindings.hpp"
-#include "chunk_ids.hpp"
 #include "counting.hpp"
 
 namespace nb = nanobind;
@@ -58,7 +57,7 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 
 // Holds the automaton or function for as long as the counter uses it.
 struct Counter {
-  nb::object cutter, spill, ids;
+  nb::object cutter, spill, sink;
   bpe::ChunkCounter counter;
 };
 
@@ -76,7 +75,7 @@ int traverse_counter(PyObject* self, visitproc visit, void* arg) {
   if (nb::inst_ready(self)) {
     Py_VISIT(nb::inst_ptr<Counter>(self)->cutter.ptr());
     Py_VISIT(nb::inst_ptr<Counter>(self)->spill.ptr());
-    Py_VISIT(nb::inst_ptr<Counter>(self)->ids.ptr());
+    Py_VISIT(nb::inst_ptr<Counter>(self)->sink.ptr());
   }
   return 0;
 }
@@ -152,30 +151,29 @@ void bind_counter(nb::module_& module) {
           "__init__",
           [](Counter* self, nb::object cutter, const std::vector<nb::bytes>& special_tokens, const std::string& errors,
              std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> room_bytes,
-             nb::object spill, nb::object ids) {
-            if (ids.is_none() && room_bytes.has_value() != !spill.is_none())
+             nb::object spill, nb::object sink) {
+            if (sink.is_none() && room_bytes.has_value() != !spill.is_none())
               throw nb::value_error("room_bytes and spill are given together or not at all");
             const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
                                                      room_bytes.value_or(0), python_spill(self),
-                                                     ids.is_none() ? nullptr : nb::cast<bpe::ChunkIds*>(ids),
-                                                     bpe::ChunkIds::kPieceCopies};
+                                                     sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink)};
             bpe::SpecialTokens specials(strings(special_tokens));
             if (nb::isinstance<bpe::Automaton>(cutter)) {
               const auto* automaton = nb::cast<const bpe::Automaton*>(cutter);
-              new (self) Counter{cutter, spill, ids, {automaton, {}, std::move(specials), options}};
+              new (self) Counter{cutter, spill, sink, {automaton, {}, std::move(specials), options}};
             } else {
-              new (self) Counter{cutter, spill, ids, {nullptr, python_cutter(cutter), std::move(specials), options}};
+              new (self) Counter{cutter, spill, sink, {nullptr, python_cutter(cutter), std::move(specials), options}};
             }
           },
           "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace", "max_piece_bytes"_a = nb::none(),
           "window_bytes"_a = size_t{1} << 18, "room_bytes"_a = nb::none(), "spill"_a = nb::none(),
-          "ids"_a = nb::none(),
+          "sink"_a = nb::none(),
           nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], "
                   "*, errors: str = 'replace', max_piece_bytes: int | None = None, "
                   "window_bytes: int = 262144, room_bytes: int | None = None, "
-                  "spill: Callable[[ChunkCounter], None] | None = None, ids: ChunkIds | None = None) -> None"),
+                  "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None"),
           "room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
-          "which writes columns() somewhere; the counter then starts empty again. ids: what the pieces go to instead of "
+          "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of "
           "being counted.")
       .def(
           "feed",

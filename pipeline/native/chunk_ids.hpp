@@ -18,7 +18,7 @@ namespace bpe {
 class ChunkIds : public PieceSink {
  public:
   // What a piece takes in its own bytes while it is encoded: in the window, twice as that grows, while it is merged, as ids.
-  static constexpr size_t kPieceCopies = 24;
+  size_t piece_copies() const override { return 24; }
 
   // Special token i of the counter has the id special_ids[i]. `separators`: whether the separator's id stands among the
   // ids. `judged`: whether documents may be dropped. The encoder outlives this.

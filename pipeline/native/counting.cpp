@@ -220,7 +220,7 @@ void ChunkCounter::move_to_front() {
   if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
     throw std::length_error(automaton_ ? "a piece is longer than the limit of 1 GiB"
                                        : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
-  const size_t copies = options_.sink              ? options_.piece_copies
+  const size_t copies = options_.sink              ? options_.sink->piece_copies()
                         : options_.max_piece_bytes ? kUncutCopies
                                                    : kPieceCopies;
   if (options_.room_bytes && rest > plain_window() / 2 && rest * copies > options_.room_bytes)

@@ -54,6 +54,7 @@ class PieceSink {
   virtual void special_token(size_t index) = 0;
   virtual void end_of_text() = 0;
   virtual size_t undecided_bytes() const = 0;  // what is held until keep() or drop()
+  virtual size_t piece_copies() const = 0;     // what a long piece takes, in its own bytes
 };
 
 struct CountingStatistics {
@@ -84,7 +85,6 @@ class ChunkCounter {
     size_t room_bytes = 0;             // 0: no limit
     std::function<void()> spill;       // takes what the table holds away, which is empty after
     PieceSink* sink = nullptr;         // outlives the counter
-    size_t piece_copies = 0;           // with a sink: what a long piece takes, in its own bytes
   };
   // A long piece lies in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.

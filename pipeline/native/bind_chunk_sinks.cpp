@@ -1,12 +1,14 @@
-// Shows ChunkIds to Python: what a ChunkCounter feeds and a worker writes to a file.
+// Shows to Python what a ChunkCounter feeds instead of counting: ChunkIds and ChunkText.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,10 +16,13 @@
 #include "bind_encoder.hpp"
 #include "bindings.hpp"
 #include "chunk_ids.hpp"
+#include "chunk_text.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using bpe::ChunkIds;
+using bpe::ChunkText;
+using bpe::PieceSink;
 
 namespace {
 
@@ -32,11 +37,37 @@ nb::object take(ChunkIds& self) {
   return bpe::give(std::move(ids), count);
 }
 
+nb::object give_ends(const std::vector<uint64_t>& ends) {
+  auto copy = std::make_unique_for_overwrite<uint64_t[]>(ends.size() + 1);
+  std::copy(ends.begin(), ends.end(), copy.get());
+  return bpe::give(std::move(copy), ends.size());
+}
+
 }  // namespace
 
-void bind_chunk_ids(nb::module_& module) {
-  nb::class_<ChunkIds>(module, "ChunkIds",
-                       "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
+void bind_chunk_sinks(nb::module_& module) {
+  nb::class_<PieceSink>(module, "PieceSink", "What takes a ChunkCounter's pieces instead of counting them.");
+
+  nb::class_<ChunkText, PieceSink>(module, "ChunkText", "The repaired text of a chunk, which a ChunkCounter feeds.")
+      .def(
+          "__init__",
+          [](ChunkText* self, const std::vector<nb::bytes>& special_tokens, bool judged) {
+            new (self) ChunkText(bpe::strings(special_tokens), judged);
+          },
+          "special_tokens"_a, nb::kw_only(), "judged"_a = false,
+          nb::sig("def __init__(self, special_tokens: list[bytes], *, judged: bool = False) -> None"),
+          "special_tokens: the counter's. judged: the counter may drop documents.")
+      .def(
+          "take",
+          [](ChunkText& self) {
+            const auto [text, ends] = self.take();
+            return nb::make_tuple(nb::bytes(text.data(), text.size()), give_ends(ends));
+          },
+          nb::sig("def take(self) -> tuple[bytes, memoryview]"),
+          "The text since the last call that is not dropped any more, and where files or records end in it; uint64.");
+
+  nb::class_<ChunkIds, PieceSink>(module, "ChunkIds",
+                                  "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
       .def(
           "__init__",
           [](ChunkIds* self, bpe::ListingEncoder& encoder, std::vector<uint32_t> special_ids,
@@ -51,6 +82,7 @@ void bind_chunk_ids(nb::module_& module) {
           "stands among the ids if `separators`. judged: the counter may drop documents.")
       .def("end_inside_document", &ChunkIds::end_inside_document,
            "Call before the end of a text whose last document goes on elsewhere.")
+      .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")
       .def("ready", &ChunkIds::ready, "How many ids take() would give.")
       .def(
           "take",
@@ -64,10 +96,7 @@ void bind_chunk_ids(nb::module_& module) {
       .def(
           "take_ends",
           [](ChunkIds& self) {
-            const std::vector<uint64_t> ends = self.take_ends();
-            auto copy = std::make_unique_for_overwrite<uint64_t[]>(ends.size() + 1);
-            std::copy(ends.begin(), ends.end(), copy.get());
-            return bpe::give(std::move(copy), ends.size());
+            return give_ends(self.take_ends());
           },
           nb::sig("def take_ends(self) -> memoryview"),
           "Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.");
