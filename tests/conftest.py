@@ -1,6 +1,8 @@
 """What every test can rely on, however the suite was started."""
 
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,18 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
     assert "bytes per token" in result.stdout
     return output
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What kills a process at the n-th change that it makes to files."""
+    compiler = shutil.which("cc") or shutil.which("c++")
+    if compiler is None or not Path("/proc/self/fd").exists():
+        pytest.skip("needs a C compiler and /proc")
+    path = tmp_path_factory.mktemp("library") / "kill_at.so"
+    source = Path(__file__).with_name("kill_at.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-x", "c", source, "-o", path, "-ldl"], check=True)
+    return path
 
 
 class _Here:
