@@ -8,8 +8,10 @@
 `shards.json` is for people and programs: format, dtype, tokenizer, tokens, documents, and each shard with its CRC-32.
 """
 
+import hashlib
 import json
 import re
+from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -75,15 +77,19 @@ def offsets_name(index: int) -> str:
 
 
 def tokenizer_fingerprint(model: Model) -> str:
-    """A digest of everything that ids depend on."""
+    """A digest of everything that ids depend on: 32 hexadecimal digits, the same on every machine."""
     vocabulary, pattern, preparation = model.vocabulary, model.pattern, model.preparation
+    digest = hashlib.sha256()
+    numbers = (vocabulary.tokens, map(len, vocabulary.tokens.values()))
+    for column in (*(array("I", one) for one in numbers), vocabulary.left, vocabulary.right, vocabulary.result):
+        digest.update(len(column).to_bytes(8, "little") + column.tobytes())
+    digest.update(b"".join(vocabulary.tokens.values()))
     steps = [step.expression for step in getattr(pattern, "steps", ())]
     rules = {text: asdict(rule) for text, rule in sorted(preparation.rules.items())}
     return fingerprint(
-        [[id_, token.hex()] for id_, token in vocabulary.tokens.items()],
-        *(list(column) for column in (vocabulary.left, vocabulary.right, vocabulary.result)),
+        digest.hexdigest(),
         vocabulary.special_tokens,
-        [pattern.expression, steps, pattern.unicode_version, pattern.refusal],
+        [pattern.expression, steps, pattern.unicode_version],
         [model.whole_pieces, preparation.nfc, preparation.space_in_front, rules],
     )
 
