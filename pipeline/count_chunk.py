@@ -211,10 +211,12 @@ def _too_long(task: CountTask, place: Callable[[int], str], error: MemoryError) 
     what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
     if task.errors == "skip":
         what, cut = "document", ", --errors replace"  # it is judged whole
+    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
+    if task.work == "encoded":  # the tokenizer says what cuts
+        remedy = ", --errors replace or fewer --workers" if task.errors == "skip" else " or fewer --workers"
     return TrainingError(
         f"{place(error.args[0])}: about here begins a {what} of {format_bytes(error.args[1])} or more, too much for "
-        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit, fewer --workers{cut}, or a "
-        "--pattern or --special-token that cuts it"
+        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit{remedy}"
     )
 
 

@@ -317,6 +317,38 @@ def test_a_damaged_part_is_made_anew(
     assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
 
 
+def test_readers_of_others_take_shards(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    datasets = pytest.importorskip("datasets")
+    text = tmp_path / "a.txt"
+    text.write_text(EOT.join(peers.generated_text(seed, 200) for seed in range(4)))
+    ids = expected(tokenizer, [text.read_bytes()])
+    pipeline.encode_corpus(text, tokenizer, tmp_path / "bin", shard_format="bin", workers=1)
+    assert numpy.memmap(tmp_path / "bin" / "shard-00000.bin", dtype=numpy.uint16, mode="r").tolist() == ids
+    pipeline.encode_corpus(text, tokenizer, tmp_path / "rows", shard_format="parquet", workers=1)
+    rows = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "rows" / "*.parquet"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert [id_ for row in rows["input_ids"] for id_ in row] == ids
+    assert len(rows) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
+def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(peers.generated_text(5, 20_000) * 30)
+    output = tmp_path / "shards"
+    words = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 2, "--log-json"]
+    limited = command.run(*words, "--memory-limit", "150MiB")
+    assert limited.returncode == 0, limited.stderr
+    assert json.loads(limited.stdout.splitlines()[-1])["peak_memory_bytes"] <= 150 << 20
+    assert "too small" in command.refused(command.run(*words, "--memory-limit", "50MiB"), 2)
+    text.write_text("some words " + "x" * (20 << 20))
+    line = command.refused(command.run(*words[:-1], "--overwrite", "--memory-limit", "150MiB"), 1)
+    assert "byte 1" in line
+    assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
+
+
 @pytest.mark.skipif(DATA is None, reason="BPE_PIPELINE_TEST_DATA is not set")
 def test_real_text_comes_back(tmp_path: Path) -> None:
     texts = sorted(Path(str(DATA)).glob("*.txt"))

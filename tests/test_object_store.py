@@ -267,3 +267,20 @@ def test_exports_in_a_store_are_checked_and_its_files_loaded(store: Store, corpu
         store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), pattern="gpt2", special_tokens=ours.special_tokens
     )
     assert ranks.encode(text) == ours.encode(text)
+
+
+def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
+    tokenizer = pipeline.Tokenizer.load(local / "run" / "tokenizer")
+    options = {"chunk_size": "16KiB", "shard_size": 9000, "documents": "offsets", "workers": 2}
+    pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
+    output = store.uri("shards")
+    pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    names = sorted(key.removeprefix("shards/") for key in store.listing() if key.startswith("shards/shard-"))
+    assert names == sorted(path.name for path in (tmp_path / "shards").glob("shard-*"))
+    assert all(store.get(f"shards/{name}") == (tmp_path / "shards" / name).read_bytes() for name in names)
+    assert not [key for key in store.listing() if "/parts/" in key]
+    texts = [list(pipeline.decode_shards(place, tokenizer)) for place in (output, tmp_path / "shards")]
+    assert b"".join(texts[0]) == b"".join(texts[1])
+    pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    with pytest.raises(InputError, match="one of shards"):
+        pipeline.encode_corpus(output, tokenizer, tmp_path / "other")
