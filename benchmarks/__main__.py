@@ -130,6 +130,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     encode = commands.add_parser("encode", parents=[measuring, several], help="MB/s of encoding documents")
     encode.add_argument("--vocab-size", type=positive, default=32000, help="of what is trained first (%(default)s)")
     encode.add_argument("--tokenizer", type=existing_directory, metavar="DIR", help="instead of training one")
+    encode.add_argument("--files", action="store_true", help="from files to ids, by the tools that read files")
 
     table = commands.add_parser("render", parents=[common], help="tables and plots from the results")
     table.add_argument("--into", type=existing_file, help="a document with the two markers; else: standard output")
@@ -228,7 +229,9 @@ def perform(arguments: argparse.Namespace) -> int:
             done = counting.run(session, opened, arguments.pattern)
     elif arguments.command == "encode":
         with opened_corpora(arguments) as opened:
-            done = encoding.run(session, opened, arguments.pattern, arguments.vocab_size, arguments.tokenizer)
+            done = encoding.run(
+                session, opened, arguments.pattern, arguments.vocab_size, arguments.tokenizer, files=arguments.files
+            )
     else:
         tools = chosen_tools(arguments.tools)
         with opened_corpora(arguments) as opened:

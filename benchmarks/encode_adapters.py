@@ -21,12 +21,13 @@ MESSAGES, BATCHES = 500, 20  # calls timed together, and how often
 
 @dataclass(frozen=True)
 class EncodeJob:
-    """What one child has to do. `tokenizer`: a directory that our own command exported."""
+    """What one child has to do. `tokenizer`: a directory that our own command exported. `files`: from files to ids."""
 
     tool: str
     corpus: str
     tokenizer: str
     special_token: str
+    files: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,44 @@ TOOLS: dict[str, Callable[[Path], Encoder]] = {
 }
 
 
+Files = Callable[[], tuple[float, Callable[[], Iterable[int]]]]  # gives seconds, and then the ids
+
+
+def files_ours(directory: Path, corpus: str) -> Files:
+    """This package: shards on the disk, by worker processes."""
+    import pipeline
+
+    tokenizer = pipeline.Tokenizer.load(directory)
+
+    def encode() -> tuple[float, Callable[[], Iterable[int]]]:
+        started = time.perf_counter()
+        encoded = pipeline.encode_corpus(corpus, tokenizer, "shards", shard_format="bin")
+        return time.perf_counter() - started, lambda: (
+            id_
+            for shard in encoded.shards
+            for id_ in array("H" if encoded.dtype == "uint16" else "I", Path("shards", shard.name).read_bytes())
+        )
+
+    return encode
+
+
+def files_gigatoken(directory: Path, corpus: str) -> Files:
+    """gigatoken: an array in memory."""
+    from gigatoken import Tokenizer
+
+    tokenizer = Tokenizer(str(directory / "tokenizer.json"))
+
+    def encode() -> tuple[float, Callable[[], Iterable[int]]]:
+        started = time.perf_counter()
+        rows = tokenizer.encode_files([corpus])
+        return time.perf_counter() - started, lambda: memoryview(rows.layout.content.data)
+
+    return encode
+
+
+FILES: dict[str, Callable[[Path, str], Files]] = {"bpe-pipeline": files_ours, "gigatoken": files_gigatoken}
+
+
 def digest(rows: Iterable[Iterable[int]]) -> tuple[str, int]:
     """Hash of all ids and of each row's length, and the number of ids."""
     hasher = hashlib.blake2b(digest_size=16)
@@ -96,9 +135,12 @@ def digest(rows: Iterable[Iterable[int]]) -> tuple[str, int]:
 def main() -> None:
     """Does the job of the first argument; the last line on stdout is the answer."""
     job = EncodeJob(**json.loads(sys.argv[1]))
-    documents = Path(job.corpus).read_text("utf-8", errors="replace").split(job.special_token)
+    if job.files:
+        _from_files(job)
+        return
     started = time.perf_counter()
     encoder = TOOLS[job.tool](Path(job.tokenizer))
+    documents = Path(job.corpus).read_text("utf-8", errors="replace").split(job.special_token)
     loaded = time.perf_counter()
     rows = encoder.encode_all(documents)
     encoded = time.perf_counter()
@@ -116,6 +158,21 @@ def main() -> None:
         "tokens": tokens,
         "ids_digest": ids_digest,
     }
+    print("\n" + json.dumps(answer), flush=True)
+
+
+def _from_files(job: EncodeJob) -> None:
+    """The same from files to ids; a separator that ends the corpus is none of the ids compared."""
+    started = time.perf_counter()
+    encode = FILES[job.tool](Path(job.tokenizer), job.corpus)
+    load_s = time.perf_counter() - started
+    encode_s, ids = encode()
+    found = array("I", ids())
+    end = json.loads((Path(job.tokenizer) / "tokenizer.json").read_text())["added_tokens"]
+    if found and found[-1] in {token["id"] for token in end if token["content"] == job.special_token}:
+        found.pop()
+    ids_digest, tokens = digest([found])
+    answer = {"load_s": load_s, "encode_s": encode_s, "tokens": tokens, "ids_digest": ids_digest}
     print("\n" + json.dumps(answer), flush=True)
 
 

@@ -253,6 +253,18 @@ def test_encoders_agree(tmp_path: Path, small_corpus: Path, capsys: pytest.Captu
     assert "| 400 | tiktoken" in text
 
 
+def test_files_are_encoded_alike(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.jsonl"
+    arguments = ["encode", str(small_corpus), "--files", "--results", str(results), "--rounds", "1"]
+    assert command.main([*arguments, "--vocab-size", "400"]) == 0, capsys.readouterr().out
+    measured = records.read(results, "files")
+    assert ours.NAME in {r["tool"] for r in measured}
+    assert len({r["ids_digest"] for r in measured}) == 1
+    text = render.markdown(measured)
+    assert "From files to ids" in text
+    assert text.count("| - | same |") == len(measured)
+
+
 def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
     session = run.start_session(tmp_path / "r.jsonl", 1, 30.0, SPECIAL)
     counted = counting.count_once(session, Tool("regex"), corpora.open_corpus(small_corpus), "gpt2")
