@@ -77,16 +77,17 @@ def encode_chunk(task: EncodeTask) -> Part:
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(pattern)
+    prepared = model.preparation.changes_ids
     ids = _core.ChunkIds(
         encoder,
         list(task.special_ids),
         separator=task.separator,
         separators=task.separators,
-        judged=task.errors == "skip",
+        judged=task.errors == "skip" and not prepared,  # prepared text was judged before
     )
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, task.id_bytes)
-        feeding = (PreparedFeeding if model.preparation.changes_ids else Feeding)(task, model, cutter, ids, part)
+        feeding = (PreparedFeeding if prepared else Feeding)(task, model, cutter, ids, part)
         tally = _encode_spans(task, feeding)
         feeding.write(at_least=0)
         statistics = {"bytes": feeding.fed_bytes(), "losses": tally.found}

@@ -148,6 +148,8 @@ def _logged(directory: Location, options: Options) -> Iterator[None]:
 
 def _open(directory: Location, options: Options, model: Model, separator: str | None, listener: Listener) -> Encoding:
     """The encoding that the options ask for: the one in the directory, or a new one with its plan made and saved."""
+    if (directory / "run.json").exists():
+        raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
     stored = None if options.overwrite else shards.load(directory)
     asked = {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},

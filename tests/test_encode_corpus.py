@@ -285,6 +285,9 @@ def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_
     (output / "encoding.json").unlink()
     with pytest.raises(RunDirectoryError, match="somebody else's"):
         pipeline.encode_corpus(one, tokenizer, output, workers=1)
+    pipeline.train(two, output=tmp_path / "run", vocab_size=258, workers=1)
+    with pytest.raises(RunDirectoryError, match="is a run directory"):
+        pipeline.encode_corpus(one, tokenizer, tmp_path / "run", workers=1, overwrite=True)
     bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
     with pytest.raises(UsageError, match="no special token to stand behind each document"):
         pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1)

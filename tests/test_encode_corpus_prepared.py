@@ -40,6 +40,18 @@ def test_prepared_text(
     assert read_shards(output) == expected(ours, files, EOT)
 
 
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("added", ["plain", "rules"])
+def test_prepared_text_is_judged_before(tmp_path: Path, added: str) -> None:
+    ours = pair("qwen2", added)[1]
+    path = tmp_path / "a.txt"
+    end = EOT.encode()
+    path.write_bytes("cafe\u0301".encode() + end + b"bad \xff text" + end + b" good")
+    result = pipeline.encode_corpus(path, ours, tmp_path / "shards", separator=EOT, errors="skip")
+    assert read_shards(tmp_path / "shards") == ours.encode(f"cafe\u0301{EOT}{EOT} good{EOT}")
+    assert result.losses["documents_skipped"]["count"] == 1
+
+
 @pytest.mark.parametrize("added", ["plain", "rules"])
 def test_worker_processes_prepare_text(tmp_path: Path, added: str) -> None:
     ours = pair("qwen2", added)[1]
