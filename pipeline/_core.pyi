@@ -111,6 +111,11 @@ class ChunkCounter:
         Forgets the pieces counted so far and gives their memory back, but not the text that waits for its end nor the statistics.
         """
 
+    def set_room(self, room_bytes: int) -> None:
+        """
+        Another room_bytes from now on, perhaps a smaller one: then spill(counter) may be called.
+        """
+
     def fed_bytes(self) -> int: ...
 
     def long_piece_bytes(self) -> int:

@@ -98,6 +98,18 @@ def appendable(where: Location) -> Iterator[Path]:
             ) from None
 
 
+def put(complete: Path, where: Location) -> None:
+    """Put a complete local file, which is on the disk, in the place of `where`: at once, or by an upload.
+
+    A local one lies in the file system of `where`, and is gone from its old place. Raises OSError.
+    """
+    if isinstance(where, Remote):
+        where.upload(complete)
+        return
+    complete.replace(where)
+    _flush(where.parent)
+
+
 def write_whole(where: Location, data: bytes | str) -> None:
     """Write a small file as `whole_file` does."""
     with whole_file(where) as partial:

@@ -33,8 +33,9 @@ class CombineTask:
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
     Where one range of all counters is more than `memory_bytes`, fewer threads combine them; where it is still more, or
     they are more files than may be open, groups of counters are combined first, into files beside the output (for one
-    in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for `take_kept`. weights: by
-    part, a fraction (numerator, denominator) that its counts are multiplied by, where it is not 1.
+    in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for `take_kept`, as those of
+    `kept_as` where the output will be moved there. weights: by part, a fraction (numerator, denominator) that its
+    counts are multiplied by, where it is not 1.
     """
 
     parts: Sequence[tuple[Location, str | None]]
@@ -44,6 +45,7 @@ class CombineTask:
     threads: int = 2
     memory_bytes: int = COMBINE_BYTES
     keep_bytes: int = 0
+    kept_as: Location | None = None
     weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -73,7 +75,7 @@ def combine(task: CombineTask) -> int:
                 joined.append((part, ""))
             parts = joined
             threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
-        kept = _Kept(task.output, task.fingerprint, task.keep_bytes)
+        kept = _Kept(task.kept_as or task.output, task.fingerprint, task.keep_bytes)
         rows = _combine(
             parts,
             task.output,

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline import budget, combine, counters, losses, planning, run_directory
@@ -133,13 +134,15 @@ def combine_task(
     statistics: dict[str, Any],
     options: Options,
     weights: Mapping[Location, tuple[int, int]] | None = None,
+    beside: Path | None = None,
 ) -> combine.CombineTask:
-    """The task that makes a run's combined counter of counters with their fingerprints."""
+    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`."""
     whole = budget.budget(options.memory_limit)
     room = whole.room(1) - budget.WRITE_BYTES
     return combine.CombineTask(
         parts=parts,
-        output=run.counter_path,
+        output=beside or run.counter_path,
+        kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
         threads=planning.threads(options),
@@ -175,7 +178,7 @@ def _count_chunks(
                 f"{format_bytes(share.budget.limit_bytes)} has no room for more",
             )
         )
-    planned = [_task(run, index, pattern, share.room_bytes) for index in range(len(plan.chunks))]
+    planned = [_task(run, index, pattern, share) for index in range(len(plan.chunks))]
     there = look_at([(task.output, task.fingerprint) for task in planned], executor)
     found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
     tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
@@ -192,7 +195,7 @@ def _count_chunks(
     return summed([found[index] for index in range(len(plan.chunks))])
 
 
-def _task(run: Run, index: int, pattern: CompiledPattern, room_bytes: int) -> CountTask:
+def _task(run: Run, index: int, pattern: CompiledPattern, share: planning.Share) -> CountTask:
     plan = run.manifest
     chunk = plan.chunks[index]
     return CountTask(
@@ -205,7 +208,9 @@ def _task(run: Run, index: int, pattern: CompiledPattern, room_bytes: int) -> Co
         max_piece_bytes=plan.counting["max_piece_bytes"],
         output=run.chunk_path(index),
         fingerprint=plan.chunk_fingerprint(chunk),
-        room_bytes=room_bytes,
+        room_bytes=share.room_bytes,
+        limit_bytes=share.budget.limit_bytes,
+        workers=share.workers,
     )
 
 

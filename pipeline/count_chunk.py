@@ -18,6 +18,7 @@ from pipeline.atomic import parts_beside
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.records import Records, Text
+from pipeline.corpus.room import Room
 from pipeline.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.losses import Tally
@@ -33,7 +34,10 @@ PLACED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets
 
 @dataclass(frozen=True)
 class CountTask:
-    """One chunk for a worker: spans of files, how to count them, and where the counter goes."""
+    """One chunk for a worker: spans of files, how to count them, and where the counter goes.
+
+    limit_bytes, workers: the memory limit, and how many workers share it; None: nothing is known of it.
+    """
 
     work: ClassVar[str] = "counted"
 
@@ -47,6 +51,8 @@ class CountTask:
     fingerprint: str
     room_bytes: int  # for the text at hand and the pieces counted so far
     text_field: str = "text"
+    limit_bytes: int | None = None
+    workers: int = 1
 
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
@@ -68,6 +74,10 @@ class Counter(Protocol):
 
     def start_inside_document(self) -> None:
         """The next text goes on with a document."""
+        ...
+
+    def set_room(self, room_bytes: int) -> None:
+        """So many bytes for the text at hand and what is made of it, from now on."""
         ...
 
     def feed(self, block: Any, end: bool = False) -> None:
@@ -165,13 +175,15 @@ def _feed_parts(
     whole_text = file.format == "text" and file.compression == "none"
     begin = fed = counter.fed_bytes()
     took = 0
-    for part in read_span(file, start, stop, task.text_field, report_progress):
+    room = Room(task.room_bytes, partial(_leave, counter), limit_bytes=task.limit_bytes, shares=task.workers)
+    for part in read_span(file, start, stop, task.text_field, report_progress, room):
         if isinstance(part, Text):
             if fed == begin and whole_text and start > 0 and specials.match_at(part.data, 0) is None:
                 counter.start_inside_document()
             _feed(task, counter, partial(counter.feed, part.data), _text_place(file, start, begin))
             fed = counter.fed_bytes()
             took += fed - begin
+            del part
             continue
         place = _record_place(file, part, fed)
         _feed(task, counter, partial(counter.feed_documents, part.offsets, part.data, part.offset_bytes), place)
@@ -180,12 +192,20 @@ def _feed_parts(
         for lost in part.lost:
             tally.add(lost.kind, lost.count, map(file.place, lost.places))
         took += part.rows + len(part.lost)
+        del part, place  # before the next is read: they may be large
     if file.format == "text":
         place = _text_place(file, start if whole_text else 0, begin)
         _feed(task, counter, partial(counter.feed, b"", end=True), place)
         _note_places(counter, place, examples)
     if took == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
         tally.add("files_empty", 1, [file.path])
+    counter.set_room(task.room_bytes)  # what reading held of it is over
+
+
+def _leave(counter: Counter, room_bytes: int) -> None:
+    """Give the counter this room: where that is less than it takes, it is written out. What was freed is given back."""
+    counter.set_room(room_bytes)
+    _core.give_back_memory()
 
 
 def _feed(task: CountTask, counter: Counter, feed: Callable[[], None], place: Callable[[int], str]) -> None:

@@ -6,25 +6,33 @@ whatever is not valid UTF-8 are written so. Every piece of bytes has exactly one
 these bytes. A first line `piece<TAB>count` is taken as names of columns. Parquet has the columns `piece` (text or
 bytes) and `count` (whole numbers).
 
-What is read comes in batches of bounded size. A line or row that cannot be read is named with its file and number.
+What is read comes in batches of bounded size. A line or row that cannot be read, or is too long for the memory that
+there is, is named with its file and number.
 """
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from pipeline.corpus import pages
+from pipeline.corpus.room import Room, unlimited
 from pipeline.counters import open_counter
 from pipeline.errors import InputError
 from pipeline.executors.worker import report_progress
-from pipeline.storage import Location
+from pipeline.storage import Location, OpenFile, arrow_source, open_file
+from pipeline.values import format_bytes
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
 COUNT_WANTED = "a whole number from 1 to 2^63 - 1"
 _BATCH_BYTES = 16 << 20
+_READ_BYTES = 1 << 20
 _MOST_LINE_BYTES = 1 << 30
+_COPIES = 10  # of a piece until it is written, and of a batch
+_PAGE_COPIES = 4  # of a page of Parquet: compressed, not, decoded
+_ROW_BYTES = 160  # of a piece in a batch, beside its bytes
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.DOTALL)
 _ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
 _WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t", 10: "\\n", 13: "\\r", 92: "\\\\"}
@@ -39,15 +47,25 @@ class Batch:
     place: Callable[[int], str]
 
 
-def read_counts(path: Path) -> Iterator[Batch]:
+def read_counts(path: Location, room: Room | None = None) -> Iterator[Batch]:
     """The piece counts in a file: Parquet where its name ends so, TSV otherwise.
 
-    Raises `InputError` naming file and line or row.
+    room: for reading and writing them; None: as much as is wanted. Raises `InputError` naming file and line or row,
+    `TrainingError` for what has no place in the room.
     """
-    return _read_parquet(path) if path.suffix == ".parquet" else _read_tsv(path)
+    return (_read_parquet if path.suffix == ".parquet" else _read_tsv)(path, room or unlimited())
 
 
-def _read_tsv(path: Path) -> Iterator[Batch]:
+def _batch_bytes(room: Room) -> int:
+    left = room.left_bytes
+    return _BATCH_BYTES if left is None else max(min(_BATCH_BYTES, left // (2 * _COPIES)), 1)
+
+
+def _read_tsv(path: Location, room: Room) -> Iterator[Batch]:
+    batch_bytes = _batch_bytes(room)
+    left = room.left_bytes
+    most_bytes = _MOST_LINE_BYTES if left is None else min(_MOST_LINE_BYTES, left // _COPIES)
+    rows = min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES))
     first, filled = 1, 0
     pieces: list[bytes] = []
     counts: list[int] = []
@@ -57,10 +75,15 @@ def _read_tsv(path: Path) -> Iterator[Batch]:
         return Batch(pieces, counts, lambda i: f"{path}, line {start + i}")
 
     try:
-        with path.open("rb") as file:
+        with io.BufferedReader(open_file(path), _READ_BYTES) as file:
             number = 0
-            while line := file.readline(_MOST_LINE_BYTES):
+            while line := file.readline(most_bytes):
                 number += 1
+                if len(line) == most_bytes < _MOST_LINE_BYTES and not line.endswith(b"\n"):
+                    size = len(line) + _rest_of_line(file, most_bytes)
+                    if size >= _MOST_LINE_BYTES:
+                        raise InputError(_too_long(f"{path}, line {number}"))
+                    _hold("piece", f"{path}, line {number}: the line", size, room)
                 piece, _, count = line.rstrip(b"\r\n").partition(b"\t")
                 if number == 1 and (piece, count) == (b"piece", b"count"):
                     first = 2
@@ -70,7 +93,7 @@ def _read_tsv(path: Path) -> Iterator[Batch]:
                 pieces.append(piece if b"\\" not in piece else _unescaped(piece, f"{path}, line {number}"))
                 counts.append(int(count) if len(count) < 20 else MOST_COUNT + 1)
                 filled += len(line)
-                if len(pieces) == BATCH_ROWS or filled > _BATCH_BYTES:
+                if len(pieces) == rows or filled > batch_bytes:
                     yield batch()
                     report_progress(filled)
                     first, filled, pieces, counts = number + 1, 0, [], []
@@ -81,9 +104,29 @@ def _read_tsv(path: Path) -> Iterator[Batch]:
         report_progress(filled)
 
 
+def _rest_of_line(file: Any, block_bytes: int) -> int:
+    """How much longer the line is, up to the longest that there may be."""
+    size = 0
+    while size < _MOST_LINE_BYTES and (more := file.readline(block_bytes)):
+        size += len(more)
+        if more.endswith(b"\n"):
+            break
+    return size
+
+
+def _hold(part: str, place: str, size: int, room: Room, copies: int = _COPIES) -> None:
+    """Hold copies of something of so many bytes; `TrainingError` where they have no place in the room."""
+    if not room.hold(part, copies * size):
+        raise room.too_small(f"{place} of {format_bytes(size)}", part, copies * size)
+
+
+def _too_long(place: str) -> str:
+    return f"{place} is longer than 1 GiB; no piece may be so long"
+
+
 def _unreadable(place: str, line: bytes) -> str:
     if not line.endswith(b"\n") and len(line) == _MOST_LINE_BYTES:
-        return f"{place} is longer than 1 GiB; no piece may be so long"
+        return _too_long(place)
     fields = line.rstrip(b"\r\n").split(b"\t")
     if len(fields) != 2:
         return (
@@ -118,21 +161,54 @@ def escaped(piece: bytes) -> str:
     return text if text.isascii() else re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
-def _read_parquet(path: Path) -> Iterator[Batch]:
+def _read_parquet(path: Location, room: Room) -> Iterator[Batch]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from pipeline.corpus.columns import plain
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_file(path) as stream, _opened(path) as file:
             _require_columns(file.schema_arrow, str(path))
             first = 1
-            for batch in file.iter_batches(BATCH_ROWS, columns=["piece", "count"]):
-                yield arrow_batch(batch, str(path), first)
-                first += batch.num_rows
+            for number in range(file.num_row_groups):
+                rows = _batch_rows(path, stream, file.metadata.row_group(number), number, room)
+                for batch in file.iter_batches(
+                    rows, row_groups=[number], columns=["piece", "count"], use_threads=False
+                ):
+                    at = 0
+                    for pieces in plain(batch.column("piece"), _batch_bytes(room)):
+                        if len(pieces) == 1:
+                            _hold("piece", f"{path}, row {first + at}: the piece", pieces.nbytes, room)
+                        counts = batch.column("count").slice(at, len(pieces))
+                        yield arrow_batch({"piece": pieces, "count": counts}, str(path), first + at)
+                        at += len(pieces)
+                    first += batch.num_rows
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{path} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None
+
+
+def _opened(path: Location) -> Any:
+    """The file, dictionaries kept as such: few of their bytes may stand for very many."""
+    import pyarrow.parquet as pq
+
+    options: Any = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": 1 << 20}
+    metadata = pq.read_metadata(arrow_source(path))
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    encoded = any(column.has_dictionary_page for column in columns if column.path_in_schema == "piece")
+    return pq.ParquetFile(arrow_source(path), read_dictionary=["piece"] if encoded else None, **options)
+
+
+def _batch_rows(path: Location, stream: OpenFile, group: Any, number: int, room: Room) -> int:
+    """How many rows of a row group to take at once; `TrainingError` where one of its pages has no place in the room."""
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    pieces, counts = (pages.sizes(stream, columns[name]) for name in ("piece", "count"))
+    held = pieces.page + pieces.dictionary + counts.page + counts.dictionary
+    _hold("page", f"{path}, row group {number}: a page with its dictionary", held, room, _PAGE_COPIES)
+    batch_bytes = _batch_bytes(room)
+    return pieces.rows(batch_bytes, min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES)))
 
 
 def table_counts(table: Any) -> Iterator[Batch]:
@@ -163,7 +239,7 @@ def _require_columns(schema: Any, name: str) -> None:
 
 def arrow_batch(batch: Any, name: str, first: int) -> Batch:
     """A pyarrow RecordBatch with the columns piece and count; `first` is the number of its first row, from 1."""
-    pieces, counts = batch.column("piece").to_pylist(), batch.column("count").to_pylist()
+    pieces, counts = batch["piece"].to_pylist(), batch["count"].to_pylist()
     missing = next((i for i, row in enumerate(zip(pieces, counts, strict=True)) if None in row), None)
     if missing is not None:
         raise InputError(f"{name}, row {first + missing} has no piece or no count")
@@ -177,7 +253,7 @@ class WriteTask:
 
     counter: Location
     fingerprint: str
-    output: Path
+    output: Location
     band_bytes: int
 
     def __str__(self) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline import terminal
-from pipeline.errors import InputError
-from pipeline.storage import Location
+from pipeline.errors import InputError, StorageError
+from pipeline.storage import Location, RemoteError, exists
 from pipeline.tokenizer import Tokenizer
 
 _STANDARD_INPUT = Path("-")
@@ -15,9 +15,12 @@ _STANDARD_INPUT = Path("-")
 def tokenizer_home(path: Location) -> Location:
     """The tokenizer directory that a path names: itself, the one of a run directory, or the one of a tokenizer.json."""
     nested = path / "tokenizer"
-    if (nested / "tokenizer.json").exists():
+    if exists(nested / "tokenizer.json"):
         return nested
-    return path.parent if path.is_file() else path
+    try:
+        return path.parent if path.is_file() else path
+    except RemoteError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def load_tokenizer(path: Location) -> Tokenizer:

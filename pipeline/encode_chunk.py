@@ -121,6 +121,10 @@ class Feeding:
         """The next text's last document goes on elsewhere."""
         self._ids.end_inside_document()
 
+    def set_room(self, room_bytes: int) -> None:
+        """So many bytes for the text at hand, from now on."""
+        self._counter.set_room(room_bytes)
+
     def feed(self, block: Any, end: bool = False) -> None:
         """The next bytes of a text."""
         self._counter.feed(block, end)
@@ -159,6 +163,12 @@ class PreparedFeeding(Feeding):
         self._incoming = IncomingText(SpecialSearch(special_ids, model.preparation), _PREPARED_BYTES)
         self._room_bytes = task.room_bytes
         self._goes_on = False
+
+    def set_room(self, room_bytes: int) -> None:
+        """So many bytes for the text at hand, from now on."""
+        super().set_room(room_bytes)
+        self._encoding.set_room(room_bytes)
+        self._room_bytes = room_bytes
 
     def end_inside_document(self) -> None:
         """The next text's last document goes on elsewhere."""

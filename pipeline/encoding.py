@@ -14,35 +14,29 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, environment, losses, manifest, run_directory, shards
+from pipeline import budget, environment, losses, run_directory, shards
 from pipeline.atomic import make_directory
-from pipeline.config import READING_OPTIONS, Options, make_options
-from pipeline.corpus.chunks import Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, find_files
-from pipeline.corpus.formats import Asked
+from pipeline.config import Options, make_options
 from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
+from pipeline.encode_plan import open_encoding, separator_of, special_bytes
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.log import log_to
 from pipeline.model import CACHE_BYTES, Model
-from pipeline.prepare import SpecialSearch
 from pipeline.report.encoded import Encoded
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import EncodedCorpus, Encoding
-from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, Remote, existing
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import warn_of
-from pipeline.values import format_bytes, format_count
+from pipeline.values import format_bytes
 from pipeline.workers import ENCODING, executor_for, worker_count
 from pipeline.write_shard import Shard, ShardTask, write_shard
 
 _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
-_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
-_CHUNKS_A_WORKER = 8  # so that all workers end together
 _MODEL_BYTES_A_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # text at hand and the ids of it
@@ -75,9 +69,9 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     directory = options.output
-    separator = _separator(model, options)
+    separator = separator_of(model, options)
     with _at_work(directory, options) as watch:
-        encoding = _open(directory, options, model, separator, listener)
+        encoding = open_encoding(directory, options, model, separator, listener)
         shards.sweep(directory)
         with _logged(directory, options):
             times: dict[str, float | None] = {ENCODING_STAGE: None, WRITING_STAGE: None}
@@ -102,20 +96,6 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             shards.remove_owned(directory / "parts")
             watch.look()
             return Encoded(directory, corpus, times, watch.peak_bytes, executor.retries)
-
-
-def _separator(model: Model, options: Options) -> str | None:
-    """The special token that ends a document."""
-    special_tokens = model.vocabulary.special_tokens
-    separator = model.eos_token if options.separator is None else options.separator
-    if separator is None and options.documents == "separator":
-        raise UsageError("the tokenizer has no special token to stand behind each document: choose --documents offsets")
-    if separator is not None and separator not in special_tokens:
-        raise UsageError(
-            f"--separator {separator!r} is not a special token of the tokenizer, which has "
-            f"{', '.join(special_tokens) or 'none'}: name one of these"
-        )
-    return separator
 
 
 @contextlib.contextmanager
@@ -146,64 +126,6 @@ def _logged(directory: Location, options: Options) -> Iterator[None]:
             raise
 
 
-def _open(directory: Location, options: Options, model: Model, separator: str | None, listener: Listener) -> Encoding:
-    """The encoding that the options ask for: the one in the directory, or a new one with its plan made and saved."""
-    if (directory / "run.json").exists():
-        raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
-    stored = None if options.overwrite else shards.load(directory)
-    asked = {
-        **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
-        **options.of_stage("encode"),
-        "separator": separator,
-        "tokenizer": shards.tokenizer_fingerprint(model),
-        "dtype": "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32",
-    }
-    if stored is not None:
-        manifest.refuse_other_options(directory, "encoding", stored.options, asked)
-    options = with_standard_input(directory, options)
-    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
-    if listing.empty:
-        first = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
-        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {first}"))
-    if stored is not None:
-        added = manifest.added_files(directory, stored.files, listing.files)
-        if added:
-            raise RunDirectoryError(
-                f"{directory} holds the shards of another corpus, without {added[0].path}; choose another --output, or "
-                "start anew with --overwrite"
-            )
-        return stored
-    shards.refuse_corpus_inside(directory, listing.files)
-    if not options.overwrite:
-        shards.refuse_foreign_files(directory)
-    cutting = _cutting(model, options)
-    chunks = plan_chunks(listing.files, cutting, chunk_bytes=_chunk_bytes(options, listing.files))
-    if not chunks:
-        raise InputError(f"the corpus is empty: {listing.files[0].path} has no rows; name a file with text in it")
-    encoding = Encoding(asked, listing.files, tuple(chunks), listing.empty)
-    shards.clear(directory)
-    shards.save(directory, encoding)
-    return encoding
-
-
-def _cutting(model: Model, options: Options) -> Cutting:
-    """Where text may be cut: text that is prepared only at special tokens, and nowhere where their rules reach back."""
-    if not model.preparation.changes_ids:
-        whole_documents = options.errors == "skip"
-        return Cutting(_special_bytes(model), model.pattern.automaton, whole_documents, options.text_field)
-    reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
-    return Cutting(() if reaches_back else _special_bytes(model), None, True, options.text_field)
-
-
-def _special_bytes(model: Model) -> tuple[bytes, ...]:
-    return tuple(text.encode() for text in model.vocabulary.special_tokens)
-
-
-def _chunk_bytes(options: Options, files: Sequence[CorpusFile]) -> int:
-    size = -(-manifest.corpus_bytes(files) // (worker_count(options) * _CHUNKS_A_WORKER))
-    return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
-
-
 @dataclass(frozen=True)
 class _Share:
     """How many workers encode, and the bytes that each has for known pieces and for text."""
@@ -211,6 +133,7 @@ class _Share:
     workers: int
     cache_bytes: int
     room_bytes: int
+    limit_bytes: int
 
 
 def _share_of(options: Options, model: Model, chunks: int) -> _Share:
@@ -222,7 +145,7 @@ def _share_of(options: Options, model: Model, chunks: int) -> _Share:
         room = whole.room(workers)
         if room >= least:
             cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // workers, (room - least) // 2))
-            return _Share(workers, cache, room - model_bytes - _BUFFER_BYTES - cache)
+            return _Share(workers, cache, room - model_bytes - _BUFFER_BYTES - cache, whole.limit_bytes)
     needed = format_bytes(whole.taken_bytes + budget.WORKER_BYTES + least)
     raise UsageError(
         f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
@@ -248,11 +171,13 @@ def _encode_chunks(
         EncodeTask,
         pattern=replace(model.pattern, tree=None),
         text_field=encoding.options["text_field"],
-        special_tokens=_special_bytes(model),
+        special_tokens=special_bytes(model),
         special_ids=tuple(special_tokens.values()),
         errors=encoding.options["errors"],
         max_piece_bytes=None,
         room_bytes=share.room_bytes,
+        limit_bytes=share.limit_bytes,
+        workers=share.workers,
         model=packed(model),
         tokenizer=encoding.options["tokenizer"],
         separator=None if separator is None else special_tokens[separator],

@@ -5,9 +5,11 @@ counters in parts, so that neither its size nor its order matters.
 """
 
 import hashlib
+import io
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -20,21 +22,22 @@ from pipeline.counts_file import Batch
 from pipeline.errors import InputError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
-from pipeline.exporting import check_before_work
+from pipeline.exporting import Trained, check_before_work
 from pipeline.manifest import Run, Source
-from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
+from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
 from pipeline.take_counts import Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
-from pipeline.values import format_count, parse_paths
-from pipeline.workers import executor_for
+from pipeline.values import format_count, parse_location
+from pipeline.workers import executor_for, worker_count
 
 STAGE = "importing"
-_LEAST_PART_BYTES = 32 << 20
+_PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
 _BAND_BYTES = 256 << 20
+_READ_BYTES = 1 << 20
 _NOTHING_LOST = {
     **dict.fromkeys(count.SUMMED, 0),
     "losses": {},
@@ -46,9 +49,9 @@ _Result = TypeVar("_Result")
 def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
-    counts: a mapping from pieces (bytes, or text) to how often each occurs, such as `collections.Counter`; or a path,
-        or several, of TSV or Parquet files (see `pipeline.counts_file`); or a pyarrow Table or RecordBatch with the
-        columns `piece` and `count`.
+    counts: a mapping from pieces (bytes, or text) to how often each occurs, such as `collections.Counter`; or a path
+        or URI, or several, of TSV or Parquet files (see `pipeline.counts_file`); or a pyarrow Table or RecordBatch
+        with the columns `piece` and `count`.
     options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut so.
         A piece that the pattern would not leave whole is worth a warning.
 
@@ -58,7 +61,7 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
 
-    def finish(*done: Any) -> dict[int, Model]:
+    def finish(*done: Any) -> Trained:
         run, *others = done
         return merge_and_export(manifest.with_merging(run, settled), *others)[1]
 
@@ -95,28 +98,33 @@ def _import(
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
     directory = options.output or run_directory.new_directory()
-    with at_work(directory, options, executor) as stages:
-        run_directory.refuse_corpus_inside(directory, (str(path.absolute()) for path in paths))
+    with at_work(directory, options, executor, listener) as stages:
+        run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
         cutting = planning.cut_by(pattern)
-        run = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
-        with stages.logged(run):
-            counted = count.counted(run, executor)
-            if counted is None:
-                counted = _take(run, counts, paths, pattern, options, executor, listener, stages)
-            return finish(run, counted, pattern, options, executor, listener, stages)
+        opened = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
+        counted = None if opened.is_new else count.counted(opened.run, executor)
+        if counted is None:
+            counted = _take(opened, counts, paths, pattern, options, executor, listener, stages)
+        with stages.logged(opened.run):
+            return finish(opened.run, counted, pattern, options, executor, listener, stages)
 
 
-def _paths(counts: Any) -> list[Path]:
+def _paths(counts: Any) -> list[Location]:
     """The files of counts, or none where the counts themselves are given."""
     if isinstance(counts, Mapping) or hasattr(counts, "schema"):
         return []
-    try:
-        paths = [Path(name) for name in parse_paths(counts)]
-    except ValueError:
+    names = [counts] if isinstance(counts, str | PathLike | Remote) else counts
+    if not isinstance(names, Iterable) or isinstance(names, AbstractSet | bytes | bytearray):
         raise UsageError(
             f"counts are given as {type(counts).__name__}; give a mapping, a path, a list of paths, or a pyarrow Table"
-        ) from None
+        )
+    paths = []
+    for name in names:
+        try:
+            paths.append(parse_location(name))
+        except ValueError as error:
+            raise UsageError(f"{str(name)[:200]!r} is no file of counts: expected {error}") from None
     if not paths:
         raise UsageError("import needs files of counts; name one or more")
     doubled = next((path for path in paths if paths.count(path) > 1), None)
@@ -125,16 +133,20 @@ def _paths(counts: Any) -> list[Path]:
     return paths
 
 
-def _source_of_files(paths: Sequence[Path]) -> Source:
+def _absolute(path: Location) -> str:
+    return str(path.absolute() if isinstance(path, Path) else path)
+
+
+def _source_of_files(paths: Sequence[Location]) -> Source:
     digests = []
     for path in paths:
         try:
-            with path.open("rb") as file:
+            with io.BufferedReader(open_file(path), _READ_BYTES) as file:
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
-    named = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return Source("counts", manifest.fingerprint(sorted(digests)), named)
+    description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return Source("counts", manifest.fingerprint(sorted(digests)), description)
 
 
 def _source_of_batches(counts: Any) -> Source:
@@ -154,9 +166,9 @@ def _batches(counts: Any) -> Iterable[Batch]:
 
 
 def _take(
-    run: Run,
+    opened: Opened,
     counts: Any,
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     pattern: CompiledPattern,
     options: Options,
     executor: Executor,
@@ -164,23 +176,28 @@ def _take(
     stages: Stages,
 ) -> count.Counted:
     started = time.monotonic()
-    with sources.part_paths(run) as part_path:
-        part_bytes = max(
-            _LEAST_PART_BYTES, budget.budget(options.memory_limit).room(1) // (4 * planning.threads(options))
-        )
+    run = opened.run
+    with sources.beside(run) as place:
+        whole = budget.budget(options.memory_limit)
+        workers = whole.workers(max(1, min(worker_count(options), len(paths))))
+        room = whole.room(workers) - budget.WRITE_BYTES
         task = TakeTask(
             path=Path(),
             special_tokens=planning.special_bytes(run.manifest),
             pattern=replace(pattern, tree=None),
-            part=part_path(0),
+            part=place.part(0),
             fingerprint=run.manifest.counter_fingerprint(),
-            part_bytes=part_bytes,
+            part_bytes=room // _PART_SHARE,
+            room_bytes=room - room // _PART_SHARE,
+            limit_bytes=whole.limit_bytes,
+            shares=workers * _PART_SHARE / (_PART_SHARE - 1),
         )
         if paths:
-            total = sum(path.stat().st_size for path in paths)
-            listener(StageStarted(STAGE, total, "bytes"))
-            tasks = [replace(task, path=path, part=part_path(i)) for i, path in enumerate(paths)]
-            taken = executor.run(take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)))
+            listener(StageStarted(STAGE, _bytes_of(paths), "bytes"))
+            tasks = [replace(task, path=path, part=place.part(i)) for i, path in enumerate(paths)]
+            taken = executor.run(
+                take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
+            )
             found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
         else:
             listener(StageStarted(STAGE, 1, "sources"))
@@ -190,11 +207,20 @@ def _take(
         _tell_of_otherwise(found, options, listener)
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
-        rows = sources.combine_parts(run, parts, statistics, options, executor)
+        rows = sources.combine_parts(run, parts, place, statistics, options, executor)
+        sources.settle(opened, place)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))
     stages.times[STAGE] = elapsed_s
     return count.as_counted(run, rows, statistics, {})
+
+
+def _bytes_of(paths: Sequence[Location]) -> int:
+    try:
+        return sum(path.stat().st_size for path in paths)
+    except OSError as error:
+        name = error.filename or paths[0]
+        raise InputError(f"{name} cannot be read: {error.strerror or error}; give a readable file") from None
 
 
 def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Listener) -> None:
@@ -212,20 +238,21 @@ def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Liste
 
 
 def export_counts(
-    run: str | PathLike[str] | Remote, path: str | PathLike[str], *, band_bytes: int = _BAND_BYTES
+    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, band_bytes: int = _BAND_BYTES
 ) -> int:
     """Write the counts of a run for other tools; gives the number of pieces.
 
-    path: TSV, in the format that `import` reads (see `pipeline.counts_file`), the most frequent piece first; or, where
-    the name ends in `.parquet`, a copy of the run's combined counter. band_bytes: of pieces in memory at once.
+    path: a path or a URI; TSV, in the format that `import` reads (see `pipeline.counts_file`), the most frequent piece
+    first; or, where the name ends in `.parquet`, a copy of the run's combined counter. band_bytes: of pieces in memory
+    at once.
 
     Raises `RunDirectoryError` for a run that is not counted to its end, or where the file cannot be written.
     """
     with executor_for(make_options({"workers": 1})) as executor:
-        return run_export_counts(named(run), Path(path), executor, band_bytes)
+        return run_export_counts(named(run), named(path), executor, band_bytes)
 
 
-def run_export_counts(directory: Location, path: Path, executor: Executor, band_bytes: int = _BAND_BYTES) -> int:
+def run_export_counts(directory: Location, path: Location, executor: Executor, band_bytes: int = _BAND_BYTES) -> int:
     """Write the counts of a run, in a worker."""
     counted = count.require_counted(manifest.require(directory), executor)
     if path.suffix == ".parquet":

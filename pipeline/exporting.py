@@ -24,7 +24,6 @@ _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 class Exported:
     """One tokenizer that was written. refused: the formats that were not, each with the reason."""
 
-    model: Model
     facts: VocabularyFacts
     directory: Location
     written: tuple[str, ...]
@@ -80,6 +79,19 @@ def model_of(learned: MergeList, vocab_size: int, pattern: CompiledPattern, opti
     return Model(vocabulary, pattern, options.pad_token, trained=True, chat_template=chat_template(options))
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What was learned, from which a tokenizer of each size asked for is made when it is wanted: they are large."""
+
+    learned: MergeList
+    pattern: CompiledPattern
+    options: Options
+
+    def model(self, vocab_size: int) -> Model:
+        """The tokenizer of so many tokens."""
+        return model_of(self.learned, vocab_size, self.pattern, self.options)
+
+
 def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Exported:
     """Cut a vocabulary of this size from a merge list and write its tokenizer into the run directory."""
     model = model_of(learned, vocab_size, pattern, options)
@@ -101,7 +113,7 @@ def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: Compiled
         left_out_pieces=cut.left_out_pieces,
         left_out_bytes=cut.left_out_bytes,
     )
-    return Exported(model, facts, directory, tuple(path.name for path in written), refused)
+    return Exported(facts, directory, tuple(path.name for path in written), refused)
 
 
 def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:

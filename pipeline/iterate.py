@@ -20,13 +20,14 @@ from pipeline import _core, budget, count, counters, manifest, planning, run_dir
 from pipeline.config import Options, make_options
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
-from pipeline.errors import InvalidTextError, RunDirectoryError, TrainingError, UsageError
+from pipeline.errors import InvalidTextError, PatternTimeoutError, RunDirectoryError, TrainingError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
 from pipeline.losses import Tally
 from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.sources import Opened
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import at_work, first_tokenizer, merge_and_export, warn_of
@@ -48,9 +49,9 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
         Counters take a quarter of `memory_limit` at most before they are written out.
 
     A lone surrogate in a str is dealt with as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
-    cannot be read again, so a run that was stopped while counting is not resumed: it starts anew with `overwrite=True`.
-    The finished counts are an ordinary run that `merge_run` goes on with. Raises as `train` does, and whatever the
-    iterable raises.
+    cannot be read again, so what was stopped while counting is not resumed, and has changed nothing: what `overwrite`
+    replaces lies there until the counts are whole. These are an ordinary run that `merge_run` goes on with. Raises as
+    `train` does, and whatever the iterable raises.
     """
     settled = make_options(options)
     if settled.inputs is not None or settled.dry_run:
@@ -58,15 +59,15 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
     directory = settled.output or run_directory.new_directory()
-    with executor_for(settled) as executor, at_work(directory, settled, executor, resumable=False) as stages:
-        run = _open(directory, pattern, settled)
+    with executor_for(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
+        opened = _open(directory, pattern, settled)
+        counted = _count(opened, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)
+        run = manifest.with_merging(opened.run, settled)
         with stages.logged(run):
-            counted = _count(run, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)
-            run = manifest.with_merging(run, settled)
             return first_tokenizer(merge_and_export(run, counted, pattern, settled, executor, warn_of, stages)[1])
 
 
-def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Run:
+def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Opened:
     if not options.overwrite and manifest.load(directory) is not None:
         raise RunDirectoryError(
             f"{directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
@@ -79,7 +80,7 @@ def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Ru
 
 
 def _count(
-    run: Run,
+    opened: Opened,
     documents: Iterable[Block],
     pattern: CompiledPattern,
     options: Options,
@@ -90,8 +91,9 @@ def _count(
     listener(StageStarted(count.STAGE, 0, "bytes"))
     if pattern.refusal is not None:
         listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
-    with sources.part_paths(run) as part_path:
-        counting = _Counting(run, part_path, pattern, options)
+    run = opened.run
+    with sources.beside(run) as place:
+        counting = _Counting(run, place.part, pattern, options)
         missing = counting.feed(documents, listener)
         if missing:
             listener(Notice("warning", f"{format_count(missing, 'rows')} without text (null) were left out"))
@@ -99,10 +101,12 @@ def _count(
         counting_s = time.monotonic() - started
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
-        rows = sources.combine_parts(run, parts, {**statistics, "files": 0}, options, executor)
-    times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
-    counted = count.as_counted(run, rows, {**statistics, "files": 0}, times)
-    count.check_facts(counted.facts, options)
+        statistics = {**statistics, "files": 0}
+        rows = sources.combine_parts(run, parts, place, statistics, options, executor)
+        times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
+        counted = count.as_counted(run, rows, statistics, times)
+        count.check_facts(counted.facts, options)
+        sources.settle(opened, place)
     return counted
 
 
@@ -135,6 +139,9 @@ class _Counter:
             raise InvalidTextError(
                 f"{place} is invalid UTF-8; mend it, or choose errors='replace' or errors='skip'"
             ) from None
+        except PatternTimeoutError as error:  # of the document that was fed last
+            number, _ = _place(block, self.counter.statistics()["bytes"] - before["bytes"] - 1)
+            raise PatternTimeoutError(f"item {number}: {error}") from None
         after = self.counter.statistics()
         for key, places in self._examples.items():
             places += (_place(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :])

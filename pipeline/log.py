@@ -21,6 +21,7 @@ from pipeline.storage import Location
 
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
+logging.getLogger(ROOT).addHandler(logging.NullHandler())  # without a log, warnings are no lines on standard error
 _lock = threading.Lock()
 _users: list[logging.Handler] = []
 _before: list[tuple[int, bool]] = []  # level and propagate as they were before the first user

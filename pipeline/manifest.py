@@ -21,7 +21,7 @@ from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
 from pipeline.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.run_directory import remove_results, require_ours
-from pipeline.storage import Location, RemoteError
+from pipeline.storage import Location, RemoteError, exists
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
 FORMAT_VERSION = 2
@@ -302,12 +302,12 @@ def with_merging(run: Run, options: Options) -> Run:
     """
     asked = options.of_stage("merge")
     manifest = run.manifest
-    learned = manifest.merging is not None and run.merges_path.exists()
+    learned = manifest.merging is not None and exists(run.merges_path)
     if learned:
         refuse_other_options(run.directory, "merging", manifest.merging or {}, asked)
     elif manifest.merging not in (None, asked):
         remove_results(run.directory)  # tokenizers of a list that is gone, learned by other options
-    has_own = learned or (run.directory / "tokenizer" / "tokenizer.json").exists()
+    has_own = learned or exists(run.directory / "tokenizer" / "tokenizer.json")
     own = manifest.vocab_size if has_own else None
     settled = replace(manifest, merging=asked, vocab_size=own or options.vocab_size[0])
     if settled == manifest:

@@ -19,6 +19,7 @@ from pipeline.events import Listener, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary
+from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
 from pipeline.training import at_work, warn_of
 from pipeline.values import parse_weight
@@ -55,13 +56,15 @@ def run_combine(
     if any(same_place(directory, run.directory) for run in runs):
         raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
     first = runs[0].manifest
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
         counting = first.counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
-        run = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)
-        with stages.logged(run):
-            counted = count.counted(run, executor) or _combined(run, parts, pieces, options, executor, listener)
-            return stages.summary(run, counted)
+        opened = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)
+        counted = None if opened.is_new else count.counted(opened.run, executor)
+        if counted is None:
+            counted = _combined(opened, parts, pieces, options, executor, listener)
+        with stages.logged(opened.run):
+            return stages.summary(opened.run, counted)
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def _pieces(parts: Sequence[_Part], executor: Executor) -> int:
 
 
 def _combined(
-    run: Run, parts: Sequence[_Part], pieces: int, options: Options, executor: Executor, listener: Listener
+    opened: Opened, parts: Sequence[_Part], pieces: int, options: Options, executor: Executor, listener: Listener
 ) -> count.Counted:
     started = time.monotonic()
     listener(StageStarted(count.COMBINING, len(parts), "runs"))
@@ -153,14 +156,17 @@ def _combined(
     statistics = count.summed([part.statistics for part in parts])
     statistics["files"] = sum(part.statistics["files"] for part in parts)
     statistics["pieces"] = pieces
-    rows = sources.combine_parts(
-        run,
-        [(task.path, task.fingerprint) for task in tasks],
-        statistics,
-        options,
-        executor,
-        {task.path: task.weight for task in tasks if task.weight != (1, 1)},
-    )
+    with sources.beside(opened.run) as place:
+        rows = sources.combine_parts(
+            opened.run,
+            [(task.path, task.fingerprint) for task in tasks],
+            place,
+            statistics,
+            options,
+            executor,
+            {task.path: task.weight for task in tasks if task.weight != (1, 1)},
+        )
+        sources.settle(opened, place)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(count.COMBINING, elapsed_s))
-    return count.as_counted(run, rows, statistics, {count.COMBINING: elapsed_s})
+    return count.as_counted(opened.run, rows, statistics, {count.COMBINING: elapsed_s})

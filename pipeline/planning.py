@@ -16,7 +16,7 @@ from pipeline.events import Listener, Notice
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.standard_input import with_standard_input
-from pipeline.storage import Location, named
+from pipeline.storage import Location, exists, named
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
@@ -37,9 +37,15 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
             listener(Notice("info", f"going on with the corpus of {directory}"))
-            empty = (path for path in stored.manifest.empty if named(path).exists())
+            empty = (path for path in stored.manifest.empty if exists(named(path)))
             options = replace(options, inputs=(*(file.path for file in stored.manifest.files), *empty))
-    options = with_standard_input(directory, options)
+    with with_standard_input(directory, options) as settled:
+        return _opened(directory, stored, settled, pattern, listener)
+
+
+def _opened(
+    directory: Location, stored: Run | None, options: Options, pattern: CompiledPattern, listener: Listener
+) -> Run:
     listing = _list_corpus(options, listener)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = cut_by(pattern)

@@ -7,28 +7,31 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import _core, merge_list
+from pipeline import _core, environment, merge_list
 from pipeline.counters import open_counter
-from pipeline.errors import RunDirectoryError
+from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.merge_list import MergeList
 from pipeline.storage import Location
+from pipeline.values import format_bytes
 from pipeline.vocabulary import BYTE_ORDER
 
-_REPORT_EVERY_S = 0.1
+_REPORT_EVERY_S = 0.2
 _MODULUS = 1 << 64
-# What the replay takes, for each different piece and for each byte of them. Measured on 2.7 million pieces of text in
-# many scripts: 1.26 GiB, where this says 1.28.
-_BYTES_PER_ROW, _BYTES_PER_PIECE_BYTE = 110, 16
-_BYTES_AT_LEAST = 100 << 20
+# What the replay takes, for each different piece and for each byte of them. That is what random words take, which have
+# more different pairs than any text: 2.7 million pieces of text in many scripts take three quarters of it.
+_BYTES_PER_ROW, _BYTES_PER_PIECE_BYTE = 150, 20
+_BYTES_AT_LEAST = 24 << 20
+_COPIES_READ = 3  # of a partition: as it is read, decoded, and looked at
 
 
 @dataclass(frozen=True)
 class SumTask:
-    """A counter and the fingerprint that it must have: a task for a worker."""
+    """A counter and the fingerprint that it must have: a task for a worker. room_bytes: what reading it may take."""
 
     path: Location
     fingerprint: str
+    room_bytes: int
 
     def __str__(self) -> str:
         return f"reading {self.path}"
@@ -47,14 +50,23 @@ class Sum:
 
     @property
     def replay_bytes(self) -> int:
-        """About the memory that a replay of merges on these pieces takes."""
+        """About the memory that a replay of merges on these pieces takes beside the process itself."""
         return _BYTES_AT_LEAST + _BYTES_PER_ROW * self.rows + _BYTES_PER_PIECE_BYTE * self.column_bytes
 
 
 def add_up(task: SumTask) -> Sum:
-    """Read a counter whole, checksums and order checked. Raises `RunDirectoryError` naming what is wrong with it."""
+    """Read a counter whole, checksums and order checked.
+
+    Raises `RunDirectoryError` naming what is wrong with it, `TrainingError` where a part of it is more than the room.
+    """
     rows = pieces = size = digest = column_bytes = 0
     with open_counter(task.path, fingerprint=task.fingerprint) as counter:
+        needed = _COPIES_READ * counter.partition_bytes()
+        if needed > task.room_bytes:
+            raise TrainingError(
+                f"{task} would take {format_bytes(needed)} and a worker has {format_bytes(max(task.room_bytes, 0))}: a "
+                "piece in it is very long; give a larger --memory-limit, or fewer --workers"
+            )
         for partition in range(counter.partitions):
             columns = counter.read(partition)
             starts = _checked(lambda columns=columns: _core.partition_starts(columns, counter.partitions), task.path)
@@ -82,7 +94,10 @@ def _checked(read: Any, path: Location) -> Any:
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """A merge list to replay against a combined counter, by the rules that it was learned by: a task for a worker."""
+    """A merge list to replay against a combined counter, by the rules that it was learned by: a task for a worker.
+
+    room_bytes: what the replay may take beside the process itself.
+    """
 
     counter: Location
     counter_fingerprint: str
@@ -92,6 +107,7 @@ class ReplayTask:
     min_frequency: int
     max_token_bytes: int | None
     min_piece_count: int
+    room_bytes: int
 
     def __str__(self) -> str:
         return f"replaying {self.merges}"
@@ -110,8 +126,11 @@ def load(task: ReplayTask) -> MergeList:
 def replay(task: ReplayTask) -> MergeList:
     """Replay every merge; gives the list, which is then right.
 
-    Raises `RunDirectoryError` naming the first merge that is wrong: its rank, what was due, and what was found.
+    Raises `RunDirectoryError` naming the first merge that is wrong: its rank, what was due, and what was found;
+    `TrainingError` where the replay outgrows its room: what many different pairs take, nobody can tell before.
     """
+    _core.give_back_memory()
+    before = environment.own_memory()
     merges = load(task)
     engine = _core.MergeReplay(
         bytes(BYTE_ORDER),
@@ -139,6 +158,11 @@ def replay(task: ReplayTask) -> MergeList:
             expected, found = (f"{number:,} occurrences joined" for number in (really, joined))
             raise RunDirectoryError(_wrong(task, rank, expected, found))
         if time.monotonic() > report_at:
+            if environment.own_memory() - before > task.room_bytes:
+                raise TrainingError(
+                    f"{task} takes more than the {format_bytes(task.room_bytes)} that there are, at merge {rank + 1:,} "
+                    f"of {len(merges):,}: its pairs are mostly different ones; give a larger --memory-limit"
+                )
             report_progress(rank + 1 - reported)
             reported, report_at = rank + 1, time.monotonic() + _REPORT_EVERY_S
     further = engine.best()

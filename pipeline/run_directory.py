@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.atomic import make_directory
 from pipeline.errors import RunDirectoryError
-from pipeline.storage import Location, Remote, is_uri, lock, named, names_in, remove, same_place
+from pipeline.storage import Location, Remote, is_uri, lock, named, names_in, remove
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
@@ -48,7 +48,7 @@ def locked(directory: Location, manifest: str = "run.json") -> Iterator[None]:
     in a store it is what `pipeline.storage.lock` can promise.
     """
     make_directory(directory)
-    with lock.held(directory) if isinstance(directory, Remote) else _flocked(directory, manifest):
+    with _held(directory) if isinstance(directory, Remote) else _flocked(directory, manifest):
         yield
 
 
@@ -56,6 +56,16 @@ def require_ours(directory: Location) -> None:
     """Raise `RunDirectoryError`, before anything is published, where another process took over, as stores allow."""
     if isinstance(directory, Remote):
         lock.require_ours(directory)
+
+
+@contextlib.contextmanager
+def _held(directory: Remote) -> Iterator[None]:
+    """Hold the lock in a store. At the end those processes are dead, too, that were still dying when we began."""
+    with lock.held(directory):
+        try:
+            yield
+        finally:
+            sweep_scratch()
 
 
 @contextlib.contextmanager
@@ -85,9 +95,16 @@ def _flocked(directory: Path, manifest: str) -> Iterator[None]:
 def clear(directory: Location, keep: Sequence[str] = ()) -> None:
     """Remove what a run owns in a directory, and nothing else; of its texts from standard input all but `keep`."""
     _remove_named(directory, _OWNED)
+    _remove_inputs(directory, keep)
+
+
+def _remove_inputs(directory: Location, keep: Iterable[str]) -> None:
+    """Remove texts from standard input, but those that `keep` has by their names, which are those of their content."""
     home = directory / STANDARD_INPUT
-    for name in _names_in(home):
-        if _KEPT_INPUT.fullmatch(name) and not any(same_place(home / name, named(path)) for path in keep):
+    texts = [name for name in _names_in(home) if _KEPT_INPUT.fullmatch(name)]
+    kept = {named(path).name for path in keep} if texts else set()
+    for name in texts:
+        if name not in kept:
             _remove(home / name)
 
 
@@ -116,13 +133,14 @@ def _names_in(directory: Location) -> list[str]:
         ) from None
 
 
-def sweep(directory: Location) -> None:
-    """Remove what writers left half done when they were killed."""
+def sweep(directory: Location, keep: Iterable[str]) -> None:
+    """Remove what was left when commands were killed: half-done files, and texts from standard input but `keep`."""
     inner = [name for name in _names_in(directory) if name == "counts" or name.startswith("tokenizer")]
     for place in (directory, *(directory / name for name in inner)):
         for name in _names_in(place) if isinstance(place, Remote) or place.is_dir() else []:
             if name.startswith(".") and name.endswith((".partial", ".part")):
                 _remove(place / name)
+    _remove_inputs(directory, keep)
     if isinstance(directory, Remote):
         sweep_scratch()
 

@@ -2,15 +2,19 @@
 
 Such a run is told by the `source` in its manifest. Its combined counter is all that there is; `merge` goes on with it
 as with any other, and nothing can be counted into it.
+
+The counter is made first, beside everything that the directory holds, and only when it is whole does that make way for
+the new run: a source that is refused, or a command that is killed while it reads, has cost nothing.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline import combine, count, manifest, run_directory
-from pipeline.atomic import parts_beside
+from pipeline.atomic import parts_beside, put
 from pipeline.config import Options
 from pipeline.errors import RunDirectoryError
 from pipeline.executors import Executor
@@ -18,10 +22,18 @@ from pipeline.manifest import Manifest, Run, Source
 from pipeline.storage import Location
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A run. is_new: nothing of it lies in its directory yet, and what does lies there until `settle`."""
+
+    run: Run
+    is_new: bool
+
+
 def open_run(
     directory: Location, counting: dict[str, Any], cutting: dict[str, str], source: Source, *, overwrite: bool
-) -> Run:
-    """The run of this source: the one in the directory, or a new one, whose manifest is saved.
+) -> Opened:
+    """The run of this source: the one in the directory, or a new one, of which nothing is written or removed yet.
 
     Raises `RunDirectoryError` where the directory holds another run.
     """
@@ -30,13 +42,10 @@ def open_run(
         _refuse_other_source(stored, source)
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
         manifest.refuse_other_options(directory, "counting", stored.manifest.cutting, cutting)
-        return stored
+        return Opened(stored, is_new=False)
     if not overwrite:
         run_directory.refuse_foreign_files(directory)
-    run = Run(directory, Manifest(counting, cutting, (), (), source=source))
-    run_directory.clear(directory)
-    manifest.save(run)
-    return run
+    return Opened(Run(directory, Manifest(counting, cutting, (), (), source=source)), is_new=True)
 
 
 def _refuse_other_source(stored: Run, source: Source) -> None:
@@ -49,26 +58,66 @@ def _refuse_other_source(stored: Run, source: Source) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Local files beside a run's combined counter: parts of it by number, and in the end all of it."""
+
+    path: Path
+
+    def part(self, number: int) -> Path:
+        """Where a part of the counts lies."""
+        return self.path.with_name(f".counts.{number:06d}.part")
+
+    @property
+    def whole(self) -> Path:
+        """Where the combined counter lies until it is put in its place."""
+        return self.path.with_name(".counts.whole.part")
+
+
 @contextlib.contextmanager
-def part_paths(run: Run) -> Iterator[Callable[[int], Path]]:
-    """Where parts of the counts lie, by number, until all are combined: for as long as the block."""
-    with parts_beside(run.counter_path) as beside:
-        try:
-            yield lambda number: beside.with_name(f".counts.{number:06d}.part")
-        finally:
-            for part in beside.parent.glob(".counts.*.part"):
+def beside(run: Run) -> Iterator[Beside]:
+    """Where counts lie until all are combined, for as long as the block. What a killed command left goes first."""
+    with parts_beside(run.counter_path) as path:
+
+        def sweep() -> None:
+            for part in path.parent.glob(".counts.*.part"):
                 part.unlink(missing_ok=True)
+
+        sweep()
+        try:
+            yield Beside(path)
+        finally:
+            sweep()
 
 
 def combine_parts(
     run: Run,
     parts: Sequence[tuple[Location, str]],
+    place: Beside,
     statistics: dict[str, Any],
     options: Options,
     executor: Executor,
     weights: dict[Location, tuple[int, int]] | None = None,
 ) -> int:
-    """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
-    task = count.combine_task(run, parts, statistics, options, weights)
+    """Write the combined counter of a run, beside, from counters with their fingerprints; gives its rows."""
+    task = count.combine_task(run, parts, statistics, options, weights, beside=place.whole)
     [(_, rows)] = executor.run(combine.combine, [task])
     return rows
+
+
+def settle(opened: Opened, place: Beside) -> None:
+    """Put the combined counter in its place; where the run is new, what the directory held makes way and it begins.
+
+    A kill in between leaves a part of what is to make way, or the new run, which the same command completes.
+    """
+    run = opened.run
+    run_directory.require_ours(run.directory)
+    if opened.is_new:
+        run_directory.clear(run.directory)
+        manifest.save(run)
+    try:
+        put(place.whole, run.counter_path)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{run.counter_path} cannot be written: {error.strerror or error}; run the same command again"
+        ) from None

@@ -1,41 +1,55 @@
 """Standard input as a corpus file: `-` among the inputs is copied into the run directory and read from there.
 
 A corpus is read in pieces, by several processes, and again when a run is resumed; a pipe can be read once. The copy is
-named by a digest of its content, so the same content again is the same run, and it appears whole or not at all.
+named by a digest of its content, so the same content again is the same run, and it appears whole or not at all. Where
+the run is refused then, the copy goes again.
 """
 
+import contextlib
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.atomic import make_directory, parts_beside
+from pipeline.atomic import make_directory, parts_beside, put
 from pipeline.config import Options
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.run_directory import STANDARD_INPUT
-from pipeline.storage import Location
+from pipeline.storage import Location, exists, remove
 
 NAME = "-"
 _BLOCK_BYTES = 1 << 20
 
 
-def with_standard_input(directory: Location, options: Options) -> Options:
+@contextlib.contextmanager
+def with_standard_input(directory: Location, options: Options) -> Iterator[Options]:
     """The options with the copy's path in place of `-`; reads standard input to its end where it is asked for.
 
-    Raises `InputError` where there is nothing on it, `UsageError` for a dry run, which leaves no trace.
+    A copy that was not there before is removed where the block fails. Raises `InputError` where there is nothing on
+    standard input, `UsageError` for a dry run, which leaves no trace.
     """
     if options.inputs is None or NAME not in options.inputs:
-        return options
+        yield options
+        return
     if options.dry_run:
         raise UsageError(
             "--dry-run cannot read standard input, which would be used up: save it to a file and name that"
         )
-    path = str(_copied(directory))
-    return replace(options, inputs=tuple(path if name == NAME else name for name in options.inputs))
+    path, is_new = _copied(directory)
+    try:
+        yield replace(options, inputs=tuple(str(path) if name == NAME else name for name in options.inputs))
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):
+                remove(path)
+                if isinstance(path, Path):
+                    path.parent.rmdir()  # unless it holds others
+        raise
 
 
-def _copied(directory: Location) -> Location:
+def _copied(directory: Location) -> tuple[Location, bool]:
     if sys.stdin is None:
         raise InputError("standard input is closed: give it something to read, or name files")
     home = (directory.absolute() if isinstance(directory, Path) else directory) / STANDARD_INPUT
@@ -43,8 +57,8 @@ def _copied(directory: Location) -> Location:
         return _copied_by(beside.with_name(f".{STANDARD_INPUT}.{os.getpid()}.partial"), home)
 
 
-def _copied_by(partial: Path, home: Location) -> Location:
-    """The copy in its place: first written to a partial file, then named by its content."""
+def _copied_by(partial: Path, home: Location) -> tuple[Location, bool]:
+    """The copy in its place, and whether it is new: first written to a partial file, then named by its content."""
     digest, size = hashlib.sha256(), 0
     try:
         with partial.open("wb") as copy:
@@ -57,10 +71,11 @@ def _copied_by(partial: Path, home: Location) -> Location:
         if size == 0:
             raise InputError("the corpus is empty: nothing came by standard input")
         path = home / digest.hexdigest()[:32]
-        if not path.exists():
-            make_directory(home)
-            _move(partial, path)
-        return path
+        if exists(path):
+            return path, False
+        make_directory(home)
+        put(partial, path)
+        return path, True
     except OSError as error:
         raise RunDirectoryError(
             f"standard input cannot be kept in {home}: {error.strerror or error}; free the place or choose "
@@ -68,19 +83,6 @@ def _copied_by(partial: Path, home: Location) -> Location:
         ) from None
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _move(partial: Path, path: Location) -> None:
-    """Give a complete file its name, and put that on the disk; or upload it."""
-    if not isinstance(path, Path):
-        path.upload(partial)
-        return
-    partial.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read() -> bytes:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import _core, counters
+from pipeline.corpus.room import Room
 from pipeline.counters import Columns
 from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.errors import InputError, TrainingError
 from pipeline.pattern import CompiledPattern
+from pipeline.storage import Location
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,18 @@ class TakeTask:
     """A file of piece counts for a worker, and what the pieces must be.
 
     part: the parts are named after it. part_bytes: memory that the counts may take before they are written as one.
+    room_bytes: for reading a batch of them, one of so many shares of the memory limit; None: no limit is known.
     """
 
-    path: Path
+    path: Location
     special_tokens: tuple[bytes, ...]
     pattern: CompiledPattern
     part: Path
     fingerprint: str
     part_bytes: int
+    room_bytes: int | None = None
+    limit_bytes: int | None = None
+    shares: float = 1
 
     def __str__(self) -> str:
         return f"taking the counts of {self.path}"
@@ -48,7 +54,8 @@ class TakeTask:
 
 def take_file(task: TakeTask) -> Taken:
     """Take the counts of a file. Runs in a worker process. Raises as `take` and `read_counts` do."""
-    return take(read_counts(task.path), task)
+    room = Room(task.room_bytes, lambda _: None, limit_bytes=task.limit_bytes, shares=task.shares)
+    return take(read_counts(task.path, room), task)
 
 
 def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
@@ -96,10 +103,10 @@ def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
     except OverflowError:
         raise _too_many(str(task)) from None
     offsets, data, counts = (memoryview(column).cast("B") for column in whole)
-    partitions = counters.partitions_for(len(counts) // 8)
+    partitions = counters.partitions_for(len(counts) // 8, len(data))
     starts = _core.partition_starts(whole, partitions)
-    ranges = (
-        (offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop].cast("Q"))
+    ranges = (  # each with data of its own: its checksum is of what its row group will hold
+        _core.combine([(offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop])])
         for start, stop in pairwise(starts)
     )
     counters.write_counter(path, ranges, fingerprint=task.fingerprint, statistics={})

@@ -16,11 +16,10 @@ from pipeline.config import Options, make_options
 from pipeline.errors import TrainingError, UsageError
 from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
-from pipeline.exporting import check_before_work, export_size
+from pipeline.exporting import Trained, check_before_work, export_size
 from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
-from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import OtherSize, Summary, render
 from pipeline.storage import Location, Remote, existing, named
@@ -50,8 +49,8 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
     with executor_for(settled) as executor:
-        _, models = run_train(settled, executor, warn_of)
-    return first_tokenizer(models)
+        _, trained = run_train(settled, executor, warn_of)
+    return first_tokenizer(trained)
 
 
 def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, Tokenizer]:
@@ -61,13 +60,13 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
     as `train` does.
     """
     with executor_for(make_options(options)) as executor:
-        _, models = run_merge(named(run), options, executor, warn_of)
-    return {size: Tokenizer.from_model(model) for size, model in models.items()}
+        _, trained = run_merge(named(run), options, executor, warn_of)
+    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
-def first_tokenizer(models: Mapping[int, Model]) -> Tokenizer:
+def first_tokenizer(trained: Trained) -> Tokenizer:
     """The tokenizer of the size that was asked for first."""
-    return Tokenizer.from_model(next(iter(models.values())))
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def warn_of(event: Event) -> None:
@@ -76,12 +75,12 @@ def warn_of(event: Event) -> None:
         warnings.warn(event.text, stacklevel=2)
 
 
-def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, dict[int, Model]]:
+def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Trained]:
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         run = planning.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
@@ -93,7 +92,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     """Count alone; the run directory then waits for `run_merge`."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         run = planning.open_run(directory, options, pattern, listener)
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
@@ -102,7 +101,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
 
 def run_merge(
     directory: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> tuple[Summary, dict[int, Model]]:
+) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory; the corpus is not needed.
 
     given: the options that were asked for, by name; all others are as the run has them. Nothing is removed before
@@ -117,7 +116,7 @@ def run_merge(
     options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
-    with at_work(directory, options, executor) as stages:
+    with at_work(directory, options, executor, listener) as stages:
         run = manifest.require(directory)
         counted = count.require_counted(run, executor)
         if options.overwrite:
@@ -139,8 +138,8 @@ class Stages:
 
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
-        """Write what happens into the run's log; half-done files of a killed command are removed first."""
-        run_directory.sweep(run.directory)
+        """Write what happens into the run's log; what killed commands left behind is removed first."""
+        run_directory.sweep(run.directory, keep=(file.path for file in run.manifest.files))
         with log_to(run.directory / "log.txt"):
             _log.info("%s", self.options)
             try:
@@ -167,17 +166,29 @@ class Stages:
 
 
 @contextlib.contextmanager
-def at_work(directory: Location, options: Options, executor: Executor, *, resumable: bool = True) -> Iterator[Stages]:
+def watched(memory_limit: int | None, listener: Listener) -> Iterator[environment.MemoryWatch]:
+    """Watch memory during the block, and warn at its end where the limit was passed."""
+    with environment.MemoryWatch(memory_limit) as watch:
+        yield watch
+    if watch.exceeded:
+        peak, limit = format_bytes(watch.peak_bytes), format_bytes(memory_limit or 0)
+        listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
+
+
+@contextlib.contextmanager
+def at_work(
+    directory: Location, options: Options, executor: Executor, listener: Listener, *, resumable: bool = True
+) -> Iterator[Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on, if that is possible."""
     budget.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
     try:
-        with run_directory.locked(directory), environment.MemoryWatch(options.memory_limit) as watch:
+        with run_directory.locked(directory), watched(options.memory_limit, listener) as watch:
             yield Stages(options, executor, watch)
     except KeyboardInterrupt:
         if not resumable:
             raise KeyboardInterrupt(
                 f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run goes "
-                "on, otherwise start anew with overwrite=True"
+                "on, otherwise nothing was changed: start again"
             ) from None
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
         without = ", without --overwrite," if options.overwrite else ""
@@ -192,8 +203,8 @@ def merge_and_export(
     executor: Executor,
     listener: Listener,
     stages: Stages,
-) -> tuple[Summary, dict[int, Model]]:
-    """Learn one merge list and write a tokenizer of every size asked for; the models by size, the first one first."""
+) -> tuple[Summary, Trained]:
+    """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     merges = _merges_for(options)
     learned = _learn(run, counted, merges, options, executor, listener, stages)
@@ -205,8 +216,6 @@ def merge_and_export(
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < merge_budget(size, special_tokens):
             listener(Notice("info", f"the vocabulary is smaller than asked for: {one.facts.stopped}"))
-    if stages.watch.exceeded:
-        listener(Notice("warning", f"memory passed the limit of {format_bytes(stages.watch.limit_bytes or 0)}"))
     first, *others = exported
     summary = stages.summary(
         run,
@@ -217,7 +226,7 @@ def merge_and_export(
         refused=first.refused,
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
-    return summary, {size: one.model for size, one in zip(options.vocab_size, exported, strict=True)}
+    return summary, Trained(learned, pattern, options)
 
 
 def _check_export(learned: MergeList, options: Options) -> None:

@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from pipeline import manifest, replay, run_directory
+from pipeline import budget, forecast, manifest, replay, run_directory
 from pipeline.config import Options, make_options
-from pipeline.errors import RunDirectoryError
+from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.export import write_model
@@ -22,38 +23,44 @@ from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.replay import ReplayTask, Sum, SumTask
-from pipeline.storage import Location, named
-from pipeline.training import warn_of
+from pipeline.storage import Location, exists, named
+from pipeline.training import warn_of, watched
+from pipeline.untrusted import read_bounded
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import executor_for
+from pipeline.workers import executor_for, worker_count
 
 _READING, _REPLAYING = "reading", "replaying"
 _MODULUS = 1 << 64
 
 
-def verify_run(run: str | PathLike[str]) -> dict[str, str]:
+def verify_run(run: str | PathLike[str], **options: Any) -> dict[str, str]:
     """Verify a run directory as `bpe-pipeline verify` does; gives what was verified, by name.
 
-    Raises `RunDirectoryError` naming the first thing that is wrong.
+    options: `workers`, `memory_limit`. Raises `RunDirectoryError` naming the first thing that is wrong,
+    `TrainingError` where there is not memory enough.
     """
-    options = make_options({})
-    with executor_for(options) as executor:
-        return run_verify(named(run), executor, warn_of)
+    settled = make_options(options)
+    with executor_for(settled) as executor:
+        return run_verify(named(run), settled, executor, warn_of)
 
 
-def run_verify(directory: Location, executor: Executor, listener: Listener) -> dict[str, str]:
+def run_verify(directory: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
     """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
-    run = manifest.require(directory)
-    verified = {"run": f"{directory}, {_origin(run)}"}
-    whole = _verify_counters(run, executor, listener, verified)
-    if run.manifest.merging is None or not run.merges_path.exists():
+    with watched(options.memory_limit, listener):
+        return _verify(manifest.require(directory), options, executor, listener)
+
+
+def _verify(run: Run, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
+    verified = {"run": f"{run.directory}, {_origin(run)}"}
+    whole = _verify_counters(run, options, executor, listener, verified)
+    if run.manifest.merging is None or not exists(run.merges_path):
         homes = _homes(run)
         if homes:
             raise RunDirectoryError(f"{run.merges_path} is missing, but {homes[0]} is there; run merge again")
         return verified | {"merges": "none were learned yet"}
-    merges = _verify_merges(run, whole, executor, listener, verified)
-    _verify_tokenizers(run, merges, verified)
+    merges = _verify_merges(run, whole, options, executor, listener, verified)
+    _verify_tokenizers(run, merges, options, verified)
     return verified
 
 
@@ -63,16 +70,21 @@ def _origin(run: Run) -> str:
     return f"{format_count(len(run.manifest.files), 'files')}, {format_count(len(run.manifest.chunks), 'chunks')}"
 
 
-def _verify_counters(run: Run, executor: Executor, listener: Listener, verified: dict[str, str]) -> Sum:
+def _verify_counters(
+    run: Run, options: Options, executor: Executor, listener: Listener, verified: dict[str, str]
+) -> Sum:
     """Read every counter, and hold the combined one against the others; gives what it holds."""
     plan = run.manifest
-    tasks = [SumTask(run.counter_path, plan.counter_fingerprint())] + [
-        SumTask(run.chunk_path(index), plan.chunk_fingerprint(chunk)) for index, chunk in enumerate(plan.chunks)
+    whole_budget = budget.budget(options.memory_limit)
+    workers = whole_budget.workers(min(worker_count(options), 1 + len(plan.chunks)))
+    room = whole_budget.room(workers)
+    tasks = [SumTask(run.counter_path, plan.counter_fingerprint(), room)] + [
+        SumTask(run.chunk_path(index), plan.chunk_fingerprint(chunk), room) for index, chunk in enumerate(plan.chunks)
     ]
     started = time.monotonic()
     listener(StageStarted(_READING, len(tasks), "counters"))
     sums: dict[int, Sum] = {}
-    for index, found in executor.run(replay.add_up, tasks):
+    for index, found in executor.run(replay.add_up, tasks, at_once=workers):
         sums[index] = found
         listener(Advanced(_READING, 1))
     listener(StageEnded(_READING, time.monotonic() - started))
@@ -91,8 +103,11 @@ def _verify_counters(run: Run, executor: Executor, listener: Listener, verified:
     return whole
 
 
-def _verify_merges(run: Run, whole: Sum, executor: Executor, listener: Listener, verified: dict[str, str]) -> MergeList:
+def _verify_merges(
+    run: Run, whole: Sum, options: Options, executor: Executor, listener: Listener, verified: dict[str, str]
+) -> MergeList:
     merging = run.manifest.merging or {}
+    room, together = _room_for("replaying the merges", whole.replay_bytes, f"{whole.rows:,} different pieces", options)
     task = ReplayTask(
         counter=run.counter_path,
         counter_fingerprint=run.manifest.counter_fingerprint(),
@@ -102,11 +117,10 @@ def _verify_merges(run: Run, whole: Sum, executor: Executor, listener: Listener,
         min_frequency=merging["min_frequency"],
         max_token_bytes=merging["max_token_bytes"],
         min_piece_count=merging.get("min_piece_count") or 1,
+        room_bytes=room,
     )
     [(_, stored)] = executor.run(replay.load, [task])
-    listener(
-        Notice("info", f"replaying {len(stored):,} merges; it takes about {format_bytes(whole.replay_bytes)} of memory")
-    )
+    listener(Notice("info", f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory"))
     started = time.monotonic()
     listener(StageStarted(_REPLAYING, len(stored), "merges"))
     [(_, merges)] = executor.run(replay.replay, [task], lambda amount: listener(Advanced(_REPLAYING, amount)))
@@ -119,12 +133,25 @@ def _verify_merges(run: Run, whole: Sum, executor: Executor, listener: Listener,
     return merges
 
 
+def _room_for(what: str, needed: int, of_what: str, options: Options) -> tuple[int, int]:
+    """The room of one process, and what all take together with so much needed; `TrainingError` where it is too much."""
+    whole = budget.budget(options.memory_limit)
+    room = whole.room(1)
+    together = whole.taken_bytes + budget.WORKER_BYTES + needed
+    if needed > room:
+        raise TrainingError(
+            f"{what} would take about {format_bytes(together)} for all processes together, and there are "
+            f"{format_bytes(whole.limit_bytes)}: it is of {of_what}; give --memory-limit {-(-together >> 20)}MiB"
+        )
+    return room, together
+
+
 def _homes(run: Run) -> list[Location]:
     own = run.directory / "tokenizer"
-    return [*([own] if own.exists() else []), *run_directory.other_tokenizers(run.directory)]
+    return [*([own] if exists(own) else []), *run_directory.other_tokenizers(run.directory)]
 
 
-def _verify_tokenizers(run: Run, merges: MergeList, verified: dict[str, str]) -> None:
+def _verify_tokenizers(run: Run, merges: MergeList, asked: Options, verified: dict[str, str]) -> None:
     """Hold every file of every tokenizer against what the merge list gives."""
     manifest_ = run.manifest
     pattern = compile_pattern(manifest_.counting["pattern"])
@@ -132,6 +159,9 @@ def _verify_tokenizers(run: Run, merges: MergeList, verified: dict[str, str]) ->
         size = manifest_.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
         options = make_options({**manifest_.counting, **(manifest_.merging or {}), "vocab_size": size})
         _require_served(merges, home, options)
+        tokens = options.vocab_size[0]
+        needed = forecast.exporting_bytes(tokens, merges.token_bytes())
+        _room_for(f"looking at {home}", needed, format_count(tokens, "tokens"), asked)
         model = model_of(merges, options.vocab_size[0], pattern, options)
         with tempfile.TemporaryDirectory() as name:
             there = Path(name)
@@ -158,10 +188,13 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
     compared = []
     for expected in sorted(right.iterdir()):
         found = home / expected.name
-        if not found.exists() and expected.name != "tokenizer.json":
+        if not exists(found) and expected.name != "tokenizer.json":
             continue  # a format that was not asked for
         try:
-            same = found.read_bytes() == expected.read_bytes()
+            right_bytes = expected.read_bytes()
+            same = read_bounded(found, len(right_bytes)) == right_bytes
+        except ValueError:
+            same = False  # it is longer
         except OSError as error:
             raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; run merge again") from None
         if not same:

@@ -87,6 +87,12 @@ int unlink(const char* path) {
   return NEXT(unlink)(path);
 }
 
+/* As whole directories are removed: by names within an open one. */
+int unlinkat(int directory, const char* path, int flags) {
+  if ((path[0] == '/' ? is_below(path) : is_file_below(directory)) && is_the_one()) die();
+  return NEXT(unlinkat)(directory, path, flags);
+}
+
 int mkdir(const char* path, mode_t mode) {
   if (is_below(path) && is_the_one()) die();
   return NEXT(mkdir)(path, mode);

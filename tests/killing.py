@@ -5,7 +5,10 @@ and all kill tests run it. Processes are killed at a moment, or at the n-th chan
 (`kill_at.c`): in the middle of a write, before a flush to disk, on either side of a rename.
 """
 
+import gzip
+import json
 import os
+import random
 import re
 import signal
 import struct
@@ -14,20 +17,34 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import peers
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 EOT = "<|endoftext|>"
-VOCAB_SIZE = 700
+_OF_A_COMMAND = ("stages", "peak_memory_bytes", "retries")  # in a report: what is not the run's
 
 
 @dataclass(frozen=True)
 class Case:
-    """make: writes a corpus into a directory and gives the inputs. options: beside output, size and workers."""
+    """make: writes what is read into a directory and gives the inputs; `-` is what it writes to `stdin` there.
+
+    command: `train`; or one that begins with a finished run and overwrites it: `merge`, `import`. options: beside
+    output and workers. spills: whether counters are written in parts.
+    """
 
     name: str
     make: Callable[[Path], list[str]]
     options: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = (700,)
+    command: str = "train"
+    spills: bool = False
+
+    @property
+    def overwrites(self) -> bool:
+        return self.command != "train"
 
 
 def _one_text(directory: Path) -> list[str]:
@@ -42,28 +59,78 @@ def _many_files(directory: Path) -> list[str]:
     return [str(directory)]
 
 
+def _many_formats(directory: Path) -> list[str]:
+    """Compressed records, one of them none; a table of several row groups; and a file without a byte."""
+    for seed in range(5):
+        lines = [json.dumps({"text": peers.generated_text(100 * seed + n, 60)}) for n in range(20)]
+        (directory / f"{seed}.jsonl.gz").write_bytes(gzip.compress("\n".join([*lines, "no JSON"]).encode()))
+    texts = [peers.generated_text(seed, 60) for seed in range(60)]
+    pq.write_table(pa.table({"text": texts}), directory / "table.parquet", row_group_size=15)
+    (directory / "empty.txt").touch()
+    return [str(directory)]
+
+
+def _standard_input(directory: Path) -> list[str]:
+    (directory / "stdin").write_text("".join(peers.generated_text(seed, 1500) for seed in range(8)), newline="")
+    return ["-"]
+
+
+def _many_pieces(directory: Path) -> list[str]:
+    """Text in which hardly a word comes twice, and some in which they do."""
+    letters = bytes(97 + value % 26 for value in range(256))
+    for seed in range(2):
+        words = bytearray(random.Random(seed).randbytes(3_000_000).translate(letters))
+        words[::8] = b" " * len(words[::8])
+        text = peers.generated_text(seed, 3000).encode() + b" "
+        (directory / f"{seed}.txt").write_bytes(text + words)
+    return [str(directory)]
+
+
+def _counts(directory: Path) -> list[str]:
+    path = directory / "counts.tsv"
+    path.write_text("".join(f"{word}{number}\t{number}\n" for word in "abcdefgh" for number in range(1, 500)))
+    return [str(path)]
+
+
+_LESS = ("--chunk-size", "9KiB")
 CASES = [
     Case("one text", _one_text, ("--chunk-size", "12KiB")),
-    Case("many files", _many_files, ("--chunk-size", "9KiB", "--pattern", "llama3")),
-    Case("regex", _many_files, ("--chunk-size", "9KiB", "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
+    Case("many files", _many_files, (*_LESS, "--pattern", "llama3")),
+    Case("regex", _many_files, (*_LESS, "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
+    Case("many formats", _many_formats, _LESS),
+    Case("standard input", _standard_input, _LESS),
+    Case("several sizes", _one_text, (*_LESS, "--min-piece-count", "2"), sizes=(500, 300, 700)),
+    Case(
+        "spills",
+        _many_pieces,
+        ("--chunk-size", "3MiB", "--memory-limit", "132MiB", "--min-piece-count", "2"),
+        spills=True,
+    ),
+    Case("another vocabulary", _one_text, ("--min-frequency", "3"), sizes=(600, 400), command="merge"),
+    Case("other counts", _counts, ("--pattern", "none"), (), command="import"),
 ]
 
 
 def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[str]:
-    options = ["--vocab-size", str(VOCAB_SIZE), "--workers", str(workers), "--quiet", *case.options]
-    return [sys.executable, "-P", "-m", "pipeline", "train", *inputs, "--output", str(output), *options]
+    """The command that is killed. What overwrites a finished run goes on to do so when it is run again."""
+    places = [str(output)] if case.command == "merge" else [*inputs, "--output", str(output)]
+    options = [*case.options, *(["--vocab-size", ",".join(map(str, case.sizes))] if case.sizes else [])]
+    options += ["--overwrite"] if case.overwrites else []
+    words = [sys.executable, "-P", "-m", "pipeline", case.command, *places, *options]
+    return [*words, "--workers", str(workers), "--quiet"]
 
 
-def start(words: list[str], **environment: str) -> "subprocess.Popen[bytes]":
+def start(words: list[str], stdin: Path | None = None, **environment: str) -> "subprocess.Popen[bytes]":
     """Start a command as the head of a process group of its own."""
-    return subprocess.Popen(
-        words,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=os.environ | environment,
-    )
+    with Path(stdin or os.devnull).open("rb") as source:
+        return subprocess.Popen(
+            words,
+            start_new_session=True,
+            stdin=source,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment,
+        )
 
 
 def ended(process: "subprocess.Popen[bytes]") -> int:
@@ -74,8 +141,30 @@ def ended(process: "subprocess.Popen[bytes]") -> int:
     return process.returncode
 
 
-def model(run: Path) -> bytes:
-    return (run / "tokenizer" / "tokenizer.json").read_bytes()
+def results(run: Path) -> dict[str, Any]:
+    """All that a run gives, by name: every byte of it, and the report but for times and memory.
+
+    Of a text that lies in the run directory itself, whose name is so another one's in another directory, Parquet files
+    are taken without their fingerprints.
+    """
+    found: dict[str, Any] = {
+        str(path.relative_to(run)): path.read_bytes() for path in run.glob("tokenizer*/*") if path.is_file()
+    }
+    for path in (run / "merges.parquet", run / "counter.parquet"):
+        if path.exists():
+            found[path.name] = _rows(path) if (run / "stdin").exists() else path.read_bytes()
+    report = json.loads((run / "report.json").read_text().replace(str(run), "RUN"))
+    found["report"] = {name: value for name, value in report.items() if name not in _OF_A_COMMAND}
+    return found
+
+
+def _rows(path: Path) -> tuple[pa.Table, dict[bytes, bytes]]:
+    with pq.ParquetFile(path) as file:
+        metadata = file.metadata.metadata
+        table = file.read().replace_schema_metadata()
+    of_it = (b"fingerprint", b"seal", b"ARROW")
+    told = {key: value for key, value in metadata.items() if not any(word in key for word in of_it)}
+    return table, told
 
 
 def counters(run: Path) -> dict[str, tuple[int, int]]:

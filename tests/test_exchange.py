@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import re
+import shutil
 import time
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +17,7 @@ import pytest
 from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from object_store import Store
 from reference import train_reference
 from test_counters import write
 
@@ -22,7 +25,7 @@ import pipeline
 from pipeline import _core, counts_file
 from pipeline.counters import open_counter
 from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
-from pipeline.errors import InputError, TrainingError, UsageError
+from pipeline.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.pattern import compile_pattern
 from pipeline.take_counts import TakeTask, cut_otherwise, take_file
 from pipeline.vocabulary import token_to_text
@@ -226,6 +229,54 @@ def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path
     assert refused(run("export", counted, "--counts", tmp_path / "c.txt"), 2)
     assert refused(run("export", counted, "--counts", tsv, "--export", "hf"), 2)
     assert list((tmp_path / "run").glob(".*.part")) == []
+
+
+def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(counted: Path, tmp_path: Path) -> None:
+    shutil.copytree(counted, tmp_path / "run")
+    pipeline.verify_run(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    for lines in ("a\t1\nb\n", "", "x<|endoftext|>\t2\n", f"a\t{(1 << 63) - 1}\na\t1\n"):
+        (tmp_path / "c.tsv").write_text(lines)
+        with pytest.raises((InputError, TrainingError)):
+            pipeline.import_counts(tmp_path / "c.tsv", output=tmp_path / "run", overwrite=True)
+    with pytest.raises(InputError, match="the count of 'a'"):
+        pipeline.train_from_counts({"a": 0}, output=tmp_path / "run", vocab_size=300, overwrite=True)
+    half = f"{(1 << 62)}"
+    (tmp_path / "b.tsv").write_text(f"a\t{half}\n")
+    (tmp_path / "c.tsv").write_text(f"a\t{half}\n")
+    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # which only combining finds
+        pipeline.import_counts([tmp_path / "b.tsv", tmp_path / "c.tsv"], output=tmp_path / "run", overwrite=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    pipeline.import_counts(tmp_path / "b.tsv", output=tmp_path / "run", overwrite=True)
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left == {".lock", "counter.parquet", "counts", "log.txt", "report.json", "report.txt", "run.json"}
+
+
+def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
+    tsv, parquet, imported = (store.uri(key) for key in ("counts/c.tsv", "counts/c.parquet", "runs/imported"))
+    pipeline.export_counts(counted, tmp_path / "c.tsv")
+    assert run("export", counted, "--counts", tsv).stdout.strip() == tsv
+    assert store.get("counts/c.tsv") == (tmp_path / "c.tsv").read_bytes()
+    pipeline.export_counts(counted, parquet)
+    assert store.get("counts/c.parquet") == (counted / "counter.parquet").read_bytes()
+    result = run("import", tsv, "--output", imported)
+    assert result.returncode == 0, result.stderr
+    assert f"counts from  {tsv}" in result.stdout
+    assert not [key for key in store.listing() if "/." in key]
+    expected = pipeline.Tokenizer.load(counted / "tokenizer").merges
+    assert pipeline.merge_run(imported, vocab_size=700)[700].merges == expected
+    pipeline.import_counts(tmp_path / "c.tsv", output=imported)  # the same counts, from another place
+    assert pipeline.train_from_counts([parquet], output=tmp_path / "run", vocab_size=700).merges == expected
+    store.put("bad.tsv", "a\t1\nb\n")
+    line = refused(run("import", store.uri("bad.tsv"), "--output", imported, "--overwrite"), 1)
+    assert re.search(r"bad\.tsv\S*, line 2 has 1 fields", line)
+    assert "runs/imported/tokenizer/tokenizer.json" in store.listing()
+    with pytest.raises(InputError, match=r"none\.tsv\S* cannot be read"):
+        pipeline.import_counts(store.uri("none.tsv"), output=tmp_path / "other")
+    with pytest.raises(RunDirectoryError, match="NO_SUCH_BUCKET"):
+        pipeline.export_counts(counted, f"s3://nobucket/c.tsv?{store.query}")
+    with pytest.raises(UsageError, match="is no file of counts: expected a path, or a URI of a known scheme"):
+        pipeline.import_counts("s4://bucket/c.tsv", output=tmp_path / "other")
 
 
 def test_training_on_a_mapping_gives_the_reference_merges(tmp_path: Path) -> None:

@@ -66,12 +66,18 @@ def test_a_worker_that_always_dies_is_named_with_its_signal() -> None:
         worker_tasks.results_of(1, worker_tasks.die_always, [1])
 
 
-def test_leaving_early_stops_the_workers() -> None:
+@pytest.fixture
+def others() -> set[psutil.Process]:
+    """What other tests have running, such as a server."""
+    return set(psutil.Process().children(recursive=True))
+
+
+def test_leaving_early_stops_the_workers(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 2) as executor:
         results = executor.run(worker_tasks.process_id, range(1000))
         _, process = next(results)
         results.close()
-        children = psutil.Process().children(recursive=True)
+        children = set(psutil.Process().children(recursive=True)) - others
         assert dict(executor.run(worker_tasks.square, [3])) == {0: 9}
     assert not any(child.is_running() for child in children)
     assert not psutil.pid_exists(process)
@@ -92,21 +98,21 @@ def test_workers_find_modules_loaded_and_do_without_others() -> None:
     assert loaded == {0: True, 1: False, 2: False, 3: False}
 
 
-def test_a_killed_fork_server_is_replaced() -> None:
+def test_a_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 2) as executor:
         [(_, process)] = executor.run(worker_tasks.process_id, [0])
-        [server] = psutil.Process().children()
+        [server] = set(psutil.Process().children()) - others
         assert [child.pid for child in server.children()] == [process]
         server.kill()
         assert dict(executor.run(worker_tasks.square, range(6))) == {n: n * n for n in range(6)}
-        assert psutil.Process().children() != [server]
+        assert set(psutil.Process().children()) - others != {server}
 
 
-def test_workers_are_forked_by_a_process_of_one_thread() -> None:
+def test_workers_are_forked_by_a_process_of_one_thread(others: set[psutil.Process]) -> None:
     """With the modules that training's workers preload; a fork copies no other thread."""
     with LocalExecutor(lambda: 1, workers.SETUP) as executor:
         list(executor.run(worker_tasks.square, [1]))
-        [server] = psutil.Process().children()
+        [server] = set(psutil.Process().children()) - others
         assert server.num_threads() == 1
 
 

@@ -17,7 +17,7 @@ import pipeline
 from pipeline import _core
 from pipeline.corpus import items
 from pipeline.corpus.items import blocks
-from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
 from pipeline.pattern import compile_pattern
 
 EOT = "<|endoftext|>"
@@ -177,19 +177,43 @@ def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300)
 
 
-def test_an_iterator_is_not_resumed(tmp_path: Path) -> None:
+def test_an_iterator_that_fails_has_changed_nothing(tmp_path: Path) -> None:
     def failing() -> Iterator[str]:
         yield "some text"
         raise ZeroDivisionError
 
+    run = tmp_path / "run"
     with pytest.raises(ZeroDivisionError):
-        pipeline.train_from_iterator(failing(), output=tmp_path / "run", vocab_size=260)
-    with pytest.raises(RunDirectoryError, match="an iterator cannot be read again"):
-        pipeline.train_from_iterator(["a b"], output=tmp_path / "run", vocab_size=260)
-    with pytest.raises(RunDirectoryError, match="not counted to its end"):
-        pipeline.merge_run(tmp_path / "run", vocab_size=260)
-    tokenizer = pipeline.train_from_iterator(["aab aab"], output=tmp_path / "run", vocab_size=260, overwrite=True)
+        pipeline.train_from_iterator(failing(), output=run, vocab_size=260)
+    assert not run.exists()
+    tokenizer = pipeline.train_from_iterator(["aab aab"], output=run, vocab_size=260)
     assert len(tokenizer.merges) == 3
+    with pytest.raises(RunDirectoryError, match="an iterator cannot be read again"):
+        pipeline.train_from_iterator(["aab aab"], output=run, vocab_size=260)
+    before = everything(run)
+    with pytest.raises(ZeroDivisionError):
+        pipeline.train_from_iterator(failing(), output=run, vocab_size=260, overwrite=True)
+    with pytest.raises(InvalidTextError):
+        pipeline.train_from_iterator([b"\xff"], output=run, vocab_size=260, overwrite=True, errors="strict")
+    with pytest.raises(InputError, match="no text to count"):
+        pipeline.train_from_iterator([""], output=run, vocab_size=260, overwrite=True)
+    assert everything(run) == before
+    assert len(pipeline.train_from_iterator(["b a"], output=run, vocab_size=260, overwrite=True).merges) == 1
+
+
+def everything(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_an_item_that_takes_too_long_is_named(tmp_path: Path) -> None:
+    documents = ["zz aab z"] * 3 + ["z<|endoftext|>" + "a" * 60] + ["z"] * 40
+    with (
+        pytest.warns(UserWarning, match="runs on the regex package"),
+        pytest.raises(PatternTimeoutError, match=r"^item 4: the pattern .* for the document of 60 characters"),
+    ):
+        pipeline.train_from_iterator(
+            documents, output=tmp_path / "run", pattern="(?:a|aa)+(?<!a)b|z", pattern_timeout=1, vocab_size=300
+        )
 
 
 def test_an_interruption_says_that_it_is_not_resumed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.corpus import readers_json
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.readers_json import parse_lines, read_records, whole_lines
+from pipeline.corpus.room import unlimited
 from pipeline.errors import InputError
 
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
@@ -119,7 +120,7 @@ def test_what_arrow_accepts_json_accepts(records, flips, data):
         lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))
     found = parse_lines(bytes(lines), 0, ("text",))
     prepared = readers_json._ESCAPE.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
-    by_record = readers_json._by_record(prepared, readers_json._places(bytes(lines), 0), ("text",))
+    by_record = readers_json._by_record(prepared, readers_json._places(bytes(lines), 0), ("text",), unlimited(), str)
     assert texts_of(found) == texts_of(by_record)
     assert lost_of(found) == lost_of(by_record)
 

@@ -46,6 +46,10 @@ def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
     assert copy.stat().st_mtime_ns == kept[copy]
     assert run("count", "--output", "run", cwd=tmp_path).returncode == 0
     assert "holds another run: its corpus has" in refused(piped(b"other", *command, cwd=tmp_path), 1)
+    assert list((tmp_path / "run" / "stdin").iterdir()) == [copy]  # what was refused is not kept
+    (tmp_path / "run" / "stdin" / ("0" * 32)).write_text("of a command that was killed")
+    assert run("merge", "run", "--vocab-size", 258, cwd=tmp_path).returncode == 0
+    assert list((tmp_path / "run" / "stdin").iterdir()) == [copy]
     assert piped(b"other", *command, "--overwrite", cwd=tmp_path).returncode == 0
     [copy] = (tmp_path / "run" / "stdin").iterdir()
     assert copy.read_bytes() == b"other"
@@ -54,6 +58,9 @@ def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
 
 def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
     assert "nothing came by standard input" in refused(piped(b"", "count", "-", "--output", "run", cwd=tmp_path), 1)
+    assert not (tmp_path / "run").exists()
+    wrong = ["count", "-", "--input-format", "parquet", "--output", "run"]
+    assert "stdin/" in refused(piped(b"no Parquet", *wrong, cwd=tmp_path), 1)
     assert not (tmp_path / "run").exists()
     assert "--dry-run" in refused(piped(b"text", "train", "-", "--dry-run", cwd=tmp_path), 2)
     closed = subprocess.run(

@@ -5,6 +5,7 @@ import pickle
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import _core, atomic, cli, counters, merge_list, storage
+from pipeline import _core, atomic, cli, counters, manifest, merge_list, storage
 from pipeline.cli import commands
-from pipeline.errors import RunDirectoryError, StorageError, UsageError
+from pipeline.config import make_options
+from pipeline.encode import load_tokenizer, tokenizer_home
+from pipeline.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
 from pipeline.storage.remote import reason_of
 
@@ -248,6 +251,46 @@ def test_options_take_uris(tmp_path: Path) -> None:
     result = CliRunner().invoke(commands, ["merge", "s4://bucket/run"])
     assert result.exit_code == 2
     assert "URI of a known scheme" in result.output
+
+
+def test_a_store_that_does_not_answer_is_one_line_of_the_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("one two one three")
+    run = remote(tmp_path / "run")
+    pipeline.train(tmp_path / "a.txt", output=run, vocab_size=258)
+
+    def silent(self: Remote) -> None:
+        raise RemoteError(5, "no answer", str(self))
+
+    monkeypatch.setattr(Remote, "_info", silent)
+    stored = manifest.require(run)
+    for ask in (
+        lambda: pipeline.verify_run(str(run)),
+        lambda: manifest.with_merging(stored, make_options({"vocab_size": 258})),
+        lambda: tokenizer_home(run),
+        lambda: load_tokenizer(run),
+        lambda: pipeline.Tokenizer.load(run),
+        lambda: pipeline.merge_run(run, vocab_size=257),
+    ):
+        with pytest.raises(PipelineError, match=r"no answer") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_process_that_nobody_waited_for_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of killed workers the first process of a container may learn late, or never."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(["sleep", "100"]) as process:
+        left = tmp_path / f"bpe-pipeline-{scratch.place()}-{process.pid}-x"
+        left.mkdir()
+        scratch.sweep_scratch()
+        assert left.exists()
+        process.kill()
+        deadline = time.monotonic() + 20
+        while left.exists():
+            assert time.monotonic() < deadline
+            scratch.sweep_scratch()
 
 
 def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,7 +238,7 @@ def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
     assert alone.merges == tokenizers[360].merges
     files = sorted((tmp_path / "alone" / "tokenizer").iterdir())
     assert [path.read_bytes() for path in files] == [(good / "tokenizer-360" / p.name).read_bytes() for p in files]
-    assert duckdb.execute(f"select count(*) from '{good}/merges.parquet'").fetchone() == (163,)
+    assert duckdb.execute(f"select count(*) from '{good}/merges.parquet'").fetchall() == [(163,)]
 
 
 def test_several_sizes_from_the_command_and_the_configuration_file(good: Path, tmp_path: Path) -> None:

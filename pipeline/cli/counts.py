@@ -1,6 +1,5 @@
 """The commands about counts as things of their own: combine, import, verify."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from pipeline.storage import Location
 
 _COMBINE_OPTIONS = ("output", "overwrite", *RUN_OPTIONS)
 _IMPORT_OPTIONS = ("output", *COUNTING_OPTIONS, "pattern_timeout", "overwrite", *RUN_OPTIONS)
-_VERIFY_OPTIONS = ("workers", "quiet", "log_json")
+_VERIFY_OPTIONS = RUN_OPTIONS
 
 
 @commands.command()
@@ -42,11 +41,11 @@ def combine(runs: tuple[Location, ...], weights: tuple[str, ...], **values: Any)
 
 
 @commands.command("import")
-@click.argument("files", nargs=-1, type=Path, metavar="FILE ...", required=True)
+@click.argument("files", nargs=-1, type=location_type, metavar="FILE ...", required=True)
 @run_options(*_IMPORT_OPTIONS)
 @debug
-def import_(files: tuple[Path, ...], **values: Any) -> None:
-    """Make a run of piece counts in FILEs: TSV (piece, tab, count) or Parquet (columns piece and count).
+def import_(files: tuple[Location, ...], **values: Any) -> None:
+    """Make a run of piece counts in FILEs, paths or URIs: TSV (piece, tab, count) or Parquet (columns piece, count).
 
     The options say what cut the pieces; `merge` goes on with the run.
 
@@ -81,7 +80,7 @@ def verify(run_directory: Location, **values: Any) -> None:
             from pipeline.verify import run_verify
 
             with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-                verified = run_verify(run_directory, executor, listener)
+                verified = run_verify(run_directory, options, executor, listener)
         if options.log_json:
             terminal.write_json("verified", verified)
         elif not options.quiet:

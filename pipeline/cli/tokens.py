@@ -1,6 +1,5 @@
 """The commands about a tokenizer: export, encode, decode; and env and version."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -33,7 +32,9 @@ _ENCODE_OPTIONS = (
     "--sample", "samples", multiple=True, type=location_type, metavar="FILE",
     help="text to check with, besides hard strings; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
-@click.option("--counts", type=Path, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
+@click.option(
+    "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
+)
 @debug
 def export(
     tokenizer: Location,
@@ -42,7 +43,7 @@ def export(
     chat_template: str | None,
     check: bool,
     samples: tuple[Location, ...],
-    counts: Path | None,
+    counts: Location | None,
 ) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
     piece counts.
@@ -78,7 +79,7 @@ def export(
             click.echo(line)
 
 
-def _export_counts(run: Location, path: Path) -> None:
+def _export_counts(run: Location, path: Location) -> None:
     from pipeline.exchange import export_counts
 
     if path.suffix not in (".tsv", ".parquet"):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOST_BYTES = 4 << 20  # of texts that a dictionary's column is decoded to at once; a single text may be longer
+MOST_BYTES = 4 << 20
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -21,29 +21,32 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(of_bytes or of_text or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
-def plain(column: pa.Array) -> Iterator[pa.Array]:
-    """A column of texts as one or more, in order, whose texts lie end to end in memory; nulls stay."""
+def plain(column: pa.Array, most_bytes: int = MOST_BYTES) -> Iterator[pa.Array]:
+    """A column of texts as one or more, in order, whose texts lie end to end in memory; nulls stay.
+
+    most_bytes: of texts that a dictionary's column is decoded to at once; a single text may be longer.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        yield from _decoded(column)
+        yield from _decoded(column, most_bytes)
     elif kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         yield column
     else:
         yield column.cast(pa.large_binary())
 
 
-def _decoded(column: pa.DictionaryArray) -> Iterator[pa.Array]:
+def _decoded(column: pa.DictionaryArray, most_bytes: int) -> Iterator[pa.Array]:
     """A dictionary's column in parts: few entries may stand for very much text."""
     [values] = plain(column.dictionary)
     sizes = pc.cast(pc.binary_length(values), pa.int64())
-    yield from _taken(values, sizes, column.indices)
+    yield from _taken(values, sizes, column.indices, most_bytes)
 
 
-def _taken(values: pa.Array, sizes: pa.Array, indices: pa.Array) -> Iterator[pa.Array]:
-    if len(indices) > 1 and (pc.sum(pc.take(sizes, indices)).as_py() or 0) > MOST_BYTES:
+def _taken(values: pa.Array, sizes: pa.Array, indices: pa.Array, most_bytes: int) -> Iterator[pa.Array]:
+    if len(indices) > 1 and (pc.sum(pc.take(sizes, indices)).as_py() or 0) > most_bytes:
         half = len(indices) // 2
-        yield from _taken(values, sizes, indices.slice(0, half))
-        yield from _taken(values, sizes, indices.slice(half))
+        yield from _taken(values, sizes, indices.slice(0, half), most_bytes)
+        yield from _taken(values, sizes, indices.slice(half), most_bytes)
     else:
         yield pc.take(values, indices)
 

@@ -1,35 +1,62 @@
 """Decompressing in bounded memory: blocks of a fixed size come out, however much a few bytes may expand to.
 
+What the decompressor keeps to look back at (`windows`) is held of the worker's room, as far as it is filled.
+
 gzip, zstd and bzip2 by Arrow's streams, xz by the standard library, which Arrow does not have. Members and frames that
 follow each other are one text. What is cut short or damaged is an error that names the file and the place.
 """
 
 import io
 import lzma
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.room import SMALL_BYTES, Room
+from pipeline.corpus.windows import MOST_ZSTD_BYTES, ZstdWindows, xz_memory
 from pipeline.errors import InputError
 from pipeline.storage import OpenFile
+from pipeline.values import format_bytes
 
 _BLOCK_BYTES = 1 << 20
-_XZ_MEMORY_BYTES = 256 << 20  # of its dictionary; `xz -9` makes one of 64 MiB
+_XZ_HEAD_BYTES = 1 << 12
+_PART = "window"
+_USED_AT_ONCE = 16  # what part of a dictionary is used before there is any text
 _ARROW_NAMES = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2"}
 
 
-def decompress(file: CorpusFile, stream: OpenFile) -> Iterator[bytes]:
-    """What the compressed file holds, in blocks of at most 1 MiB. Raises `InputError` where it is damaged."""
-    out = 0
-    blocks = _by_lzma(stream) if file.compression == "xz" else _by_arrow(stream, _ARROW_NAMES[file.compression])
+def decompress(file: CorpusFile, stream: OpenFile, room: Room) -> Iterator[bytes]:
+    """What the compressed file holds, in blocks of at most 1 MiB.
+
+    Raises `InputError` where it is damaged, `TrainingError` where its window outgrows the room.
+    """
+    out = window = 0
+
+    def noted(size: int) -> None:
+        nonlocal window
+        window = max(window, size)
+
+    if file.compression == "xz":
+        blocks = _by_lzma(stream, noted)
+    else:
+        blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], noted)
     while True:
         try:
             block = next(blocks, b"")
         except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+            if file.compression == "zstd" and window > MOST_ZSTD_BYTES:
+                raise _window_too_large(file, window) from None
             raise _damaged(file, stream, out, error) from None
         if not block:
             return
         out += len(block)
+        filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
+        if filled > SMALL_BYTES and not room.hold(_PART, filled):
+            raise room.too_small(
+                f"{file.place(out)}: the window of {format_bytes(window)}, of which more is filled from here on,",
+                _PART,
+                window,
+            )
         yield block
 
 
@@ -43,31 +70,45 @@ def _damaged(file: CorpusFile, stream: OpenFile, out: int, error: Exception) -> 
     )
 
 
-def _by_arrow(stream: OpenFile, name: str) -> Iterator[bytes]:
+def _window_too_large(file: CorpusFile, window: int) -> InputError:
+    return InputError(
+        f"{file.path} needs a window of {format_bytes(window)} to be decompressed, and {format_bytes(MOST_ZSTD_BYTES)} "
+        "is the most for zstd; compress it anew, without --long"
+    )
+
+
+def _by_arrow(stream: OpenFile, name: str, noted: Callable[[int], None]) -> Iterator[bytes]:
     import pyarrow as pa
 
-    with pa.CompressedInputStream(pa.PythonFile(_Lent(stream), mode="r"), name) as decompressed:
+    windows = ZstdWindows()
+
+    def see(data: Any) -> None:
+        if name == "zstd":
+            windows.see(data)
+            noted(windows.window_bytes)
+
+    with pa.CompressedInputStream(pa.PythonFile(_Lent(stream, see), mode="r"), name) as decompressed:
         while block := decompressed.read(_BLOCK_BYTES):
             yield block
 
 
 class _Lent(io.RawIOBase):
-    """A file for Arrow to read from, and to close without its owner noticing."""
+    """A file for Arrow to read from, and to close without its owner noticing; `see` sees what is read."""
 
-    def __init__(self, stream: OpenFile) -> None:
-        self._stream = stream
+    def __init__(self, stream: OpenFile, see: Callable[[Any], None]) -> None:
+        self._stream, self._see = stream, see
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, block: Any) -> int:
         got: int = self._stream.readinto(block)
+        self._see(memoryview(block)[:got])
         return got
 
 
-def _by_lzma(stream: OpenFile) -> Iterator[bytes]:
-    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
-    data = b""
+def _by_lzma(stream: OpenFile, noted: Callable[[int], None]) -> Iterator[bytes]:
+    decoder, data = _decoder(stream, b"", noted)
     while True:
         if decoder.eof:  # another stream may follow, after padding of zeros
             data = decoder.unused_data.lstrip(b"\0")
@@ -75,8 +116,8 @@ def _by_lzma(stream: OpenFile) -> Iterator[bytes]:
                 data = more.lstrip(b"\0")
             if not data:
                 return
-            decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
-        elif decoder.needs_input:
+            decoder, data = _decoder(stream, data, noted)
+        elif decoder.needs_input and not data:
             data = stream.read(_BLOCK_BYTES)
             if not data:
                 raise EOFError("the stream does not end")
@@ -84,3 +125,12 @@ def _by_lzma(stream: OpenFile) -> Iterator[bytes]:
         data = b""
         if block:
             yield block
+
+
+def _decoder(stream: OpenFile, data: bytes, noted: Callable[[int], None]) -> tuple[lzma.LZMADecompressor, bytes]:
+    """A decoder for the xz stream that begins with `data`, and what it begins with, read further where it is short."""
+    while len(data) < _XZ_HEAD_BYTES and (more := stream.read(_BLOCK_BYTES)):
+        data += more
+    memory = xz_memory(data)
+    noted(memory)
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory), data

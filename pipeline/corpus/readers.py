@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pipeline.corpus.files import CorpusFile, open_file
 from pipeline.corpus.formats import begins_as_parquet, compressed_parquet
 from pipeline.corpus.records import Records, Text
+from pipeline.corpus.room import Room, unlimited
 from pipeline.errors import InputError
 from pipeline.storage import OpenFile
 
@@ -18,16 +19,19 @@ BLOCK_BYTES = 1 << 20
 Progress = Callable[[int], None]
 
 
-def read_span(file: CorpusFile, start: int, stop: int, text_field: str, progress: Progress) -> Iterator[Text | Records]:
+def read_span(
+    file: CorpusFile, start: int, stop: int, text_field: str, progress: Progress, room: Room | None = None
+) -> Iterator[Text | Records]:
     """What the span [start, stop) of a file holds, in order.
 
     start, stop: bytes of a plain file of text or JSON Lines (its lines are whole), row groups of a Parquet file; a
     compressed file is read whole. `progress` hears how many of the span's bytes were done, and of all of them at the
-    end.
+    end. room: what of it is not small is held of it; None: as much as is wanted.
 
     A block of text is valid until the next is asked for. Raises `InputError` for a file that changed, cannot be read
-    or is damaged, naming it and the place.
+    or is damaged, naming it and the place; `TrainingError` where something in it has no place in the room.
     """
+    room = room or unlimited()
     with _unchanged(file) as stream:
         if file.format == "parquet":
             from pipeline.corpus.readers_parquet import read_row_groups
@@ -39,13 +43,13 @@ def read_span(file: CorpusFile, start: int, stop: int, text_field: str, progress
             if file.compression == "none":
                 blocks = _read_blocks(file, stream, start, stop, progress)
             else:
-                blocks = _decompressed(file, stream, progress)
+                blocks = _decompressed(file, stream, progress, room)
             if file.format == "text":
                 yield from map(Text, blocks)
             else:
                 from pipeline.corpus.readers_json import read_records
 
-                yield from read_records(file, blocks, start if file.compression == "none" else 0, text_field)
+                yield from read_records(file, blocks, start if file.compression == "none" else 0, text_field, room)
 
 
 @contextmanager
@@ -96,12 +100,12 @@ def _read_blocks(file: CorpusFile, stream: OpenFile, start: int, stop: int, prog
         progress(len(block))
 
 
-def _decompressed(file: CorpusFile, stream: OpenFile, progress: Progress) -> Iterator[bytes]:
+def _decompressed(file: CorpusFile, stream: OpenFile, progress: Progress, room: Room) -> Iterator[bytes]:
     """Blocks of what a compressed file holds, refused where that is a Parquet file."""
     from pipeline.corpus.decompress import decompress
 
     told = 0
-    for number, block in enumerate(decompress(file, stream)):
+    for number, block in enumerate(decompress(file, stream, room)):
         if number == 0 and begins_as_parquet(block):
             raise compressed_parquet(file.path, file.compression)
         yield block

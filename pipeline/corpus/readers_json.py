@@ -7,7 +7,8 @@ are no documents are told with their kind and place.
 
 Texts are bytes as they stand in the file: invalid UTF-8 is left to the counter's errors policy. An escaped lone
 surrogate (which no UTF-8 can hold) becomes one invalid byte, so the policy sees one invalid sequence. A line may have
-`MOST_RECORD_BYTES`: a longer one would have to be held in memory whole.
+`MOST_RECORD_BYTES`: a longer one would have to be held in memory whole. One that is shorter, but has no place in the
+worker's room, is no loss but an error.
 """
 
 import json
@@ -19,13 +20,17 @@ from itertools import accumulate
 from typing import Any
 
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.lines import LINE, LINE_COPIES, whole_lines
 from pipeline.corpus.records import Lost, Records
+from pipeline.corpus.room import SMALL_BYTES, Room, unlimited
 from pipeline.errors import InputError
 from pipeline.losses import MOST_EXAMPLES, MOST_RECORD_BYTES
+from pipeline.values import format_bytes
 
 _BLANK = b" \t\r"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _INVALID_BYTE = b"\xff"
+_SOLID = re.compile(rb"[^ \t\r\n]")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 # A backslash with what it escapes; a surrogate's number is a group of its own where no pair of them stands.
@@ -34,72 +39,50 @@ _ESCAPE = re.compile(
 )
 # Numbers that Arrow takes and `json` does not; `json` decides.
 _ODD_NUMBER = re.compile(rb"Inf[\s,\]}]")
+_RECORD = "record"  # a part of the room
+_JSON_COPIES = 3  # for `json`: the record, its text in Unicode, and as bytes again
+_JSON_VALUE_BYTES, _JSON_OBJECT_BYTES, _JSON_KEY_BYTES = 40, 80, 150  # of a list or object; list, object; key
 _NUMBER = float  # numbers are never text, and `int` refuses those of many digits
 
 
-def read_records(file: CorpusFile, blocks: Iterable[bytes], at: int, text_field: str) -> Iterator[Records]:
+def read_records(
+    file: CorpusFile, blocks: Iterable[bytes], at: int, text_field: str, room: Room | None = None
+) -> Iterator[Records]:
     """The records in blocks that begin at offset `at` of the file's text, at the start of a line.
 
-    Raises `InputError` for a file that is JSON but no JSON Lines: one array, or one object over many lines.
+    Raises `InputError` for a file that is JSON but no JSON Lines: one array, or one object over many lines;
+    `TrainingError` for a line that has no place in the room.
     """
+    room = room or unlimited()
     names = tuple(text_field.split("."))
     begun = at > 0
-    for start, lines in whole_lines(blocks, at, MOST_RECORD_BYTES):
+    for start, lines in whole_lines(blocks, at, MOST_RECORD_BYTES, room):
+        if isinstance(lines, int):
+            what = f"{file.place(start)}: the line of {format_bytes(lines)} that begins here"
+            raise room.too_small(what, LINE, int(LINE_COPIES * lines))
         if lines is None:
             yield Records(0, b"\0" * 8, b"", 8, int, (Lost("records_too_long", 1, [start]),))
             continue
         if start == 0 and lines.startswith(_BYTE_ORDER_MARK):
             start = len(_BYTE_ORDER_MARK)
             lines = lines[start:]
-        if not lines.strip(_BLANK + b"\n"):
+        if _SOLID.search(lines) is None:
             continue
         if not begun:
             _refuse_other_json(file, lines)
             begun = True
-        yield parse_lines(lines, start, names)
-
-
-def whole_lines(blocks: Iterable[bytes], at: int, most_bytes: int) -> Iterator[tuple[int, bytes | None]]:
-    """Blocks of whole lines, each with the offset of its first; None for a line of more than `most_bytes`.
-
-    The last line need not end. Which lines are too long does not depend on the blocks, of at most `most_bytes` each.
-    """
-    rest: list[bytes] = []  # the beginning of a line, from `at` on
-    held = 0
-    dropping = False
-    for block in blocks:
-        head = block.find(b"\n")
-        if dropping:
-            if head < 0:
-                at += len(block)
-                continue
-            at += head + 1
-            block = block[head + 1 :]
-            dropping = False
-        elif head >= 0 and held + head > most_bytes:
-            yield at, None
-            at += held + head + 1
-            block, rest, held = block[head + 1 :], [], 0
-        end = block.rfind(b"\n") + 1
-        if end:
-            lines = b"".join([*rest, block[:end]])
-            yield at, lines
-            at += len(lines)
-            rest, held = [], 0
-        if end < len(block):
-            rest.append(block[end:])
-            held += len(block) - end
-        if held > most_bytes:
-            yield at, None
-            at += held
-            rest, held, dropping = [], 0, True
-    if held:
-        yield at, b"".join(rest)
+        yield parse_lines(lines, start, names, room, file.place)
+        del lines
+        room.hold(_RECORD, 0)
+        room.hold(LINE, 0)
 
 
 def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
     """Refuse JSON whose first line is only the beginning of a value, or a whole array."""
-    first = lines.lstrip(_BLANK + b"\n").split(b"\n", 1)[0].strip(_BLANK)
+    solid = _SOLID.search(lines)
+    begin = solid.start() if solid else 0
+    end = lines.find(b"\n", begin)
+    first = lines[begin : end if end >= 0 else len(lines)].strip(_BLANK)
     if first == b"{" or (first.startswith(b"[") and first[1:].lstrip(_BLANK)[:1] in (b"", b"{", b'"', b"[")):
         what = "one array" if first.startswith(b"[") else "an object over several lines"
         raise InputError(
@@ -109,19 +92,40 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
         )
 
 
-def parse_lines(lines: bytes, at: int, names: tuple[str, ...]) -> Records:
-    """The records of whole lines, the first of which begins at offset `at`; names: the way to the text field."""
+def parse_lines(
+    lines: bytes, at: int, names: tuple[str, ...], room: Room | None = None, shown: Callable[[int], str] = str
+) -> Records:
+    """The records of whole lines, the first of which begins at offset `at`.
+
+    names: the way to the text field. room: for what `json` makes of a record; shown: a place for people.
+    """
     place = _places(lines, at)
     if _has_lone_surrogates(lines):
-        lines = _ESCAPE.sub(lambda found: _INVALID_BYTE if found[1] else found[0], lines)
+        lines = _mended(lines)
     tidy = _tidy(lines)
     column = None if tidy is None else _by_arrow(*tidy, names)
-    return _by_record(lines, place, names) if column is None else _of_column(column, place)
+    if column is not None:
+        return _of_column(column, place)
+    return _by_record(lines, place, names, room or unlimited(), shown)
+
+
+def _mended(lines: bytes) -> bytes:
+    """The lines with an invalid byte for each lone surrogate."""
+    mended = bytearray()
+    done = 0
+    whole = memoryview(lines)
+    for found in _ESCAPE.finditer(lines):
+        if found[1] is not None:
+            mended += whole[done : found.start()]
+            mended += _INVALID_BYTE
+            done = found.end()
+    mended += whole[done:]
+    return bytes(mended)
 
 
 def _has_lone_surrogates(lines: bytes) -> bool:
     """Whether a surrogate may be escaped alone: false only if all that look so are pairs, none behind `\\`."""
-    seen = len(_SURROGATE.findall(lines))
+    seen = sum(1 for _ in _SURROGATE.finditer(lines))
     if seen == 0:
         return False
     pairs = sum(lines[pair.start() - 1 : pair.start()] != b"\\" for pair in _PAIR.finditer(lines))
@@ -207,12 +211,20 @@ def _of_column(column: Any, place: Callable[[int], int]) -> Records:
     return Records(len(column), *buffers(column), place, lost)
 
 
-def _by_record(lines: bytes, place: Callable[[int], int], names: tuple[str, ...]) -> Records:
+def _by_record(
+    lines: bytes, place: Callable[[int], int], names: tuple[str, ...], room: Room, shown: Callable[[int], str]
+) -> Records:
     """As the standard `json` has it, a line at a time."""
+    if len(lines) > SMALL_BYTES:
+        room.hold(LINE, 2 * len(lines))  # what Arrow took is free again
     texts: list[bytes] = []
     lost: dict[str, list[int]] = {}
     records = [record for line in lines.split(b"\n") if (record := line.strip(_BLANK))]
     for row, record in enumerate(records):
+        needed = _json_bytes(record)
+        if needed > 4 * SMALL_BYTES and not room.hold(_RECORD, needed):
+            what = f"{shown(place(row))}: the record of {format_bytes(len(record))} that begins here"
+            raise room.too_small(what, _RECORD, needed)
         text, kind = _text_of(record, names)
         texts.append(text)
         if kind:
@@ -220,6 +232,17 @@ def _by_record(lines: bytes, place: Callable[[int], int], names: tuple[str, ...]
     offsets = array("q", accumulate(map(len, texts), initial=0))
     found = [Lost(kind, len(rows), [place(row) for row in rows[:MOST_EXAMPLES]]) for kind, rows in lost.items()]
     return Records(len(texts), offsets, b"".join(texts), 8, place, found)
+
+
+def _json_bytes(record: bytes) -> int:
+    """What `json` makes of a record takes no more than this: characters, values, keys."""
+    wide = 1 if record.isascii() and b"\\u" not in record else 4
+    structure = (
+        record.count(b",") * _JSON_VALUE_BYTES
+        + (record.count(b"[") + record.count(b"{")) * _JSON_OBJECT_BYTES
+        + record.count(b":") * _JSON_KEY_BYTES
+    )
+    return len(record) * (_JSON_COPIES + 2 * wide) + structure
 
 
 _decoder = json.JSONDecoder(parse_int=_NUMBER)

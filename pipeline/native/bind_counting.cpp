@@ -220,6 +220,14 @@ void bind_counter(nb::module_& module) {
           "counts (uint64). The counter stays as it is.")
       .def("clear_counts", [](Counter& self) { self.counter.clear_counts(); },
            "Forgets the pieces counted so far and gives their memory back, but not the text that waits for its end nor the statistics.")
+      .def(
+          "set_room",
+          [](Counter& self, size_t room_bytes) {
+            if ((self.spill.is_none() && self.sink.is_none()) || room_bytes == 0)
+              throw nb::value_error("there is no room to change");
+            without_gil([&] { self.counter.set_room(room_bytes); });
+          },
+          "room_bytes"_a, "Another room_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
       .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
       .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().arena_bytes(); },
            "About the bytes of the pieces that are longer than 15.")

@@ -109,6 +109,11 @@ class ChunkCounter {
   // Forgets the pieces counted so far and gives their memory back, not the text in the window: for a counter that is
   // written in parts.
   void clear_counts();
+  // From now on window and tables have so much room; a table that takes more is spilled at once.
+  void set_room(size_t room_bytes) {
+    options_.room_bytes = room_bytes;
+    make_room(capacity_, 0, 0, table_);
+  }
   const CountingStatistics& statistics() const { return statistics_; }
   size_t bytes() const;
 

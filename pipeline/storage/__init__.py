@@ -39,6 +39,7 @@ __all__ = [
     "arrow_source",
     "each",
     "existing",
+    "exists",
     "is_uri",
     "location",
     "named",
@@ -115,6 +116,14 @@ def names_in(directory: Location) -> list[str]:
         return sorted(child.name for child in directory.iterdir())
     except FileNotFoundError:
         return []
+
+
+def exists(where: Location) -> bool:
+    """Whether there is such a file or directory. Raises `StorageError` where a store cannot be asked."""
+    try:
+        return where.exists()
+    except RemoteError as error:
+        raise StorageError(f"{where} cannot be read: {error.strerror}") from None
 
 
 def existing(files: Sequence[Location]) -> list[bool]:

@@ -25,14 +25,19 @@ def place() -> str:
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is a process of this id in this place."""
+    """Whether a process of this id is at work in this place.
+
+    One that has ended is not, although its id stands there until its parent looks: an orphan's is the first process of
+    the system or container, which may look late, or never.
+    """
+    import psutil
+
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
+    except psutil.Error:
         return True
-    return True
 
 
 @contextlib.contextmanager
