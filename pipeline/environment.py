@@ -5,6 +5,7 @@ number of workers and the bytes of a chunk. Containers count: a CPU quota or a m
 is as real as the hardware.
 """
 
+import contextlib
 import os
 import platform
 import sys
@@ -208,8 +209,9 @@ class MemoryWatch:
         self.look()
 
     def look(self) -> None:
-        """Measure once, now."""
-        self.peak_bytes = max(self.peak_bytes, process_tree_memory())
+        """Measure once, now; where the system has no file open for it, the next look may see."""
+        with contextlib.suppress(OSError):
+            self.peak_bytes = max(self.peak_bytes, process_tree_memory())
 
     def _watch(self) -> None:
         while not self._stop.wait(self._interval_s):

@@ -79,7 +79,7 @@ def _opened(
             f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
         )
-    added = manifest.added_files(stored, listing.files)
+    added = manifest.added_files(directory, stored.manifest.files, listing.files)
     run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
     if added:
         run = _planned(run, tuple(added), options, pattern, nodes)

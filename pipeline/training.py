@@ -60,17 +60,12 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
     """
     with executor_for(make_options(options)) as executor:
         _, trained = run_merge(named(run), options, executor, warn_of)
-    return {size: _tokenizer(trained, size) for size in trained.options.vocab_size}
+    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
 def first_tokenizer(trained: Trained) -> Tokenizer:
     """The tokenizer of the size that was asked for first."""
-    return _tokenizer(trained, trained.options.vocab_size[0])
-
-
-def _tokenizer(trained: Trained, size: int) -> Tokenizer:
-    model = trained.model(size)
-    return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def warn_of(event: Event) -> None:

@@ -23,6 +23,11 @@ SETUP = WorkerSetup(
 )
 
 
+ENCODING = WorkerSetup(
+    preload=("pipeline.encode_chunk", "pipeline.write_shard"), absent=SETUP.absent, environment=SETUP.environment
+)
+
+
 def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
     if options.executor == "ray":
@@ -32,11 +37,11 @@ def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
     return executor_here(options)
 
 
-def executor_here(options: Options) -> LocalExecutor:
+def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
     """The executor for work that this machine does alone; `UsageError` where another was asked for."""
     if options.executor != "local":
         raise UsageError(f"this runs on this machine alone, not on {options.executor}: leave the executor out")
-    return LocalExecutor(lambda: worker_count(options), SETUP)
+    return LocalExecutor(lambda: worker_count(options), setup)
 
 
 def nodes(options: Options) -> Sequence[Node]:

@@ -106,3 +106,19 @@ def test_what_a_bug_report_needs() -> None:
     facts = environment.describe()
     assert {"bpe-pipeline", "python", "pyarrow", "regex", "default workers", "memory"} <= set(facts)
     assert facts["regex"] != "not installed"
+
+
+def test_a_watch_that_cannot_look_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[int | OSError] = [OSError(24, "Too many open files"), 5, 3]
+
+    def look() -> int:
+        answer = answers.pop(0) if answers else 1
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(environment, "process_tree_memory", look)
+    with environment.MemoryWatch(interval_s=0.001) as watch:
+        while answers:
+            time.sleep(0.001)
+    assert watch.peak_bytes == 5

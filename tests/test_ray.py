@@ -24,7 +24,7 @@ from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.ray import RayExecutor
 
 pytest.importorskip("ray")
-on_a_cluster = pytest.mark.slow  # which takes ten seconds and more to begin
+on_a_cluster = pytest.mark.cluster
 NODES = 3
 
 
@@ -158,7 +158,7 @@ def test_without_ray_one_line_says_how_to_install_it(corpus: Path) -> None:
     assert result.stderr == "bpe-pipeline: error: the executor ray needs Ray: pip install 'bpe-pipeline[ray]'\n"
 
 
-@pytest.mark.slow
+@on_a_cluster
 def test_nodes_and_workers_and_coordinators_come_and_go(corpus: Path, expected: bytes, tmp_path: Path) -> None:
     with cluster_of(NODES) as cluster:
         output = tmp_path / "run"

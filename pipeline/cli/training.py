@@ -17,13 +17,15 @@ from pipeline.storage import Location
 
 _MERGE_OPTIONS = (
     *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
-    *("overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
+    *("chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
     *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
-_TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")
+_TRAIN_OPTIONS = tuple(
+    name for name, option in OPTION_FIELDS.items() if name != "inputs" and option.metadata["stage"] != "encode"
+)
 
 
 @commands.command()

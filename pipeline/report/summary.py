@@ -140,10 +140,10 @@ def render(summary: Summary) -> str:
         rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
     rows += [("next", command) for command in _next_commands(summary)]
-    return _table(rows)
+    return table(rows)
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
+def table(rows: list[tuple[str, str]]) -> str:
     """Two columns; a name that repeats is written once."""
     width = max(len(name) for name, _ in rows)
     lines, before = [], ""
