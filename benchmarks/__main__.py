@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import cliffs, corpora, counting, growth, memory, ours, plots, records, render, run, startup
+from benchmarks import cliffs, corpora, counting, encoding, growth, memory, ours, plots, records, render, run, startup
 from benchmarks.corpora import Corpus
 from benchmarks.tools import PATTERNS, TOOLS, Tool, installed
 
@@ -69,6 +69,13 @@ def existing_file(text: str) -> Path:
     return Path(text)
 
 
+def existing_directory(text: str) -> Path:
+    """A directory that is there."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: no such directory")
+    return Path(text)
+
+
 def tool_names(text: str) -> list[str]:
     """A list of known tools."""
     names = [part.strip() for part in text.split(",") if part.strip()]
@@ -119,6 +126,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     commands.add_parser("startup", parents=[measuring], help="what there is to pay before any work")
 
     commands.add_parser("counting", parents=[measuring, several], help="MB/s of counting on one core")
+
+    encode = commands.add_parser("encode", parents=[measuring, several], help="MB/s of encoding documents")
+    encode.add_argument("--vocab-size", type=positive, default=32000, help="of what is trained first (%(default)s)")
+    encode.add_argument("--tokenizer", type=existing_directory, metavar="DIR", help="instead of training one")
+    encode.add_argument("--files", action="store_true", help="from files to ids, by the tools that read files")
 
     table = commands.add_parser("render", parents=[common], help="tables and plots from the results")
     table.add_argument("--into", type=existing_file, help="a document with the two markers; else: standard output")
@@ -215,6 +227,11 @@ def perform(arguments: argparse.Namespace) -> int:
     elif arguments.command == "counting":
         with opened_corpora(arguments) as opened:
             done = counting.run(session, opened, arguments.pattern)
+    elif arguments.command == "encode":
+        with opened_corpora(arguments) as opened:
+            done = encoding.run(
+                session, opened, arguments.pattern, arguments.vocab_size, arguments.tokenizer, files=arguments.files
+            )
     else:
         tools = chosen_tools(arguments.tools)
         with opened_corpora(arguments) as opened:

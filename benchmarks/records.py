@@ -1,6 +1,7 @@
 """The results file (JSON lines, only ever appended to) and the statistics drawn from it.
 
-A record is a flat JSON object. All kinds have: format, kind (`train`, `growth`, `count`, `cliff`, `startup`, `memory`),
+A record is a flat JSON object. All kinds have: format, kind (`train`, `growth`, `count`, `encode`, `files`, `cliff`,
+`startup`, `memory`),
 session (when the command was started), round, tool, version, corpus, corpus_bytes, corpus_digest, pattern,
 vocab_size, status, reason, the fields of a Measurement, and machine. A tool that failed, exceeded its time or
 cannot do the task has its record too.

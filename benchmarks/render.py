@@ -18,7 +18,7 @@ from benchmarks.records import Record
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
 NOTHING = "not measured"
-KINDS = ("train", "count", "growth", "cliff", "memory", "startup")
+KINDS = ("train", "count", "encode", "files", "growth", "cliff", "memory", "startup")
 
 
 def seconds_text(seconds: Sequence[float]) -> str:
@@ -127,6 +127,38 @@ def counting_section(all_records: Sequence[Record]) -> list[str]:
     return [*lines, "", "'To ours': how many times as long it takes.", ""]
 
 
+def encoding_section(all_records: Sequence[Record], title: str) -> list[str]:
+    """One row a corpus and tool: MB of text a second, a short message, and whether the ids are ours."""
+    if not all_records:
+        return []
+    lines = [
+        f"**{title}, all cores, MB of text a second**",
+        "",
+        "| corpus | vocabulary | tool | encoding: median (range) | to ours | a short message | ids |",
+        "|---|---:|---|---:|---:|---:|---|",
+    ]
+    for (corpus, _, vocab_size), group in records.latest(all_records).items():
+        rows: list[tuple[float, str]] = []
+        expected = {r["ids_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
+        for tool in dict.fromkeys(record["tool"] for record in group):
+            rates = list(records.values(group, tool, "mb_per_s").values())
+            messages = list(records.values([r for r in group if "message_us" in r], tool, "message_us").values())
+            message = f"{statistics.median(messages):.1f} µs" if messages else "-"
+            version = next(record["version"] for record in group if record["tool"] == tool)
+            start = f"| {corpus} | {vocab_size:,} | {tool} {version} |"
+            if not rates:
+                rows.append((0.0, f"{start} failed | - | - | - |"))
+                continue
+            digests = {r["ids_digest"] for r in group if r["tool"] == tool and r["status"] == "ok"}
+            rate = f"{statistics.median(rates):,.1f} ({min(rates):,.1f}-{max(rates):,.1f})"
+            ratio = ratio_text(records.paired(group, tool, ours.NAME, "encode_s"))
+            same = "other" if expected and digests != expected else "same"
+            row = f"{start} {rate} | {ratio} | {message} | {same} |"
+            rows.append((statistics.median(rates), row))
+        lines += [row for _, row in sorted(rows, key=lambda row: -row[0])]
+    return [*lines, "", "'To ours': how many times as long it takes. Caches begin empty.", ""]
+
+
 def growth_section(all_records: Sequence[Record]) -> list[str]:
     """One row a curve, with its log-log slope."""
     drawn = [curve for curve in growth.curves(all_records) if curve.slope is not None]
@@ -227,7 +259,11 @@ def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = 
     """The whole text between the markers; `images` are (title, link) of the plots."""
     by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in KINDS}
     lines = training_section(by_kind["train"])
-    lines += counting_section(by_kind["count"]) + growth_section(by_kind["growth"])
+    lines += counting_section(by_kind["count"]) + encoding_section(
+        by_kind["encode"], "Encoding documents to lists of ids"
+    )
+    lines += encoding_section(by_kind["files"], "From files to ids: shards by ours, an array in memory by gigatoken")
+    lines += growth_section(by_kind["growth"])
     lines += cliffs_section(by_kind["cliff"]) + memory_section(by_kind["memory"])
     lines += startup_section(by_kind["startup"])
     for title, link in images:

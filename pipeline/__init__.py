@@ -12,12 +12,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.chat import ChatFormat as ChatFormat
+    from pipeline.chat import ChatMLFormat as ChatMLFormat
+    from pipeline.encoding import encode_corpus as encode_corpus
     from pipeline.errors import PipelineError as PipelineError
     from pipeline.exchange import export_counts as export_counts
     from pipeline.exchange import import_counts as import_counts
     from pipeline.exchange import train_from_counts as train_from_counts
+    from pipeline.gpt2 import GPT2Tokenizer as GPT2Tokenizer
     from pipeline.iterate import train_from_iterator as train_from_iterator
+    from pipeline.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.mixture import combine_runs as combine_runs
+    from pipeline.shard_texts import decode_shards as decode_shards
     from pipeline.tokenizer import Tokenizer as Tokenizer
     from pipeline.training import merge_run as merge_run
     from pipeline.training import train as train
@@ -25,9 +31,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HOMES = {
+    "ChatFormat": "pipeline.chat",
+    "ChatMLFormat": "pipeline.chat",
+    "GPT2Tokenizer": "pipeline.gpt2",
+    "Llama3Tokenizer": "pipeline.llama3",
     "PipelineError": "pipeline.errors",
     "Tokenizer": "pipeline.tokenizer",
     "combine_runs": "pipeline.mixture",
+    "decode_shards": "pipeline.shard_texts",
+    "encode_corpus": "pipeline.encoding",
     "export_counts": "pipeline.exchange",
     "import_counts": "pipeline.exchange",
     "merge_run": "pipeline.training",
@@ -37,10 +49,16 @@ _HOMES = {
     "verify_run": "pipeline.verify",
 }
 __all__ = [
+    "ChatFormat",
+    "ChatMLFormat",
+    "GPT2Tokenizer",
+    "Llama3Tokenizer",
     "PipelineError",
     "Tokenizer",
     "__version__",
     "combine_runs",
+    "decode_shards",
+    "encode_corpus",
     "export_counts",
     "import_counts",
     "merge_run",

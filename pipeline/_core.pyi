@@ -28,6 +28,11 @@ class Automaton:
         The end of each piece that text following this part could not change, and where the rest begins.
         """
 
+    def cut_within(self, text: Buffer, ends: list[int]) -> list[int]:
+        """
+        The end of each piece where every stretch that ends at one of `ends` is a document of its own.
+        """
+
     def count_pieces(self, text: object) -> int:
         """How many pieces a document has; for measuring the kernel."""
 
@@ -71,9 +76,9 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
         """
-        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again.
+        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
@@ -153,12 +158,16 @@ class Specials:
         The first match at or after byte `start`: (start, end, id) in bytes, or None.
         """
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest text."""
+
 class Encoder:
     """Text to token ids, by rank. Safe to share between threads."""
 
-    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 134217728) -> None:
+    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0) -> None:
         """
-        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank.
+        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many keep caches; 0: as many as there are cores.
         """
 
     def encode(self, text: str | bytes, specials: Specials | None = None) -> list[int]:
@@ -169,12 +178,81 @@ class Encoder:
     def encode_to_buffer(self, text: str | bytes, specials: Specials | None = None) -> memoryview:
         """The same as a memoryview of uint32."""
 
+    def count(self, text: str | bytes, specials: Specials | None = None) -> int:
+        """How many ids a text has."""
+
+    def encode_part(self, text: str | bytes, specials: Specials | None = None) -> tuple[list[int], int]:
+        """
+        The ids that text following this part could not change, and the byte where the rest begins.
+        """
+
+    def encode_batch(self, texts: Sequence[str | bytes], specials: Specials | None, threads: int) -> list[list[int]]:
+        """
+        The ids of each text of a list, in its order, by up to `threads` threads.
+        """
+
+    def encode_batch_to_buffer(self, texts: Sequence[str | bytes], specials: Specials | None, threads: int) -> tuple[memoryview, memoryview]:
+        """
+        The same as one memoryview of uint32, and where each text's ids begin and the last one's end (uint64).
+        """
+
     def encode_pieces(self, pieces: list[str]) -> list[int]:
         """The ids of pieces that were cut already."""
+
+    def encode_cut(self, text: str | bytes, ends: list[int]) -> list[int]:
+        """The ids of a text whose pieces end at these bytes."""
 
     def unreachable(self, tokens: dict[int, bytes]) -> list[int]:
         """
         Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.
+        """
+
+def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], list[int]]:
+    """
+    The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
+    """
+
+class PieceSink:
+    """What takes a ChunkCounter's pieces instead of counting them."""
+
+class ChunkText(PieceSink):
+    """The repaired text of a chunk, which a ChunkCounter feeds."""
+
+    def __init__(self, special_tokens: list[bytes], *, judged: bool = False) -> None:
+        """special_tokens: the counter's. judged: the counter may drop documents."""
+
+    def take(self) -> tuple[bytes, memoryview]:
+        """
+        The text since the last call that is not dropped any more, and where files or records end in it; uint64.
+        """
+
+class ChunkIds(PieceSink):
+    """
+    The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
+    """
+
+    def __init__(self, encoder: Encoder, special_ids: list[int], *, separator: int | None = None, separators: bool = True, judged: bool = False) -> None:
+        """
+        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which stands among the ids if `separators`. judged: the counter may drop documents.
+        """
+
+    def end_inside_document(self) -> None:
+        """Call before the end of a text whose last document goes on elsewhere."""
+
+    def special_token(self, index: int) -> None:
+        """One special token, found elsewhere."""
+
+    def ready(self) -> int:
+        """How many ids take() would give."""
+
+    def take(self, id_bytes: int) -> memoryview:
+        """
+        The ids since the last call whose documents are not dropped any more, in 2 or 4 bytes each.
+        """
+
+    def take_ends(self) -> memoryview:
+        """
+        Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.
         """
 
 class MergeResult:

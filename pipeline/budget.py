@@ -4,10 +4,12 @@ The limit holds for all processes together. The coordinator is measured; what a 
 this package and Arrow is declared here; tests measure whole runs against their limit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline import environment
 from pipeline.errors import UsageError
+from pipeline.executors import Node
 from pipeline.values import format_bytes
 
 _SHARE = 0.8  # of what is free, where no limit is given
@@ -17,23 +19,28 @@ FORK_SERVER_BYTES = 14 << 20
 ARROW_BYTES = 36 << 20  # of the system's, which all workers that have it share
 WORKER_BYTES = 18 << 20  # a worker's own
 LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
+CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
 WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit in bytes, and how much of it is taken whatever the workers do. given: whether somebody asked for it."""
+    """A limit in bytes, and how much of it is taken whatever the workers do. given: whether somebody asked for it.
+
+    worker_bytes: what a worker takes before it begins.
+    """
 
     limit_bytes: int
     taken_bytes: int
     given: bool
+    worker_bytes: int = WORKER_BYTES
 
     def workers(self, asked: int) -> int:
         """How many workers, of those asked for, have room enough to work at the same time.
 
         Raises `UsageError` where not even one has.
         """
-        each = WORKER_BYTES + LEAST_ROOM_BYTES
+        each = self.worker_bytes + LEAST_ROOM_BYTES
         fitting = (self.limit_bytes - self.taken_bytes) // each
         if fitting < 1:
             least = format_bytes(self.taken_bytes + each)
@@ -47,7 +54,7 @@ class Budget:
 
     def room(self, workers: int) -> int:
         """Bytes for the work of each of so many workers, beside what a worker takes before it begins."""
-        return max((self.limit_bytes - self.taken_bytes) // workers - WORKER_BYTES, 0)
+        return max((self.limit_bytes - self.taken_bytes) // workers - self.worker_bytes, 0)
 
 
 def budget(memory_limit: int | None) -> Budget:
@@ -58,3 +65,10 @@ def budget(memory_limit: int | None) -> Budget:
         return Budget(memory_limit, taken, given=True)
     limit = int(environment.available_memory() * _SHARE) + environment.process_tree_memory()
     return Budget(limit, taken, given=False)
+
+
+def of_nodes(memory_limit: int | None, nodes: Sequence[Node]) -> Budget:
+    """The budget on each of some nodes: the limit that was asked for, within what the smallest lends to tasks."""
+    lent = min(node.memory_bytes for node in nodes)
+    limit = lent if memory_limit is None else min(memory_limit, lent)
+    return Budget(limit, ARROW_BYTES, given=memory_limit is not None, worker_bytes=CLUSTER_WORKER_BYTES)

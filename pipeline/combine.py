@@ -23,7 +23,16 @@ COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _MOST_OPEN_FILES = 1024
 _OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
 _JOB_PARTITIONS = 4  # at most; a power of two
-_Part = tuple[Location, str | None]  # a counter and the fingerprint it must have
+_WHOLE = (0, 1)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A counter, the fingerprint it must have, and which of how many equal ranges of hashes it holds."""
+
+    path: Location
+    fingerprint: str | None
+    share: tuple[int, int] = _WHOLE
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,8 @@ class CombineTask:
     they are more files than may be open, groups of counters are combined first, into files beside the output (for one
     in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for `take_kept`, as those of
     `kept_as` where the output will be moved there. weights: by part, a fraction (numerator, denominator) that its
-    counts are multiplied by, where it is not 1.
+    counts are multiplied by, where it is not 1. share: which of how many equal ranges of hashes (a power of two) is
+    combined; the others are other tasks'.
     """
 
     parts: Sequence[tuple[Location, str | None]]
@@ -47,6 +57,7 @@ class CombineTask:
     keep_bytes: int = 0
     kept_as: Location | None = None
     weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
+    share: tuple[int, int] = _WHOLE
 
     def __str__(self) -> str:
         return f"combining {len(self.parts)} counters into {self.output}"
@@ -58,7 +69,7 @@ def combine(task: CombineTask) -> int:
     Raises `RunDirectoryError` for a counter that is damaged or not the one expected, `TrainingError` for a count
     beyond 2^63 - 1.
     """
-    parts = list(task.parts)
+    parts = [_Part(path, fingerprint) for path, fingerprint in task.parts]
     number = 0
     with parts_beside(task.output) as place, contextlib.ExitStack() as cleaning:
         threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
@@ -71,18 +82,18 @@ def combine(task: CombineTask) -> int:
                 part = place.with_name(f".{place.name}.{number:04d}.sum.part")
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
-                _combine(group, part, fingerprint="", statistics={}, threads=threads, weights=task.weights)
-                joined.append((part, ""))
+                _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
+                joined.append(_Part(part, "", task.share))
             parts = joined
             threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
         kept = _Kept(task.kept_as or task.output, task.fingerprint, task.keep_bytes)
         rows = _combine(
             parts,
             task.output,
+            task,
             fingerprint=task.fingerprint,
             statistics=task.statistics,
             threads=threads,
-            weights=task.weights,
             keep=kept.add,
         )
         global _kept
@@ -155,8 +166,8 @@ def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, lis
     A group has at least two counters, so that there is an end.
     """
     sizes = []
-    for path, wanted in parts:
-        with open_counter(path, fingerprint=wanted) as counter:
+    for part in parts:
+        with open_counter(part.path, fingerprint=part.fingerprint) as counter:
             sizes.append(counter.partition_bytes() + _OPEN_BYTES * counter.partitions)
     files = _open_files()
     while threads > 1 and (_held_bytes(sum(sizes), threads) > memory_bytes or len(parts) * threads > files):
@@ -190,14 +201,14 @@ def _open_files() -> int:
 def _combine(
     parts: Sequence[_Part],
     output: Location,
+    task: CombineTask,
     *,
     fingerprint: str,
     statistics: dict[str, Any],
     threads: int,
-    weights: Mapping[Location, tuple[int, int]],
     keep: Callable[[Columns], None] = lambda _: None,
 ) -> int:
-    reader = _Reader(parts, weights)
+    reader = _Reader(parts, task)
     rows = 0
 
     def combined() -> Iterator[Columns]:
@@ -224,21 +235,23 @@ def _combine(
 class _Reader:
     """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
 
-    def __init__(self, parts: Sequence[_Part], weights: Mapping[Location, tuple[int, int]]) -> None:
+    def __init__(self, parts: Sequence[_Part], task: CombineTask) -> None:
         self._parts = parts
-        self._weights = [weights.get(path, (1, 1)) for path, _ in parts]
+        self._weights = [task.weights.get(part.path, (1, 1)) for part in parts]
+        self._share, self._shares = task.share
         self._local = threading.local()
         self._opened: list[CounterFile] = []
         files = self._files()
-        most = max((file.partitions for file in files), default=1)
-        least = min((file.partitions for file in files), default=1)
-        rows, piece_bytes = sum(file.rows for file in files), sum(file.piece_bytes for file in files)
-        self.partitions = max(most, partitions_for(rows, piece_bytes) // 2)
-        self._job_partitions = min(_JOB_PARTITIONS, self.partitions // least)
+        cuts = [file.partitions * part.share[1] for file, part in zip(files, parts, strict=True)] or [1]
+        rows = sum(file.rows * part.share[1] for file, part in zip(files, parts, strict=True))
+        piece_bytes = sum(file.piece_bytes * part.share[1] for file, part in zip(files, parts, strict=True))
+        # Into how many ranges the whole of all hashes is cut.
+        self.partitions = max(self._shares, *cuts, partitions_for(rows, piece_bytes) // 2)
+        self._job_partitions = min(_JOB_PARTITIONS, self.partitions // min(cuts), self.partitions // self._shares)
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):
-            self._local.files = [open_counter(path, fingerprint=wanted) for path, wanted in self._parts]
+            self._local.files = [open_counter(part.path, fingerprint=part.fingerprint) for part in self._parts]
             self._local.read = {}
             self._opened += self._local.files
         files: list[CounterFile] = self._local.files
@@ -246,8 +259,9 @@ class _Reader:
 
     def jobs(self) -> list[range]:
         """Neighbouring partitions for a thread to combine, in order: of coarse counters it reads a range only once."""
-        step = self._job_partitions
-        return [range(start, start + step) for start in range(0, self.partitions, step)]
+        step, size = self._job_partitions, self.partitions // self._shares
+        first = self._share * size
+        return [range(start, start + step) for start in range(first, first + size, step)]
 
     def combine(self, job: range) -> list[Columns]:
         return [self._combine(partition) for partition in job]
@@ -261,15 +275,16 @@ class _Reader:
             remedy = "; choose smaller weights" if set(self._weights) != {(1, 1)} else ""
             raise TrainingError(f"a piece occurs more than 2^63 - 1 times in the counters together{remedy}") from None
         except ValueError as error:
-            names = ", ".join(str(path) for path, _ in self._parts[:3])
+            names = ", ".join(str(part.path) for part in self._parts[:3])
             raise RunDirectoryError(f"a counter among {names} is damaged ({error}); remove it and run again") from None
 
     def _range(self, index: int, file: CounterFile, partition: int) -> Columns:
         """A range of the finest partition among the counters, out of a file that may have coarser ones."""
-        finer = self.partitions // file.partitions
+        index_of_share, shares = self._parts[index].share
+        finer = self.partitions // (file.partitions * shares)
+        group = partition // finer - index_of_share * file.partitions
         if finer == 1:
-            return file.read(partition)
-        group = partition // finer
+            return file.read(group)
         cached = self._local.read.get(index)
         if cached is None or cached[0] != group:
             columns = file.read(group)

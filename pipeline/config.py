@@ -1,7 +1,8 @@
 """The options of a run: one table that the command's flags, the configuration file and Python's keywords come from.
 
 Each field of `Options` says how its value is read, what it means, and what depends on it (`stage`): "count" and
-"merge" options are part of what a run *is*, "run" options only say how it is carried out.
+"merge" options are part of what a run *is*, "encode" options of what shards are, "run" options only say how it is
+carried out.
 """
 
 import difflib
@@ -15,6 +16,8 @@ from pipeline.errors import UsageError
 from pipeline.storage import Location
 from pipeline.untrusted import CONFIG_BYTES, read_bounded
 from pipeline.values import (
+    CHAT_TEMPLATES,
+    SHARD_FORMATS,
     parse_bytes,
     parse_flag,
     parse_formats,
@@ -159,14 +162,55 @@ class Options:
         "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
         "LIST",
     )
+    chat_template: str | None = _option(
+        parse_one_of(*CHAT_TEMPLATES), None, "run", "chat template of the hf export: llama3 or chatml", "NAME"
+    )
+    shard_format: str = _option(
+        parse_one_of(*SHARD_FORMATS), "npy", "encode", "npy, bin (ids alone), or parquet (a row a document)", "NAME"
+    )
+    shard_size: int = _option(
+        parse_whole_number(1, (1 << 31) - 1), 100_000_000, "encode", "tokens in a shard, at most", "N"
+    )
+    documents: str = _option(
+        parse_one_of("separator", "offsets"),
+        "separator",
+        "encode",
+        "how shards tell documents apart: by the separator behind each, or by offsets beside them",
+        "NAME",
+    )
+    separator: str | None = _option(
+        parse_text,
+        None,
+        "encode",
+        "the special token that ends a document; default: the tokenizer's end of text, or its first",
+        "TEXT",
+    )
     workers: int | None = _option(
-        parse_whole_number(1, 4096), None, "run", "worker processes; default: physical cores", "N"
+        parse_whole_number(1, 4096),
+        None,
+        "run",
+        "worker processes; default: physical cores (ray: all of the cluster)",
+        "N",
+    )
+    executor: str = _option(
+        parse_one_of("local", "ray"), "local", "run", "where workers run: on this machine, or on a Ray cluster"
+    )
+    ray_address: str | None = _option(
+        parse_text,
+        None,
+        "run",
+        "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
+        "ADDRESS",
     )
     chunk_size: int | None = _option(
         parse_bytes, None, "run", "bytes of corpus in a chunk; default: by memory and cores", "SIZE"
     )
     memory_limit: int | None = _option(
-        parse_bytes, None, "run", "memory for all processes together; default: 80 % of what is free", "SIZE"
+        parse_bytes,
+        None,
+        "run",
+        "memory for all processes together (ray: on each node); default: 80 % of what is free",
+        "SIZE",
     )
     fail_on_loss: bool = _option(parse_flag, False, "run", "fail if anything was not taken as it stood")
     dry_run: bool = _option(parse_flag, False, "run", "print the plan and stop")

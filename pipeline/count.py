@@ -6,21 +6,20 @@ whose counters are missing, and a run whose corpus got new files counts only tho
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from pipeline import budget, combine, counters, losses, planning, run_directory
+from pipeline import combining, counters, losses, planning, run_directory
 from pipeline.config import Options
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError, RunDirectoryError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
-from pipeline.executors import Executor
+from pipeline.executors import Executor, Need
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
-from pipeline.storage import Location, existing
+from pipeline.storage import Location
 from pipeline.values import format_bytes, format_count
 from pipeline.workers import worker_count
 
@@ -47,7 +46,7 @@ class Counted:
 
 def counted(run: Run, executor: Executor) -> Counted | None:
     """The combined counter of a run, if it is complete."""
-    [facts] = look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    [facts] = counters.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     return None if facts is None else as_counted(run, facts.rows, facts.statistics, {STAGE: None})
 
 
@@ -60,17 +59,6 @@ def require_counted(run: Run, executor: Executor) -> Counted:
             f"{run.directory} is not counted to its end; run the {again} that began it again, then go on"
         )
     return complete
-
-
-def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[counters.CounterFacts | None]:
-    """What the counters that are there say of themselves. By a worker, so that the coordinator does without Arrow."""
-    there = [index for index, is_there in enumerate(existing([path for path, _ in parts])) if is_there]
-    facts: list[counters.CounterFacts | None] = [None] * len(parts)
-    tasks = [counters.LookTask([parts[index] for index in there])] if there else []
-    for _, found in executor.run(counters.look, tasks):
-        for index, one in zip(there, found, strict=True):
-            facts[index] = one
-    return facts
 
 
 def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
@@ -119,37 +107,12 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
             (run.chunk_path(index), run.manifest.chunk_fingerprint(chunk))
             for index, chunk in enumerate(run.manifest.chunks)
         ]
-        task = combine_task(run, parts, statistics, options)
-        [(_, rows)] = executor.run(combine.combine, [task])
+        rows = combining.combine_counters(run, parts, statistics, options, executor)
         combining_s = time.monotonic() - started
         listener(StageEnded(COMBINING, combining_s))
         complete = as_counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
     check_facts(complete.facts, options)
     return complete
-
-
-def combine_task(
-    run: Run,
-    parts: Sequence[tuple[Location, str]],
-    statistics: dict[str, Any],
-    options: Options,
-    weights: Mapping[Location, tuple[int, int]] | None = None,
-    beside: Path | None = None,
-) -> combine.CombineTask:
-    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`."""
-    whole = budget.budget(options.memory_limit)
-    room = whole.room(1) - budget.WRITE_BYTES
-    return combine.CombineTask(
-        parts=parts,
-        output=beside or run.counter_path,
-        kept_as=run.counter_path,
-        fingerprint=run.manifest.counter_fingerprint(),
-        statistics=statistics,
-        threads=planning.threads(options),
-        memory_bytes=min(combine.COMBINE_BYTES, room // 2),
-        keep_bytes=min(whole.limit_bytes // 4, room // 3),
-        weights=weights or {},
-    )
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
@@ -169,8 +132,9 @@ def _count_chunks(
     """Count the chunks without counters; gives the statistics of all chunks together."""
     plan = run.manifest
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
-    share = planning.share_of(options, len(plan.chunks))
-    if share.workers < min(worker_count(options), len(plan.chunks)):
+    nodes = executor.nodes()
+    share = planning.share_of(options, len(plan.chunks), nodes)
+    if not nodes and share.workers < min(worker_count(options), len(plan.chunks)):
         listener(
             Notice(
                 "info",
@@ -179,7 +143,7 @@ def _count_chunks(
             )
         )
     planned = [_task(run, index, pattern, share) for index in range(len(plan.chunks))]
-    there = look_at([(task.output, task.fingerprint) for task in planned], executor)
+    there = counters.look_at([(task.output, task.fingerprint) for task in planned], executor)
     found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
     tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
     total = sum(chunk.bytes for chunk in plan.chunks)
@@ -190,7 +154,11 @@ def _count_chunks(
     def advanced(amount: int) -> None:
         listener(Advanced(STAGE, amount))
 
-    for position, statistics in executor.run(count_chunk, [task for _, task in tasks], advanced, at_once=share.workers):
+    # How many fit a cluster is the executor's to know: nodes join and leave.
+    at_once = None if nodes else share.workers
+    need = Need(memory_bytes=share.budget.worker_bytes + share.room_bytes)
+    counting = executor.run(count_chunk, [task for _, task in tasks], advanced, at_once=at_once, need=need)
+    for position, statistics in counting:
         found[tasks[position][0]] = statistics
     return summed([found[index] for index in range(len(plan.chunks))])
 
@@ -210,7 +178,7 @@ def _task(run: Run, index: int, pattern: CompiledPattern, share: planning.Share)
         fingerprint=plan.chunk_fingerprint(chunk),
         room_bytes=share.room_bytes,
         limit_bytes=share.budget.limit_bytes,
-        workers=share.workers,
+        workers=share.on_one,
     )
 
 

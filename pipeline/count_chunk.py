@@ -7,11 +7,11 @@ pyarrow comes in when the counter is written.
 import logging
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
@@ -39,6 +39,8 @@ class CountTask:
     limit_bytes, workers: the memory limit, and how many workers share it; None: nothing is known of it.
     """
 
+    work: ClassVar[str] = "counted"
+
     name: str
     spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
     pattern: CompiledPattern
@@ -57,6 +59,34 @@ class CountTask:
         more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
         unit = "row groups" if file.format == "parquet" else "bytes"
         return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
+
+
+class Counter(Protocol):
+    """What text is fed to: a `_core.ChunkCounter`, or what stands before one."""
+
+    def fed_bytes(self) -> int:
+        """Bytes fed so far."""
+        ...
+
+    def statistics(self) -> dict[str, Any]:
+        """What was met so far."""
+        ...
+
+    def start_inside_document(self) -> None:
+        """The next text goes on with a document."""
+        ...
+
+    def set_room(self, room_bytes: int) -> None:
+        """So many bytes for the text at hand and what is made of it, from now on."""
+        ...
+
+    def feed(self, block: Any, end: bool = False) -> None:
+        """The next bytes of a text."""
+        ...
+
+    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
+        """Documents in a column."""
+        ...
 
 
 def count_chunk(task: CountTask) -> dict[str, Any]:
@@ -104,20 +134,21 @@ def _count_spans(task: CountTask, counter: _core.ChunkCounter) -> Tally:
     tally = Tally()
     examples: dict[str, list[str]] = {key: [] for key in PLACED}
     for span in task.spans:
-        try:
-            _feed_span(counter, specials, task, span, tally, examples)
-        except PatternTimeoutError as error:
-            file, start, stop = span
-            raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
+        feed_span(counter, specials, task, span, tally, examples)
+    note_losses(counter, tally, examples)
+    return tally
+
+
+def note_losses(counter: Counter, tally: Tally, examples: Mapping[str, list[str]]) -> None:
+    """Add what the counter met, when all was fed."""
     statistics = counter.statistics()
     for key, places in examples.items():
         for kind in PLACED[key]:
             tally.add(kind, statistics[kind], places)
-    return tally
 
 
-def _feed_span(
-    counter: _core.ChunkCounter,
+def feed_span(
+    counter: Counter,
     specials: _core.SpecialTokens,
     task: CountTask,
     span: tuple[CorpusFile, int, int],
@@ -125,6 +156,21 @@ def _feed_span(
     examples: dict[str, list[str]],
 ) -> None:
     """Feed one span of a file: its end is the end of a document or, proven by the pattern, of a piece."""
+    try:
+        _feed_parts(counter, specials, task, span, tally, examples)
+    except PatternTimeoutError as error:
+        file, start, stop = span
+        raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
+
+
+def _feed_parts(
+    counter: Counter,
+    specials: _core.SpecialTokens,
+    task: CountTask,
+    span: tuple[CorpusFile, int, int],
+    tally: Tally,
+    examples: dict[str, list[str]],
+) -> None:
     file, start, stop = span
     whole_text = file.format == "text" and file.compression == "none"
     begin = fed = counter.fed_bytes()
@@ -156,13 +202,13 @@ def _feed_span(
     counter.set_room(task.room_bytes)  # what reading held of it is over
 
 
-def _leave(counter: _core.ChunkCounter, room_bytes: int) -> None:
+def _leave(counter: Counter, room_bytes: int) -> None:
     """Give the counter this room: where that is less than it takes, it is written out. What was freed is given back."""
     counter.set_room(room_bytes)
     _core.give_back_memory()
 
 
-def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
+def _feed(task: CountTask, counter: Counter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
     """Feed something, putting into words what the counter refuses. place: from an offset in what was fed."""
     try:
         feed()
@@ -171,7 +217,7 @@ def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None]
     except ValueError as error:
         offsets = counter.statistics()["invalid_offsets"]
         if task.errors != "strict" or not offsets:
-            raise TrainingError(f"{task} cannot be counted: {error}") from None
+            raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         raise InvalidTextError(
             f"invalid UTF-8 in {place(offsets[-1])}; mend it and start anew with --overwrite, or choose "
             "--errors replace or --errors skip"
@@ -181,14 +227,16 @@ def _feed(task: CountTask, counter: _core.ChunkCounter, feed: Callable[[], None]
 def _too_long(task: CountTask, place: Callable[[int], str], error: MemoryError) -> TrainingError:
     """What to tell of a piece, or under `skip` a document, that has no place in the room."""
     if len(error.args) != 2:
-        return TrainingError(f"{task} cannot be counted: memory is short; give a larger --memory-limit")
+        return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
     what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
     if task.errors == "skip":
         what, cut = "document", ", --errors replace"  # it is judged whole
+    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
+    if task.work == "encoded":  # the tokenizer says what cuts
+        remedy = ", --errors replace or fewer --workers" if task.errors == "skip" else " or fewer --workers"
     return TrainingError(
         f"{place(error.args[0])}: about here begins a {what} of {format_bytes(error.args[1])} or more, too much for "
-        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit, fewer --workers{cut}, or a "
-        "--pattern or --special-token that cuts it"
+        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit{remedy}"
     )
 
 
@@ -207,7 +255,7 @@ def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[i
     return place
 
 
-def _note_places(counter: _core.ChunkCounter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
+def _note_places(counter: Counter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
     """Add the places of the losses that the counter met since the last time."""
     statistics = counter.statistics()
     for key, places in examples.items():

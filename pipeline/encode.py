@@ -59,6 +59,16 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
     terminal.write_bytes(tokenizer.decode_bytes(ids))
 
 
+def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
+    """Print the text of shards, byte for byte."""
+    from pipeline.shard_texts import decode_shards
+
+    tokenizer = load_tokenizer(tokenizer_path)
+    for path in paths:
+        for text in decode_shards(path, tokenizer):
+            terminal.write_bytes(text)
+
+
 def _read_standard_input() -> bytes:
     if sys.stdin is None:
         raise InputError("standard input is closed: name files, or connect it (`< file`)")

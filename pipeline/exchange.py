@@ -32,7 +32,7 @@ from pipeline.take_counts import Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_location
-from pipeline.workers import executor_for, worker_count
+from pipeline.workers import executor_here, worker_count
 
 STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
@@ -65,7 +65,7 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
         run, *others = done
         return merge_and_export(manifest.with_merging(run, settled), *others)[1]
 
-    with executor_for(settled) as executor:
+    with executor_here(settled) as executor:
         return first_tokenizer(_import(counts, settled, executor, warn_of, finish))
 
 
@@ -75,7 +75,7 @@ def import_counts(counts: Any, **options: Any) -> Location:
     See `train_from_counts`; `merge_run` goes on with the run.
     """
     settled = make_options(options)
-    with executor_for(settled) as executor:
+    with executor_here(settled) as executor:
         return run_import(counts, settled, executor, warn_of).directory
 
 
@@ -248,7 +248,7 @@ def export_counts(
 
     Raises `RunDirectoryError` for a run that is not counted to its end, or where the file cannot be written.
     """
-    with executor_for(make_options({"workers": 1})) as executor:
+    with executor_here(make_options({"workers": 1})) as executor:
         return run_export_counts(named(run), named(path), executor, band_bytes)
 
 

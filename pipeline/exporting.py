@@ -2,15 +2,16 @@
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline.chat_templates import CHAT_TEMPLATES
 from pipeline.config import Options, check_vocabulary
 from pipeline.errors import ExportRefusedError
 from pipeline.export import EXPORTS, write_model
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
-from pipeline.model import Model
+from pipeline.model import ChatTemplate, Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import VocabularyFacts
 from pipeline.storage import Location
@@ -30,15 +31,25 @@ class Exported:
 
 
 def check_before_work(options: Options, pattern: CompiledPattern) -> None:
-    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, export formats."""
+    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, formats."""
     check_vocabulary(options)
-    if options.export is None:
-        return
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
-    with tempfile.TemporaryDirectory() as nowhere:
-        export_model(Model(vocabulary, pattern, options.pad_token), Path(nowhere), options.export)
+    model = Model(vocabulary, pattern, options.pad_token, chat_template=chat_template(options))
+    if options.export is not None:
+        with tempfile.TemporaryDirectory() as nowhere:
+            export_model(model, Path(nowhere), options.export)
+
+
+def chat_template(options: Options) -> ChatTemplate | None:
+    """The chat template that the options name."""
+    return CHAT_TEMPLATES[options.chat_template] if options.chat_template else None
+
+
+def with_chat_template(model: Model, options: Options) -> Model:
+    """The model with the chat template that the options name, or with the one that it has."""
+    return replace(model, chat_template=chat_template(options)) if options.chat_template else model
 
 
 def export_model(
@@ -65,7 +76,7 @@ def model_of(learned: MergeList, vocab_size: int, pattern: CompiledPattern, opti
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     first = learned.first(merge_budget(vocab_size, special_tokens))
     vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
-    return Model(vocabulary, pattern, options.pad_token, trained=True)
+    return Model(vocabulary, pattern, options.pad_token, trained=True, chat_template=chat_template(options))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import at_work, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count
-from pipeline.workers import executor_for
+from pipeline.workers import executor_here
 
 _LEAST_COUNTER_BYTES = 1 << 20
 Examples: TypeAlias = dict[str, list[tuple[int, str]]]  # by what the counter notes: number of the item, place
@@ -59,7 +59,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
     directory = settled.output or run_directory.new_directory()
-    with executor_for(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
+    with executor_here(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
         opened = _open(directory, pattern, settled)
         counted = _count(opened, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)
         run = manifest.with_merging(opened.run, settled)

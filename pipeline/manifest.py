@@ -105,6 +105,10 @@ class Run:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
 
+    def share_path(self, index: int, shares: int) -> Location:
+        """What a worker of a cluster combined: a share of the hashes, on its way into the combined counter."""
+        return self.directory / "counts" / f"share-{index:03d}-of-{shares:03d}.parquet"
+
     def chunk_path(self, index: int) -> Location:
         """The counter of the chunk with this index in the plan."""
         return self.directory / "counts" / f"{index:06d}.parquet"
@@ -126,9 +130,7 @@ def save(run: Run) -> None:
         "cutting": manifest.cutting,
         "versions": versions(),
         **({} if manifest.source is None else {"source": asdict(manifest.source)}),
-        "files": [asdict(file) for file in manifest.files],
-        "empty": manifest.empty,
-        "chunks": [[_plain(span) for span in chunk.spans] for chunk in manifest.chunks],
+        **plan_document(manifest.files, manifest.empty, manifest.chunks),
     }
     document["digest"] = fingerprint(document)
     require_ours(run.directory)
@@ -166,9 +168,7 @@ def load(directory: Location) -> Run | None:
             merging=None if document["merging"] is None else dict(document["merging"]),
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
-            files=tuple(map(_stored_file, document["files"])),
-            empty=tuple(map(str, document["empty"])),
-            chunks=tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"]),
+            **stored_plan(document),
             source=_stored_source(document.get("source")),
         )
         _check_plan(manifest)
@@ -176,6 +176,23 @@ def load(directory: Location) -> Run | None:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); --overwrite starts anew") from None
     return Run(directory, manifest)
+
+
+def plan_document(files: Sequence[CorpusFile], empty: Sequence[str], chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """What is read and where it is cut, as JSON values."""
+    return {
+        "files": [asdict(file) for file in files],
+        "empty": empty,
+        "chunks": [[_plain(span) for span in chunk.spans] for chunk in chunks],
+    }
+
+
+def stored_plan(document: dict[str, Any]) -> dict[str, Any]:
+    """The same back from JSON: files, empty, chunks. Raises KeyError, TypeError or ValueError where it is damaged."""
+    files = tuple(map(_stored_file, document["files"]))
+    chunks = tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"])
+    _check_chunks(files, chunks)
+    return {"files": files, "empty": tuple(map(str, document["empty"])), "chunks": chunks}
 
 
 def _plain(span: Span) -> list[int]:
@@ -198,13 +215,16 @@ def _stored_source(source: dict[str, Any] | None) -> Source | None:
 def _check_plan(manifest: Manifest) -> None:
     if manifest.source is not None and (manifest.files or manifest.chunks):
         raise ValueError("it has both a source and files")
-    for number, chunk in enumerate(manifest.chunks):
+
+
+def _check_chunks(files: Sequence[CorpusFile], chunks: Sequence[Chunk]) -> None:
+    for number, chunk in enumerate(chunks):
         if not chunk.spans:
             raise ValueError(f"chunk {number} is empty")
         for span in chunk.spans:
-            if not 0 <= span.file < len(manifest.files):
+            if not 0 <= span.file < len(files):
                 raise ValueError(f"chunk {number} is of a file that is not listed")
-            if not 0 <= span.start < span.stop <= manifest.files[span.file].size:
+            if not 0 <= span.start < span.stop <= files[span.file].size:
                 raise ValueError(f"chunk {number} is not within its file")
             if span.size is not None and span.size < 0:
                 raise ValueError(f"chunk {number} has no size")
@@ -249,23 +269,23 @@ def _show(value: object) -> str:
     return " ".join(map(repr, value)) if isinstance(value, list) and value else repr(value)
 
 
-def added_files(run: Run, files: Sequence[CorpusFile]) -> list[CorpusFile]:
-    """The files of a listing that the run does not know yet.
+def added_files(directory: Location, before: Sequence[CorpusFile], files: Sequence[CorpusFile]) -> list[CorpusFile]:
+    """The files of a listing that the run, which had those `before`, does not know yet.
 
     Raises `RunDirectoryError` where a file of the run changed or is missing from the listing: its counters would be
     of another text.
     """
     now = {file.path: file for file in files}
-    for known in run.manifest.files:
+    for known in before:
         file = now.pop(known.path, None)
         if file is None:
             raise RunDirectoryError(
-                f"{run.directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
+                f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
                 "choose another --output, or start anew with --overwrite"
             )
         if (file.size, file.mtime_ns, file.digest) != (known.size, known.mtime_ns, known.digest):
             raise RunDirectoryError(
-                f"{known.path} changed since {run.directory} was planned; restore it, choose another --output, or "
+                f"{known.path} changed since {directory} was planned; restore it, choose another --output, or "
                 "start anew with --overwrite"
             )
     return list(now.values())

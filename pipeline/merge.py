@@ -59,10 +59,10 @@ def stored(task: MergeTask) -> MergeList | None:
     return merge_list.load(task.output, task.fingerprint)
 
 
-def check(task: MergeTask) -> None:
-    """Look whether there is memory for `learn`; raises as it does where there is not. Runs in a worker process."""
+def check(task: MergeTask) -> int:
+    """The bytes that `learn` will take; raises as it does where there are not so many. Runs in a worker process."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        _way(task, None, counter)
+        return _way(task, None, counter).bytes
 
 
 def learn(task: MergeTask) -> MergeList:

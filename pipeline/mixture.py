@@ -12,7 +12,7 @@ from fractions import Fraction
 from os import PathLike
 from typing import Any
 
-from pipeline import combine, count, losses, manifest, run_directory, sources
+from pipeline import combine, count, counters, losses, manifest, run_directory, sources
 from pipeline.config import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.errors import RunDirectoryError, UsageError
 from pipeline.events import Listener, StageEnded, StageStarted
@@ -23,7 +23,7 @@ from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
 from pipeline.training import at_work, warn_of
 from pipeline.values import parse_weight
-from pipeline.workers import executor_for
+from pipeline.workers import executor_here
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
@@ -39,7 +39,7 @@ def combine_runs(runs: Sequence[str | PathLike[str]], weights: Sequence[Any] | N
     were counted in ways that cannot be compared, `TrainingError` for counts beyond 2^63 - 1.
     """
     settled = make_options(options)
-    with executor_for(settled) as executor:
+    with executor_here(settled) as executor:
         return run_combine([named(run) for run in runs], weights or (), settled, executor, warn_of).directory
 
 
@@ -117,7 +117,7 @@ def _require_comparable(first: Run, other: Run) -> None:
 
 def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
     count.require_counted(run, executor)
-    [facts] = count.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    [facts] = counters.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "it was there a moment ago"
     lost = losses.add_up([count.empty_files(run.manifest), facts.statistics["losses"]])
     return {"files": len(run.manifest.files), **facts.statistics, "losses": lost}

@@ -4,6 +4,7 @@ A plan is made once and kept in the manifest; a run that goes on keeps it, and a
 files.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline import budget, environment, forecast, manifest, run_directory
@@ -13,6 +14,7 @@ from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
+from pipeline.executors import Node
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.standard_input import with_standard_input
@@ -21,8 +23,12 @@ from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
 
+_MOST_THREADS = 16  # of a stage on a node: beyond, they gain little and keep others from its cores
 
-def open_run(directory: Location, options: Options, pattern: CompiledPattern, listener: Listener) -> Run:
+
+def open_run(
+    directory: Location, options: Options, pattern: CompiledPattern, listener: Listener, nodes: Sequence[Node] = ()
+) -> Run:
     """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
 
     With `options.dry_run` nothing is written, and nothing removed.
@@ -40,11 +46,16 @@ def open_run(directory: Location, options: Options, pattern: CompiledPattern, li
             empty = (path for path in stored.manifest.empty if exists(named(path)))
             options = replace(options, inputs=(*(file.path for file in stored.manifest.files), *empty))
     with with_standard_input(directory, options) as settled:
-        return _opened(directory, stored, settled, pattern, listener)
+        return _opened(directory, stored, settled, pattern, listener, nodes)
 
 
 def _opened(
-    directory: Location, stored: Run | None, options: Options, pattern: CompiledPattern, listener: Listener
+    directory: Location,
+    stored: Run | None,
+    options: Options,
+    pattern: CompiledPattern,
+    listener: Listener,
+    nodes: Sequence[Node],
 ) -> Run:
     listing = _list_corpus(options, listener)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
@@ -57,6 +68,7 @@ def _opened(
             listing.files,
             options,
             pattern,
+            nodes,
         )
         if not options.dry_run:
             run_directory.clear(directory, keep=[file.path for file in listing.files])
@@ -67,10 +79,10 @@ def _opened(
             f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
         )
-    added = manifest.added_files(stored, listing.files)
+    added = manifest.added_files(directory, stored.manifest.files, listing.files)
     run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
     if added:
-        run = _planned(run, tuple(added), options, pattern)
+        run = _planned(run, tuple(added), options, pattern, nodes)
     if run != stored and not options.dry_run:
         if added:
             run_directory.remove_results(directory)  # they are of the smaller corpus
@@ -100,12 +112,14 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
 
 
-def _planned(run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern) -> Run:
+def _planned(
+    run: Run, files: tuple[CorpusFile, ...], options: Options, pattern: CompiledPattern, nodes: Sequence[Node]
+) -> Run:
     """The run with chunks for more files; the chunks that it had stay as they are."""
     before = run.manifest
     whole_documents = options.errors == "skip"
     cutting = Cutting(special_bytes(before), pattern.automaton, whole_documents, before.counting["text_field"])
-    planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files)))
+    planned = plan_chunks(files, cutting, chunk_bytes=_chunk_bytes(options, manifest.corpus_bytes(files), nodes))
     shift = len(before.files)
     moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
     if not before.chunks + moved:
@@ -121,25 +135,26 @@ def _list_corpus(options: Options, listener: Listener) -> Listing:
     return listing
 
 
-def plan_for_people(run: Run, options: Options) -> dict[str, str]:
+def plan_for_people(run: Run, options: Options, nodes: Sequence[Node] = ()) -> dict[str, str]:
     """The plan of a run: what would be counted, by whom, and what it would take at most."""
     plan = run.manifest
-    share = share_of(options, len(plan.chunks))
+    share = share_of(options, len(plan.chunks), nodes)
     sizes = [chunk.bytes for chunk in plan.chunks]
     largest, total = max(sizes, default=0), sum(sizes)
     work = min(share.room_bytes, int(largest * environment.WORKER_BYTES_PER_CHUNK_BYTE))
-    counting = share.budget.taken_bytes + share.workers * (budget.WORKER_BYTES + work)
+    counting = share.budget.taken_bytes + share.on_one * (share.budget.worker_bytes + work)
     # Were no piece like another: one every six bytes.
     shape = forecast.CounterShape(total // 6, total, total + total // 6)
     merges = merge_budget(max(options.vocab_size), with_pad_token(options.special_tokens, options.pad_token))
-    merging = forecast.least(shape, merges) + share.budget.taken_bytes + budget.WORKER_BYTES
+    merging = forecast.least(shape, merges) + share.budget.taken_bytes + share.budget.worker_bytes
+    on_each = " on each node" if nodes else ""
     return {
         "run": str(run.directory),
         "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(manifest.corpus_bytes(plan.files))}",
         "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
-        "workers": f"{share.workers}",
+        "workers": f"{share.workers} on {format_count(len(nodes), 'nodes')}" if nodes else f"{share.workers}",
         "disk at most": f"about {format_bytes(2 * total)} for counters",
-        "memory limit": format_bytes(share.budget.limit_bytes),
+        "memory limit": f"{format_bytes(share.budget.limit_bytes)}{on_each}",
         "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
         f"{format_bytes(share.room_bytes)} is written in parts",
         "memory while merging": f"{format_bytes(merging)} if no piece came twice; forecast when they are counted",
@@ -149,27 +164,39 @@ def plan_for_people(run: Run, options: Options) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Share:
-    """How many workers count, and the bytes that each has for its counter."""
+    """How many workers count, and the bytes that each has for its counter.
+
+    budget: of each machine. on_one: how many workers share it at most.
+    """
 
     budget: budget.Budget
     workers: int
+    on_one: int
     room_bytes: int
 
 
-def share_of(options: Options, chunks: int) -> Share:
-    """What each worker gets where so many chunks are to be counted."""
+def share_of(options: Options, chunks: int, nodes: Sequence[Node] = ()) -> Share:
+    """What each worker gets where so many chunks are to be counted, on this machine or on some nodes."""
+    if nodes:
+        whole = budget.of_nodes(options.memory_limit, nodes)
+        on_one = whole.workers(max(node.cores for node in nodes))
+        there = sum(min(node.cores, on_one) for node in nodes)
+        workers = min(there, options.workers or there, max(chunks, 1))
+        return Share(whole, workers, min(on_one, workers), whole.room(on_one) - budget.WRITE_BYTES)
     whole = budget.budget(options.memory_limit)
     workers = whole.workers(max(1, min(worker_count(options), chunks)))
-    return Share(whole, workers, whole.room(workers) - budget.WRITE_BYTES)
+    return Share(whole, workers, workers, whole.room(workers) - budget.WRITE_BYTES)
 
 
-def threads(options: Options) -> int:
-    """Threads for a stage that runs in this process: more than there are cores would only wait for each other."""
+def threads(options: Options, nodes: Sequence[Node] = ()) -> int:
+    """Threads for a stage that runs in one process: more than there are cores would only wait for each other."""
+    if nodes:
+        return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
     return min(worker_count(options), environment.usable_cores())
 
 
-def _chunk_bytes(options: Options, corpus_bytes: int) -> int:
-    share = share_of(options, worker_count(options))
+def _chunk_bytes(options: Options, corpus_bytes: int, nodes: Sequence[Node]) -> int:
+    share = share_of(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
     return options.chunk_size or environment.default_chunk_bytes(
         corpus_bytes, share.workers, share.workers * share.room_bytes
     )

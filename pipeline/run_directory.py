@@ -41,14 +41,14 @@ def new_directory(parent: Path = Path("runs")) -> Path:
 
 
 @contextlib.contextmanager
-def locked(directory: Location) -> Iterator[None]:
-    """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it.
+def locked(directory: Location, manifest: str = "run.json") -> Iterator[None]:
+    """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it, no manifest.
 
     Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process;
     in a store it is what `pipeline.storage.lock` can promise.
     """
     make_directory(directory)
-    with _held(directory) if isinstance(directory, Remote) else _flocked(directory):
+    with _held(directory) if isinstance(directory, Remote) else _flocked(directory, manifest):
         yield
 
 
@@ -69,7 +69,7 @@ def _held(directory: Remote) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _flocked(directory: Path) -> Iterator[None]:
+def _flocked(directory: Path, manifest: str) -> Iterator[None]:
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -84,7 +84,7 @@ def _flocked(directory: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not (directory / "run.json").exists():
+            if not (directory / manifest).exists():
                 with contextlib.suppress(OSError):
                     (directory / _LOCK).unlink()
                     directory.rmdir()

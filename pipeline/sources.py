@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine, count, manifest, run_directory
+from pipeline import combine, manifest, run_directory
 from pipeline.atomic import parts_beside, put
+from pipeline.combining import combine_task
 from pipeline.config import Options
 from pipeline.errors import RunDirectoryError
 from pipeline.executors import Executor
@@ -100,7 +101,7 @@ def combine_parts(
     weights: dict[Location, tuple[int, int]] | None = None,
 ) -> int:
     """Write the combined counter of a run, beside, from counters with their fingerprints; gives its rows."""
-    task = count.combine_task(run, parts, statistics, options, weights, beside=place.whole)
+    task = combine_task(run, parts, statistics, options, weights, beside=place.whole)
     [(_, rows)] = executor.run(combine.combine, [task])
     return rows
 

@@ -7,18 +7,26 @@ otherwise. It holds no state besides caches and may be shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import PathLike
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline import _core
-from pipeline.errors import InputError, SpecialTokenError, UsageError
+from pipeline import _core, decoding
+from pipeline.encode_texts import Recognised, Text, TextEncoder, repaired, utf8_blocks
+from pipeline.errors import SpecialTokenError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
 from pipeline.vocabulary import Vocabulary, with_pad_token
+
+if TYPE_CHECKING:
+    from numpy import integer
+    from numpy.typing import NDArray
+
+Allowed = Literal["all"] | AbstractSet[str] | None
+Disallowed = Literal["all"] | Collection[str] | None
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
 
@@ -39,10 +47,21 @@ class Tokenizer:
         whole_pieces: bool = False,
     ) -> None:
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        self.model = Model(vocabulary, compiled, pad_token, whole_pieces)
-        self._encoder = self.model.encoder()
-        self._selections: dict[frozenset[str], _core.Specials | None] = {}
-        self._all_special = self._select(frozenset(vocabulary.special_tokens))
+        self._take(Model(vocabulary, compiled, pad_token, whole_pieces))
+
+    def _take(self, model: Model) -> None:
+        self.model = model
+        self._encoder = TextEncoder(model)
+        self._recognising = lru_cache(_MAX_SELECTIONS)(self._encoder.recognising)
+        self._all_special = self._recognising(frozenset(model.vocabulary.special_tokens))
+        self._no_special = self._recognising(frozenset())
+
+    @classmethod
+    def from_model(cls, model: Model) -> Tokenizer:
+        """Make a tokenizer of everything that a model says, as `pipeline.load` reads it."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._take(model)
+        return tokenizer
 
     @classmethod
     def from_merges(
@@ -81,11 +100,31 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | PathLike[str] | Remote) -> Tokenizer:
-        """Read a tokenizer from its directory or tokenizer.json, path or URI; `pipeline.load` says what is refused."""
+        """Read a tokenizer from its directory, a tokenizer.json, or vocab.json with merges.txt beside; path or URI.
+
+        Its ids are those that the file's own runtime gives without adding special tokens around the text. See
+        `pipeline.load` for what is refused.
+        """
         from pipeline.load import load_model
 
-        model = load_model(named(path))
-        return cls(model.vocabulary, model.pattern, pad_token=model.pad_token, whole_pieces=model.whole_pieces)
+        return cls.from_model(load_model(named(path)))
+
+    @classmethod
+    def from_tiktoken_file(
+        cls,
+        path: str | PathLike[str] | Remote,
+        *,
+        pattern: str,
+        special_tokens: Mapping[str, int] | None = None,
+    ) -> Tokenizer:
+        """Read a tiktoken rank file, whose pattern and special tokens (text -> id) stand elsewhere.
+
+        Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
+        a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
+        """
+        from pipeline.load.tiktoken import load_ranks
+
+        return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
         """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
@@ -124,11 +163,7 @@ class Tokenizer:
         return self.vocabulary.special_tokens
 
     def encode(
-        self,
-        text: str | bytes,
-        *,
-        allowed_special: Literal["all"] | AbstractSet[str] | None = None,
-        disallowed_special: Literal["all"] | Collection[str] | None = None,
+        self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> list[int]:
         """Return the ids of a text; its special tokens are recognised.
 
@@ -139,84 +174,173 @@ class Tokenizer:
         Lone surrogates in a str and invalid UTF-8 in bytes are read as U+FFFD.
         """
         if allowed_special is None and disallowed_special is None:
-            return self._encode(text, self._all_special)
-        for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
-            if isinstance(value, str | bytes) and value != "all":
-                raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
-        known = self.special_tokens.keys()
-        allowed = known if allowed_special == "all" else known & (allowed_special or set())
-        refused: AbstractSet[str]
-        if disallowed_special is None or disallowed_special == "all":
-            refused = known - allowed
-        else:
-            refused = frozenset(disallowed_special)
-        if refused:
-            self._raise_if_found(text, frozenset(refused))
-        return self._encode(text, self._select(frozenset(allowed)))
+            return self._encoder.encode(text, self._all_special)
+        return self._encoder.encode(text, self._recognised([text], allowed_special, disallowed_special))
 
-    def encode_ordinary(self, text: str | bytes) -> list[int]:
+    def encode_ordinary(self, text: Text) -> list[int]:
         """Return the ids of a text in which special tokens are ordinary text."""
-        return self._encode(text, None)
+        return self._encoder.encode(text, self._no_special)
+
+    def encode_batch(
+        self,
+        texts: Iterable[Text],
+        *,
+        num_threads: int | None = None,
+        allowed_special: Allowed = None,
+        disallowed_special: Disallowed = None,
+    ) -> list[list[int]]:
+        """Return the ids of each text, in order; as `encode`, by up to `num_threads` threads (default: all cores)."""
+        listed = _listed(texts)
+        specials = self._recognised(listed, allowed_special, disallowed_special)
+        return self._encoder.encode_batch(listed, specials, _threads(num_threads))
+
+    def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
+        """Return the ids of each text, in order, special tokens taken as ordinary text."""
+        return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
+
+    def encode_iterable(
+        self,
+        blocks: Iterable[Text],
+        *,
+        allowed_special: Allowed = None,
+        disallowed_special: Disallowed = None,
+    ) -> Iterator[int]:
+        """Yield the ids of the text that blocks make together, such as an open file, without holding the whole of it.
+
+        The ids are those of `encode` for the joined text: special tokens and pieces may lie across blocks. Memory is
+        bounded by the longest piece and the longest block; by the longest document, with a pattern that the `regex`
+        package runs; with a loaded tokenizer by the longest stretch between ASCII characters (NFC) or that the first
+        of several splits leaves whole, and by the whole text where special tokens have rules. A disallowed special
+        token raises when it is reached.
+        """
+        allowed, refused = self._meanings(allowed_special, disallowed_special)
+        texts = self._watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
+        return self._encoder.encode_blocks(texts, self._recognising(allowed))
+
+    def encode_to_numpy(
+        self,
+        text: Text,
+        *,
+        dtype: Any = None,
+        allowed_special: Allowed = None,
+        disallowed_special: Disallowed = None,
+    ) -> NDArray[integer]:
+        """Return the ids as a numpy array: uint32, not copied, or converted to a `dtype` that holds every id."""
+        import numpy as np
+
+        specials = self._recognised([text], allowed_special, disallowed_special)
+        ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, specials))
+        if dtype is None:
+            return ids
+        wanted = np.dtype(dtype)
+        if wanted.kind not in "iu" or np.iinfo(wanted).max < self.vocabulary.max_id:
+            raise UsageError(f"dtype {wanted} does not hold the ids up to {self.vocabulary.max_id}: give 'uint32'")
+        return ids.astype(wanted)
+
+    def count_tokens(
+        self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
+    ) -> int:
+        """Return how many ids `encode` gives, without making them."""
+        return self._encoder.count(text, self._recognised([text], allowed_special, disallowed_special))
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes that ids stand for; InputError names an id that is none of this vocabulary's."""
-        try:
-            return b"".join(map(self.vocab.__getitem__, ids))
-        except KeyError as unknown:
-            raise InputError(
-                f"{unknown.args[0]!r} is not an id of this vocabulary of {self.vocab_size} tokens: "
-                "were the ids made by another tokenizer?"
-            ) from None
+        """Return the bytes that ids stand for; InputError names an id that is none of this vocabulary's.
+
+        ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable.
+        """
+        return b"".join(decoding.tokens_of(self.vocab, ids))
 
     def decode(self, ids: Iterable[int], *, errors: str = "replace") -> str:
         """Return the text that ids stand for; `errors` as in bytes.decode for ids that end inside a character."""
         return self.decode_bytes(ids).decode("utf-8", errors)
 
-    def _encode(self, text: str | bytes, specials: _core.Specials | None) -> list[int]:
-        encode = self._encoder.encode if self.pattern.automaton is not None else self._encode_cut_here
-        try:
-            return encode(text, specials)
-        except UnicodeError:
-            return encode(_repaired(text), specials)
-        except RuntimeError as reason:
-            raise InputError(f"the text cannot be encoded: {reason}") from None
+    def decode_batch(self, batch: Iterable[Iterable[int]], *, errors: str = "replace") -> list[str]:
+        """Return the text of each row of ids, in order."""
+        return [self.decode(ids, errors=errors) for ids in batch]
 
-    def _encode_cut_here(self, text: str | bytes, specials: _core.Specials | None) -> list[int]:
-        """Encode with a pattern that has no automaton: pieces are cut in Python."""
-        data = text.encode() if isinstance(text, str) else text
-        ids: list[int] = []
-        begin = 0
-        while specials and (match := specials.find(data, begin)):
-            ids += self._encoder.encode_pieces(self.pattern.cut(data[begin : match[0]].decode()))
-            ids.append(match[2])
-            begin = match[1]
-        return ids + self._encoder.encode_pieces(self.pattern.cut(data[begin:].decode()))
+    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """Yield the text of ids as they come, never half a character; joined it is what `decode` gives."""
+        return decoding.decoded_as_it_comes(self.vocab, ids)
 
-    def _select(self, texts: frozenset[str]) -> _core.Specials | None:
-        """Prepare the search for some texts; others than special tokens get id 0: they are only looked for."""
-        if texts not in self._selections:
-            if len(self._selections) >= _MAX_SELECTIONS:
-                self._selections.clear()
-            listed = [text for text in texts if text]
-            ids = [self.special_tokens.get(text, 0) for text in listed]
-            self._selections[texts] = _core.Specials(listed, ids) if listed else None
-        return self._selections[texts]
+    def stream_decoder(self) -> decoding.StreamDecoder:
+        """Return what `decode_stream` does, for ids that are pushed one by one."""
+        return decoding.StreamDecoder(self.vocab)
 
-    def _raise_if_found(self, text: str | bytes, refused: frozenset[str]) -> None:
-        search = self._select(refused)
-        data = _repaired(text).encode()
-        match = search.find(data) if search else None
-        if match:
-            found = data[match[0] : match[1]].decode()
-            raise SpecialTokenError(
-                f"the text contains the disallowed special token {found!r}. To encode it as a special token, add it to "
-                f"`allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, pass "
-                "`disallowed_special=()`, or a collection without it"
-            )
+    def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        """Return where each token begins and ends in the UTF-8 of what `decode_bytes` gives for the ids.
+
+        That is the text that was encoded, unless a loaded tokenizer prepares texts first.
+        """
+        return decoding.byte_offsets(decoding.tokens_of(self.vocab, ids))
+
+    def _recognised(
+        self, texts: Sequence[Text], allowed_special: Allowed, disallowed_special: Disallowed
+    ) -> Recognised:
+        """What to recognise in texts that hold none of the refused special tokens."""
+        if allowed_special is None and disallowed_special is None:
+            return self._all_special
+        allowed, refused = self._meanings(allowed_special, disallowed_special)
+        search = _search_for(refused)
+        if search is not None:
+            for text in texts:
+                _raise_if_found(search, repaired(text).encode())
+        return self._recognising(allowed)
+
+    def _meanings(
+        self, allowed_special: Allowed, disallowed_special: Disallowed
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """The special tokens to recognise, and the texts to refuse."""
+        known = self.special_tokens.keys()
+        if allowed_special is None and disallowed_special is None:
+            return frozenset(known), frozenset()
+        for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
+            if isinstance(value, str | bytes) and value != "all":
+                raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
+        allowed = frozenset(known if allowed_special == "all" else known & (allowed_special or set()))
+        if disallowed_special is None or disallowed_special == "all":
+            return allowed, frozenset(known - allowed)
+        return allowed, frozenset(disallowed_special)
+
+    def _watched(self, blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]:
+        """The same blocks, until a refused text ends in one."""
+        search = _search_for(refused)
+        before = b""
+        for block in blocks:
+            if search is not None:
+                seen = before + block
+                _raise_if_found(search, seen)
+                before = seen[max(0, len(seen) - search.longest + 1) :]
+            yield block
 
 
-def _repaired(text: str | bytes) -> str:
-    """Read invalid UTF-8 and lone surrogates as U+FFFD; a pair of surrogates is the character that it means."""
-    if isinstance(text, bytes):
-        return text.decode("utf-8", "replace")
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+@lru_cache(_MAX_SELECTIONS)
+def _search_for(texts: frozenset[str]) -> _core.Specials | None:
+    """Prepare the search for texts that are only looked for."""
+    listed = [text for text in texts if text]
+    return _core.Specials(listed, [0] * len(listed)) if listed else None
+
+
+def _raise_if_found(search: _core.Specials, data: bytes) -> None:
+    if match := search.find(data):
+        found = data[match[0] : match[1]].decode()
+        raise SpecialTokenError(
+            f"the text contains the disallowed special token {found!r}. To encode it as a special token, add it to "
+            f"`allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, pass "
+            "`disallowed_special=()`, or a collection without it"
+        )
+
+
+def _listed(texts: Iterable[Text]) -> Sequence[Text]:
+    if isinstance(texts, str | bytes):
+        raise UsageError("texts is one text: give a list of texts, or call encode")
+    return texts if isinstance(texts, list) else list(texts)
+
+
+def _threads(num_threads: int | None) -> int:
+    if num_threads is None:
+        from pipeline.environment import default_workers
+
+        return default_workers()
+    if num_threads < 1:
+        raise UsageError(f"num_threads is {num_threads}: give at least 1")
+    return num_threads

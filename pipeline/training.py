@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, count, environment, forecast, manifest, merge, planning, run_directory
+from pipeline import budget, count, environment, forecast, manifest, merging, planning, run_directory
 from pipeline.atomic import write_whole
 from pipeline.config import Options, make_options
 from pipeline.errors import TrainingError, UsageError
-from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
+from pipeline.events import Event, Listener, Notice
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
 from pipeline.log import log_to
@@ -22,14 +22,13 @@ from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import OtherSize, Summary, render
-from pipeline.storage import Location, Remote, existing, named
+from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import executor_for
 
 _log = logging.getLogger(__name__)
-_MERGING = "merging"
 
 
 def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None, **options: Any) -> Tokenizer:
@@ -61,17 +60,12 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
     """
     with executor_for(make_options(options)) as executor:
         _, trained = run_merge(named(run), options, executor, warn_of)
-    return {size: _tokenizer(trained, size) for size in trained.options.vocab_size}
+    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
 def first_tokenizer(trained: Trained) -> Tokenizer:
     """The tokenizer of the size that was asked for first."""
-    return _tokenizer(trained, trained.options.vocab_size[0])
-
-
-def _tokenizer(trained: Trained, size: int) -> Tokenizer:
-    model = trained.model(size)
-    return Tokenizer(model.vocabulary, model.pattern, pad_token=model.pad_token)
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def warn_of(event: Event) -> None:
@@ -86,7 +80,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     check_before_work(options, pattern)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor, listener) as stages:
-        run = planning.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
@@ -98,7 +92,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor, listener) as stages:
-        run = planning.open_run(directory, options, pattern, listener)
+        run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run):
             counted = count.count(run, pattern, options, executor, listener)
             return stages.summary(run, counted)
@@ -116,8 +110,8 @@ def run_merge(
     asked = make_options(given)
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
-    merging = {} if asked.overwrite else stored.merging or {}
-    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **merging, **given})
+    before = {} if asked.overwrite else stored.merging or {}
+    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given})
     options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -125,7 +119,7 @@ def run_merge(
         run = manifest.require(directory)
         counted = count.require_counted(run, executor)
         if options.overwrite:
-            _require_room(run, counted, options, executor)
+            merging.require_room(run, counted, options, executor)
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
         with stages.logged(run):
@@ -156,6 +150,7 @@ class Stages:
     def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
         """What came of the command, also written into the run directory."""
         self.watch.look()
+        used = self.executor.used()
         summary = Summary(
             run.directory,
             run.manifest.counting["pattern"],
@@ -163,6 +158,8 @@ class Stages:
             stages=counted.times | self.times,
             peak_memory_bytes=self.watch.peak_bytes,
             retries=self.executor.retries,
+            nodes=0 if used is None else used.nodes,
+            peak_node_bytes=0 if used is None else used.peak_bytes,
             **found,
         )
         write_whole(run.directory / "report.txt", render(summary) + "\n")
@@ -211,9 +208,8 @@ def merge_and_export(
 ) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    merges = _merges_for(options)
-    learned = _learn(run, counted, merges, options, executor, listener, stages)
-    _check_export(learned.first(merges), options)
+    learned, stages.times[merging.STAGE] = merging.learn(run, counted, options, executor, listener)
+    _check_export(learned.first(merging.merges_for(options)), options)
     started = time.monotonic()
     run_directory.require_ours(run.directory)
     exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
@@ -245,58 +241,3 @@ def _check_export(learned: MergeList, options: Options) -> None:
             f"{max(options.vocab_size):,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give "
             "a larger --memory-limit, a smaller --vocab-size, or merge anew with --max-token-bytes and --overwrite"
         )
-
-
-def _merge_task(run: Run, counted: count.Counted, merges: int, options: Options) -> merge.MergeTask:
-    whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
-    return merge.MergeTask(
-        counter=counted.path,
-        counter_fingerprint=counted.fingerprint,
-        merges=merges,
-        min_frequency=options.min_frequency,
-        min_piece_count=options.min_piece_count,
-        max_token_bytes=options.max_token_bytes,
-        tie_break=options.tie_break,
-        threads=planning.threads(options),
-        output=run.merges_path,
-        fingerprint=run.manifest.merge_fingerprint(),
-        room_bytes=min(whole.room(1), environment.available_memory()),
-        beside_bytes=whole.taken_bytes + budget.WORKER_BYTES,
-    )
-
-
-def _require_room(run: Run, counted: count.Counted, options: Options, executor: Executor) -> None:
-    """Raise `TrainingError` where merging by these options cannot fit: before what was learned by others is removed."""
-    asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
-    task = _merge_task(asked, counted, _merges_for(options), options)
-    list(executor.run(merge.check, [task]))
-
-
-def _merges_for(options: Options) -> int:
-    """Merges that the largest vocabulary asked for has room for."""
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    return max(merge_budget(size, special_tokens) for size in options.vocab_size)
-
-
-def _learn(
-    run: Run,
-    counted: count.Counted,
-    merges: int,
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    stages: Stages,
-) -> MergeList:
-    """A list of at least so many merges, or all there are: the one in the run directory, or a new one put there."""
-    task = _merge_task(run, counted, merges, options)
-    stages.times[_MERGING] = None
-    for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
-        if stored is not None and stored.serves(merges):
-            return stored
-    run_directory.require_ours(run.directory)
-    started = time.monotonic()
-    listener(StageStarted(_MERGING, merges, "merges"))
-    [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(_MERGING, amount)))
-    stages.times[_MERGING] = time.monotonic() - started
-    listener(StageEnded(_MERGING, time.monotonic() - started))
-    return learned

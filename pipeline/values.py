@@ -17,6 +17,8 @@ from pathlib import Path
 from pipeline.storage import Location, Remote, is_uri, location
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
+CHAT_TEMPLATES = ("llama3", "chatml")
+SHARD_FORMATS = ("npy", "bin", "parquet")
 _MOST_BYTES = 1 << 62
 _GREATEST_WEIGHT = 10**18  # of its numerator and denominator
 _UNITS = {"": 1, "b": 1} | {

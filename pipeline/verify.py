@@ -28,7 +28,7 @@ from pipeline.training import warn_of, watched
 from pipeline.untrusted import read_bounded
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import executor_for, worker_count
+from pipeline.workers import executor_here, worker_count
 
 _READING, _REPLAYING = "reading", "replaying"
 _MODULUS = 1 << 64
@@ -41,7 +41,7 @@ def verify_run(run: str | PathLike[str], **options: Any) -> dict[str, str]:
     `TrainingError` where there is not memory enough.
     """
     settled = make_options(options)
-    with executor_for(settled) as executor:
+    with executor_here(settled) as executor:
         return run_verify(named(run), settled, executor, warn_of)
 
 

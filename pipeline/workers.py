@@ -3,8 +3,16 @@
 Apart from `training`, so that worker processes can start while the coordinator still imports the rest.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from pipeline.config import Options
-from pipeline.executors.local import LocalExecutor, WorkerSetup
+from pipeline.errors import UsageError
+from pipeline.executors import Node, WorkerSetup
+from pipeline.executors.local import LocalExecutor
+
+if TYPE_CHECKING:
+    from pipeline.executors.ray import RayExecutor
 
 SETUP = WorkerSetup(
     preload=("pipeline.count_chunk", "pipeline.combine", "pipeline.merge"),
@@ -15,9 +23,33 @@ SETUP = WorkerSetup(
 )
 
 
-def executor_for(options: Options) -> LocalExecutor:
+ENCODING = WorkerSetup(
+    preload=("pipeline.encode_chunk", "pipeline.write_shard"), absent=SETUP.absent, environment=SETUP.environment
+)
+
+
+def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
-    return LocalExecutor(lambda: worker_count(options), SETUP)
+    if options.executor == "ray":
+        from pipeline.executors.ray import RayExecutor
+
+        return RayExecutor(options.ray_address, options.workers, SETUP)
+    return executor_here(options)
+
+
+def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
+    """The executor for work that this machine does alone; `UsageError` where another was asked for."""
+    if options.executor != "local":
+        raise UsageError(f"this runs on this machine alone, not on {options.executor}: leave the executor out")
+    return LocalExecutor(lambda: worker_count(options), setup)
+
+
+def nodes(options: Options) -> Sequence[Node]:
+    """The machines that a run would work on; none where that is this one."""
+    if options.executor == "local":
+        return ()
+    with executor_for(options) as executor:
+        return executor.nodes()
 
 
 def worker_count(options: Options) -> int:

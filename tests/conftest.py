@@ -1,8 +1,11 @@
 """What every test can rely on, however the suite was started."""
 
+import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import object_store
 import peers
@@ -28,6 +31,42 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
     assert "bytes per token" in result.stdout
     return output
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What kills a process at the n-th change that it makes to files."""
+    compiler = shutil.which("cc") or shutil.which("c++")
+    if compiler is None or not Path("/proc/self/fd").exists():
+        pytest.skip("needs a C compiler and /proc")
+    path = tmp_path_factory.mktemp("library") / "kill_at.so"
+    source = Path(__file__).with_name("kill_at.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-x", "c", source, "-o", path, "-ldl"], check=True)
+    return path
+
+
+class _Here:
+    """An executor that is no other process."""
+
+    retries = 0
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> "_Here":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
+        yield from ((index, function(task)) for index, task in enumerate(tasks))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in this process: hundreds of runs in a few seconds."""
+    monkeypatch.setattr("pipeline.workers.LocalExecutor", _Here)
 
 
 @pytest.fixture(scope="session")

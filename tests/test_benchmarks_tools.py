@@ -240,6 +240,31 @@ def test_startup_is_measured_on_the_installed_command(tmp_path: Path, capsys: py
     assert "a worker answers" in render.markdown(records.read(results))
 
 
+def test_encoders_agree(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.jsonl"
+    arguments = ["encode", str(small_corpus), "--results", str(results), "--rounds", "1", "--vocab-size", "400"]
+    assert command.main(arguments) == 0, capsys.readouterr().out
+    measured = records.read(results, "encode")
+    assert {r["tool"] for r in measured} >= {ours.NAME, "tiktoken", "tokenizers"}
+    assert len({r["ids_digest"] for r in measured}) == 1
+    assert all(r["mb_per_s"] > 0 and r["message_us"] > 0 and r["tokens"] > 1000 for r in measured)
+    text = render.markdown(measured)
+    assert text.count("| same |") == len(measured)
+    assert "| 400 | tiktoken" in text
+
+
+def test_files_are_encoded_alike(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.jsonl"
+    arguments = ["encode", str(small_corpus), "--files", "--results", str(results), "--rounds", "1"]
+    assert command.main([*arguments, "--vocab-size", "400"]) == 0, capsys.readouterr().out
+    measured = records.read(results, "files")
+    assert ours.NAME in {r["tool"] for r in measured}
+    assert len({r["ids_digest"] for r in measured}) == 1
+    text = render.markdown(measured)
+    assert "From files to ids" in text
+    assert text.count("| - | same |") == len(measured)
+
+
 def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
     session = run.start_session(tmp_path / "r.jsonl", 1, 30.0, SPECIAL)
     counted = counting.count_once(session, Tool("regex"), corpora.open_corpus(small_corpus), "gpt2")
@@ -258,6 +283,7 @@ def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
         (["growth", __file__], "--sizes"),
         (["growth", __file__, "--sizes", "1XB"], "1XB"),
         (["counting", __file__, "--pattern", "o200k"], "o200k"),
+        (["encode", __file__, "--tokenizer", "does/not/exist"], "does/not/exist"),
     ],
 )
 def test_bad_arguments_give_one_clear_line(

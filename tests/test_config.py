@@ -89,7 +89,7 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"chunk_size": "9" * 400}, "at most 2**62"),
         ({"chunk_size": 2**63}, "at most 2**62"),
         ({"max_piece_bytes": 3}, "at least 4"),
-        ({"executor": "local"}, "'executor' is unknown"),
+        ({"executor": "spark"}, "one of local, ray"),
         ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
     ],
 )

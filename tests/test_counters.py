@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pipeline import _core, counters, tables
 from pipeline.combine import CombineTask, combine, take_kept
 from pipeline.errors import RunDirectoryError, TrainingError
+from pipeline.join import JoinTask, join
 
 
 def columns_of(counts, partitions=1):
@@ -114,6 +115,24 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     assert len(list(tmp_path.iterdir())) == 6
     whole = oracle_counting.as_counter(_core.combine([columns_of(part)[0] for part in parts]))
     assert list(whole.items()) == list(read(output).items())
+
+
+@pytest.mark.parametrize("shares", [1, 2, 8])
+@pytest.mark.parametrize("files", [1024, 4])
+def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatch, shares, files):
+    monkeypatch.setattr("pipeline.combine._MOST_OPEN_FILES", files)
+    monkeypatch.setattr(counters, "PARTITION_ROWS", 512)
+    counted = [random_counts(i // 2, 500 + 1000 * i) for i in range(7)]
+    paths = [write(tmp_path / f"{i}.parquet", part, 2 ** (i % 3)) for i, part in enumerate(counted)]
+    parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
+    rows = [combine_files(paths, part, share=(index, shares)) for index, part in enumerate(parts)]
+    joined = tmp_path / "joined.parquet"
+    assert join(JoinTask([(part, "s") for part in parts], joined, "s", {"n": 1})) == sum(rows)
+    expected = sum(counted, Counter())
+    assert read(joined, fingerprint="s") == expected
+    assert shares == 1 or max(rows) < sum(rows)
+    combine_files(paths, tmp_path / "whole.parquet")
+    assert list(read(joined)) == list(read(tmp_path / "whole.parquet"))
 
 
 @pytest.mark.parametrize("files", [4, 64])

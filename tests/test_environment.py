@@ -92,10 +92,10 @@ def test_the_watch_sees_memory_that_is_taken() -> None:
     with environment.MemoryWatch(interval_s=0.01) as watch:
         time.sleep(0.05)
         before = watch.peak_bytes
-        block = bytearray(b"x") * (64 << 20)
-        time.sleep(0.1)
-    assert watch.peak_bytes - before >= 60 << 20
-    assert len(block) == 64 << 20
+        block = bytearray(b"x") * (256 << 20)
+        time.sleep(0.2)
+    assert watch.peak_bytes - before >= 128 << 20  # other processes of the tests come and go
+    assert len(block) == 256 << 20
     assert not watch.exceeded
     with environment.MemoryWatch(limit_bytes=1) as watch:
         pass

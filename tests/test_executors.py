@@ -13,7 +13,9 @@ import worker_tasks
 
 from pipeline import workers
 from pipeline.errors import InputError, WorkerError
-from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor, WorkerSetup
+from pipeline.executors import WorkerSetup
+from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors.local import LocalExecutor
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -18,7 +18,8 @@ from pipeline import _core, workers
 from pipeline.config import Options, make_options
 from pipeline.errors import InputError, PipelineError, RunDirectoryError, WorkerError
 from pipeline.events import Advanced, Event, StageStarted
-from pipeline.executors.local import MAX_ATTEMPTS, LocalExecutor
+from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors.local import LocalExecutor
 from pipeline.training import run_train
 
 CHUNKS = "12KiB"

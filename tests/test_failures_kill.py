@@ -15,7 +15,6 @@ import psutil
 import pytest
 from killing import CASES, Case, Kept, KillAt, command, counters, ended, require_clean, results, start
 
-COMPILER = shutil.which("cc") or shutil.which("c++")
 KILLED = -signal.SIGKILL
 # Stage -> the file whose appearance begins it; a kill comes some time later.
 STAGES = {
@@ -91,16 +90,6 @@ def _everything(run: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(request.param, tmp_path_factory.mktemp("killed"))
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if COMPILER is None or not Path("/proc/self/fd").exists():
-        pytest.skip("needs a C compiler and /proc")
-    path = tmp_path_factory.mktemp("library") / "kill_at.so"
-    source = Path(__file__).with_name("kill_at.c")
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-x", "c", source, "-o", path, "-ldl"], check=True)
-    return path
 
 
 def _kill_at_changes(trained: Trained, library: Path, home: Path, runs: int, seed: int) -> int:

@@ -249,3 +249,37 @@ def test_credentials_and_network(store: Store, monkeypatch: pytest.MonkeyPatch) 
     assert "AWS_ACCESS_KEY_ID" in line
     assert pickle.loads(pickle.dumps(store.remote("a/b"))) == store.remote("a") / "b"
     assert CREDENTIALS["AWS_ACCESS_KEY_ID"] not in store.uri("r")
+
+
+def test_exports_in_a_store_are_checked_and_its_files_loaded(store: Store, corpus: str) -> None:
+    output = store.uri("runs/checked")
+    pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
+    checked = run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus)
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.count("the same ids") == 2
+    assert len(json.loads(store.get("runs/checked/report.json"))["checks"][store.uri("runs/checked/tokenizer")]) == 2
+    ours = pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
+    text = "the low <s> é" * 3
+    gpt2 = pipeline.GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])
+    assert gpt2.encode(text) == ours.encode(text)
+    ranks = pipeline.Tokenizer.from_tiktoken_file(
+        store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), pattern="gpt2", special_tokens=ours.special_tokens
+    )
+    assert ranks.encode(text) == ours.encode(text)
+
+
+def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
+    tokenizer = pipeline.Tokenizer.load(local / "run" / "tokenizer")
+    options = {"chunk_size": "16KiB", "shard_size": 9000, "documents": "offsets", "workers": 2}
+    pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
+    output = store.uri("shards")
+    pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    names = sorted(key.removeprefix("shards/") for key in store.listing() if key.startswith("shards/shard-"))
+    assert names == sorted(path.name for path in (tmp_path / "shards").glob("shard-*"))
+    assert all(store.get(f"shards/{name}") == (tmp_path / "shards" / name).read_bytes() for name in names)
+    assert not [key for key in store.listing() if "/parts/" in key]
+    texts = [list(pipeline.decode_shards(place, tokenizer)) for place in (output, tmp_path / "shards")]
+    assert b"".join(texts[0]) == b"".join(texts[1])
+    pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    with pytest.raises(InputError, match="one of shards"):
+        pipeline.encode_corpus(output, tokenizer, tmp_path / "other")

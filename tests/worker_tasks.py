@@ -99,3 +99,8 @@ def log_and_die(marker: Path) -> str:
 def sleep_for_ever(marker: Path) -> None:
     marker.write_text(str(os.getpid()))
     time.sleep(3600)
+
+
+def process_after_a_while(_: int) -> int:
+    time.sleep(0.3)
+    return os.getpid()

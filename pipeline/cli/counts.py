@@ -31,10 +31,10 @@ def combine(runs: tuple[Location, ...], weights: tuple[str, ...], **values: Any)
     """
     settled = settle(_COMBINE_OPTIONS, values)
     if settled is not None:
-        from pipeline.workers import executor_for
+        from pipeline.workers import executor_here
 
         options = settled.options
-        with executor_for(options) as executor:  # its workers start beside the next import
+        with executor_here(options) as executor:  # its workers start beside the next import
             from pipeline.mixture import run_combine
 
             carry_out(options, lambda listener: run_combine(runs, weights, options, executor, listener))
@@ -55,10 +55,10 @@ def import_(files: tuple[Location, ...], **values: Any) -> None:
     """
     settled = settle(_IMPORT_OPTIONS, values)
     if settled is not None:
-        from pipeline.workers import executor_for
+        from pipeline.workers import executor_here
 
         options = settled.options
-        with executor_for(options) as executor:  # its workers start beside the next import
+        with executor_here(options) as executor:  # its workers start beside the next import
             from pipeline.exchange import run_import
 
             carry_out(options, lambda listener: run_import(list(files), options, executor, listener))
@@ -73,10 +73,10 @@ def verify(run_directory: Location, **values: Any) -> None:
     settled = settle(_VERIFY_OPTIONS, values)
     if settled is not None:
         from pipeline import terminal
-        from pipeline.workers import executor_for
+        from pipeline.workers import executor_here
 
         options = settled.options
-        with executor_for(options) as executor:  # its workers start beside the next import
+        with executor_here(options) as executor:  # its workers start beside the next import
             from pipeline.verify import run_verify
 
             with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipeline.report.summary import Summary
 
 RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
+CLUSTER_OPTIONS = ("executor", "ray_address")
 COUNTING_OPTIONS = ("special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes")  # what tells what is counted
 
 
@@ -129,13 +130,15 @@ def print_plan(options: Options) -> None:
     from pipeline import planning, terminal
     from pipeline.exporting import check_before_work
     from pipeline.pattern import compile_pattern
+    from pipeline.workers import nodes
 
     pattern = compile_pattern(options.pattern)
     check_before_work(options, pattern)
     with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         directory = options.output or location("runs/NEW")
-        run = planning.open_run(directory, options, pattern, listener)
-    plan = planning.plan_for_people(run, options)
+        machines = nodes(options)
+        run = planning.open_run(directory, options, pattern, listener, machines)
+    plan = planning.plan_for_people(run, options, machines)
     if options.log_json:
         terminal.write_json("plan", plan)
     else:

@@ -1,13 +1,21 @@
 """The commands about a tokenizer: export, encode, decode; and env and version."""
 
+from typing import Any
+
 import click
 
 from pipeline import __version__
 from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
-from pipeline.config import flag_of, make_options
+from pipeline.cli.options import CLUSTER_OPTIONS, RUN_OPTIONS, run_options, settle
+from pipeline.config import READING_OPTIONS, Options, flag_of, make_options
 from pipeline.errors import UsageError
 from pipeline.storage import Location
-from pipeline.values import EXPORT_FORMATS
+from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
+
+_ENCODE_OPTIONS = (
+    *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
+    *("chunk_size", "fail_on_loss", "overwrite", *RUN_OPTIONS),
+)
 
 
 @commands.command()
@@ -16,30 +24,59 @@ from pipeline.values import EXPORT_FORMATS
     "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
 @click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
+@click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
+@click.option(
+    "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
+)
+@click.option(
+    "--sample", "samples", multiple=True, type=location_type, metavar="FILE",
+    help="text to check with, besides hard strings; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
 @click.option(
     "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
 )
 @debug
-def export(tokenizer: Location, output: Location | None, formats: str | None, counts: Location | None) -> None:
-    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken; or a run's piece counts.
+def export(
+    tokenizer: Location,
+    output: Location | None,
+    formats: str | None,
+    chat_template: str | None,
+    check: bool,
+    samples: tuple[Location, ...],
+    counts: Location | None,
+) -> None:
+    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
+    piece counts.
 
     Counts are a line `piece<TAB>count` each, the most frequent first, which `import` reads back exactly.
     """
     if counts is not None:
-        if output is not None or formats is not None:
-            raise UsageError("--counts writes piece counts, not a tokenizer; leave out --output and --export")
+        if output is not None or formats is not None or chat_template is not None or check or samples:
+            raise UsageError(
+                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, --check "
+                "and --sample"
+            )
         _export_counts(tokenizer, counts)
         return
     from pipeline.encode import load_tokenizer, tokenizer_home
-    from pipeline.exporting import export_model
+    from pipeline.exporting import export_model, with_chat_template
 
-    options = make_options({"export": formats, "output": output}, flag_of)
-    model = load_tokenizer(tokenizer).model
-    written, refused = export_model(model, options.output or tokenizer_home(tokenizer), options.export)
+    options = make_options({"export": formats, "output": output, "chat_template": chat_template}, flag_of)
+    if samples and not check:
+        raise UsageError("--sample is for --check: give both")
+    loaded = load_tokenizer(tokenizer)
+    directory = options.output or tokenizer_home(tokenizer)
+    written, refused = export_model(with_chat_template(loaded.model, options), directory, options.export)
     for path in written:
         click.echo(path)
     for name, reason in refused.items():
         click.echo(f"no {name} files: {reason}", err=True)
+    if check:
+        from pipeline.check import check_command
+
+        formats_written = [name for name in options.export or EXPORT_FORMATS if name not in refused]
+        for line in check_command(loaded, tokenizer, directory, formats_written, samples):
+            click.echo(line)
 
 
 def _export_counts(run: Location, path: Location) -> None:
@@ -52,38 +89,91 @@ def _export_counts(run: Location, path: Location) -> None:
 
 
 @commands.command()
-@click.argument("paths", nargs=-1, type=location_type, metavar="[FILE ...]")
+@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @click.option("--text", metavar="STRING", help="encode this text instead of files")
 @tokenizer_option
 @click.option("--ordinary", is_flag=True, help="take special tokens in the text as plain text")
+@run_options(*_ENCODE_OPTIONS)
 @debug
-def encode(paths: tuple[Location, ...], text: str | None, tokenizer: Location, ordinary: bool) -> None:
-    """Print the token ids of FILEs (`-`: standard input) or of --text, a line each."""
+def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordinary: bool, **values: Any) -> None:
+    """Print the token ids of INPUTs (`-`: standard input) or of --text, a line each; with --output, encode a corpus.
+
+    A corpus is files, directories, globs, URIs, as for `train`. --output is the directory of the shards.
+
+    \b
+    bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
+    bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
+    """
+    settled = settle(_ENCODE_OPTIONS, values, inputs)
+    if settled is None:
+        return
+    if (text is None) == (not settled.options.inputs):
+        raise UsageError("encode needs either files or --text STRING")
+    if settled.options.output is not None:
+        if text is not None or ordinary:
+            raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
+        _encode_corpus(settled.options, tokenizer)
+        return
     from pipeline.encode import encode_command
 
-    if (text is None) == (not paths):
-        raise UsageError("encode needs either files or --text STRING")
-    encode_command(tokenizer, paths, text, ordinary=ordinary)
+    unfit = next((name for name in settled.given if name not in ("inputs", *RUN_OPTIONS)), None)
+    if unfit is not None:
+        raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
+    encode_command(tokenizer, [location_type(name) for name in inputs], text, ordinary=ordinary)
+
+
+def _encode_corpus(options: Options, tokenizer: Location) -> None:
+    from pipeline.workers import ENCODING, executor_here
+
+    with executor_here(options, ENCODING) as executor:  # its workers start beside the next imports
+        from pipeline import terminal
+        from pipeline.encode import load_tokenizer
+        from pipeline.encoding import run_encode
+        from pipeline.report.encoded import render
+
+        model = load_tokenizer(tokenizer).model
+        with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+            encoded = run_encode(options, model, executor, listener)
+    if options.log_json:
+        terminal.write_json("summary", encoded.to_json())
+    elif options.quiet:
+        terminal.write(str(encoded.directory))
+    else:
+        terminal.write(render(encoded, tokenizer))
 
 
 @commands.command()
-@click.argument("ids", nargs=-1, metavar="[ID ...]")
+@click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]")
 @tokenizer_option
 @debug
-def decode(ids: tuple[str, ...], tokenizer: Location) -> None:
-    """Print the text of token IDs, from the command line or, without any, from standard input."""
-    from pipeline.encode import decode_command
+def decode(words: tuple[str, ...], tokenizer: Location) -> None:
+    """Print the text of token IDs, from the command line or, without any, from standard input; or of SHARDS.
 
-    decode_command(tokenizer, ids)
+    SHARDS is what `encode --output` made: a directory, or one or several of the shards in it.
+    """
+    from pipeline.encode import decode_command, decode_shards_command
+
+    if words and not words[0].lstrip("+-").isdigit():
+        decode_shards_command(tokenizer, [location_type(word) for word in words])
+    else:
+        decode_command(tokenizer, words)
 
 
 @commands.command()
+@run_options(*CLUSTER_OPTIONS)
 @debug
-def env() -> None:
-    """Print versions and machine: what a bug report needs."""
+def env(**values: Any) -> None:
+    """Print versions and machine, of a cluster the nodes too: what a bug report needs."""
+    settled = settle(CLUSTER_OPTIONS, values)
+    if settled is None:
+        return
     from pipeline.environment import describe
+    from pipeline.workers import nodes
 
-    for name, value in describe().items():
+    facts = describe()
+    for number, node in enumerate(nodes(settled.options)):
+        facts[f"node {number}"] = str(node)
+    for name, value in facts.items():
         click.echo(f"{name + ':':26}{value}")
 
 

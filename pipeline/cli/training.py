@@ -3,19 +3,29 @@
 from typing import Any
 
 from pipeline.cli.group import commands, debug, inputs, run_argument
-from pipeline.cli.options import COUNTING_OPTIONS, RUN_OPTIONS, carry_out, print_plan, run_options, settle
+from pipeline.cli.options import (
+    CLUSTER_OPTIONS,
+    COUNTING_OPTIONS,
+    RUN_OPTIONS,
+    carry_out,
+    print_plan,
+    run_options,
+    settle,
+)
 from pipeline.config import OPTION_FIELDS
 from pipeline.storage import Location
 
 _MERGE_OPTIONS = (
     *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
-    *("overwrite", *RUN_OPTIONS),
+    *("chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _COUNT_OPTIONS = (
     *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
-    *("fail_on_loss", "dry_run", "overwrite", *RUN_OPTIONS),
+    *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
-_TRAIN_OPTIONS = tuple(name for name in OPTION_FIELDS if name != "inputs")
+_TRAIN_OPTIONS = tuple(
+    name for name, option in OPTION_FIELDS.items() if name != "inputs" and option.metadata["stage"] != "encode"
+)
 
 
 @commands.command()

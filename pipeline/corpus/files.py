@@ -24,6 +24,7 @@ from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
 from pipeline.storage import open_file as open_location
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
+_OURS = ("run.json", "encoding.json")  # a run directory has the one, a directory of shards the other
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
@@ -163,7 +164,7 @@ def _expand(name: str) -> list[str]:
         raise _unreadable(name, error) from None
     if stat.S_ISDIR(mode):
         if _is_run_directory(path):
-            raise InputError(f"{name} is a run directory (it holds a run.json): name the corpus, not a run")
+            raise InputError(f"{name} is a run directory or one of shards: name the corpus, not what was made of it")
         found = list(_walk(path, set()))
         if not found:
             raise InputError(
@@ -224,7 +225,7 @@ def _from_system(path: str) -> bool:
 
 
 def _is_run_directory(directory: str) -> bool:
-    return os.path.isfile(os.path.join(directory, "run.json"))  # noqa: PTH113, PTH118
+    return any(os.path.isfile(os.path.join(directory, name)) for name in _OURS)  # noqa: PTH113, PTH118
 
 
 def _in_run_directory(match: str, pattern: str) -> bool:

@@ -13,7 +13,7 @@ from pipeline.errors import InputError
 from pipeline.storage import Remote
 
 _MAGIC = re.compile(r"[*[]")
-_RUN = "run.json"
+_OURS = ("run.json", "encoding.json")  # a run directory has the one, a directory of shards the other
 
 
 def expand(where: Remote) -> list[str]:
@@ -32,8 +32,8 @@ def _expand(where: Remote) -> list[Remote]:
         if found := list(_matching(where)):
             return found
         raise InputError(f"no object matches {where}: check the glob and the bucket")
-    if (where / _RUN).is_file():
-        raise InputError(f"{where} is a run directory (it holds a run.json): name the corpus, not a run")
+    if _is_ours(where):
+        raise InputError(f"{where} is a run directory or one of shards: name the corpus, not what was made of it")
     found = _below(where)
     if not found and not Remote(where.base, where.query, "").exists():
         raise InputError(f"{where} cannot be read: the bucket of {where.base} does not exist; check its name")
@@ -48,10 +48,17 @@ def _expand(where: Remote) -> list[Remote]:
 def _below(where: Remote) -> list[Remote]:
     """All objects below a prefix, but hidden ones and those of runs: one question to the store, not one a prefix."""
     children = [child for child in where.children(recursive=True) if not _is_hidden(child.name)]
-    runs = [
-        child.name.removesuffix(_RUN) for child in children if child.is_file and f"/{child.name}".endswith(f"/{_RUN}")
+    ours = [
+        child.name.removesuffix(name)
+        for child in children
+        for name in _OURS
+        if child.is_file and f"/{child.name}".endswith(f"/{name}")
     ]
-    return [where / child.name for child in children if child.is_file and not child.name.startswith(tuple(runs))]
+    return [where / child.name for child in children if child.is_file and not child.name.startswith(tuple(ours))]
+
+
+def _is_ours(where: Remote) -> bool:
+    return any((where / name).is_file() for name in _OURS)
 
 
 def _is_hidden(key: str) -> bool:
@@ -86,7 +93,7 @@ def _glob(where: Remote, parts: list[str], deep: bool) -> Iterator[tuple[Remote,
         found = where / child.name
         if not rest and (child.is_file or part != "**"):
             yield found, child.is_file
-        if not child.is_file and (rest or part == "**") and not (deep and (found / _RUN).is_file()):
+        if not child.is_file and (rest or part == "**") and not (deep and _is_ours(found)):
             yield from _glob(found, parts if part == "**" else rest, deep)
 
 

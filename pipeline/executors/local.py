@@ -13,38 +13,32 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 
 from pipeline import log
 from pipeline.errors import PipelineError, WorkerError
-from pipeline.executors import Result, Task, ignore_progress
+from pipeline.executors import (
+    DEFAULT_SETUP,
+    ONE_CORE,
+    ClusterUse,
+    Need,
+    Node,
+    Result,
+    Task,
+    WorkerSetup,
+    ignore_progress,
+)
+from pipeline.executors.attempts import Attempts
 from pipeline.executors.fork_server import FORK, NUMBER_BYTES
 
 _log = logging.getLogger(__name__)
-MAX_ATTEMPTS = 3
 _START = (
     "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
     "from pipeline.executors.fork_server import main; main(descriptor, *names)"
 )
-
-
-@dataclass(frozen=True)
-class WorkerSetup:
-    """How worker processes start.
-
-    preload: modules that their tasks need, imported once for all of them. absent: optional modules that they are to do
-    without. environment: variables for them, where the environment does not have them already.
-    """
-
-    preload: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-DEFAULT_SETUP = WorkerSetup()
 
 
 class _ForkServer:
@@ -147,6 +141,14 @@ class LocalExecutor:
         """See `Executor.retries`."""
         return self._retries
 
+    def nodes(self) -> Sequence[Node]:
+        """See `Executor.nodes`."""
+        return ()
+
+    def used(self) -> ClusterUse | None:
+        """See `Executor.used`."""
+        return None
+
     def __enter__(self) -> "LocalExecutor":
         self._server = _ForkServer(self._setup)
         return self
@@ -162,11 +164,12 @@ class LocalExecutor:
         on_progress: Callable[[int], None] = ignore_progress,
         *,
         at_once: int | None = None,
+        need: Need = ONE_CORE,  # noqa: ARG002 - there is one machine
     ) -> Iterator[tuple[int, Result]]:
         """See `Executor.run`. Leaving the iteration early stops the workers that are at work."""
         workers = min(self._workers(), at_once or len(tasks))
         waiting = deque(range(len(tasks)))
-        attempts = [0] * len(tasks)
+        attempts = Attempts(tasks)
         busy: dict[Connection, _Worker] = {}
         self._keep_idle(
             max(1, min(workers, len(tasks)))
@@ -175,24 +178,19 @@ class LocalExecutor:
         def hand_out() -> None:
             while waiting and len(busy) < workers:
                 task = waiting.popleft()
-                if attempts[task] and self._idle:  # what failed is tried in a fresh process, not in one that is at hand
+                again = attempts.has_failed(task)
+                if again and self._idle:  # what failed is tried in a fresh process, not in one that is at hand
                     self._idle.pop().stop()
-                worker = self._idle.pop() if self._idle and not attempts[task] else self._start()
+                worker = self._idle.pop() if self._idle and not again else self._start()
                 worker.task, worker.progress = task, 0
-                attempts[task] += 1
                 busy[worker.connection] = worker
                 with suppress(BrokenPipeError, ConnectionResetError):  # a dead worker is found by its silence
                     worker.connection.send((function, tasks[worker.task]))
 
         def failed(worker: _Worker, reason: str) -> None:
             on_progress(-worker.progress)
-            if attempts[worker.task] >= MAX_ATTEMPTS:
-                raise WorkerError(
-                    f"{tasks[worker.task]} failed {MAX_ATTEMPTS} times, the last time because {reason}; "
-                    "what is finished is kept: run the same command again to go on"
-                )
+            attempts.failed(worker.task, reason)
             self._retries += 1
-            _log.warning("%s failed (%s); trying again in a fresh process", tasks[worker.task], reason)
             waiting.append(worker.task)
 
         try:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from pipeline.errors import ExportRefusedError
+from pipeline.model import Model
 from pipeline.vocabulary import Vocabulary
 
 
@@ -26,6 +27,15 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
             )
         texts[id_] = text
     return dict(sorted(texts.items()))
+
+
+def refuse_preparation(model: Model, format_name: str) -> None:
+    """Raise ExportRefusedError where text is prepared before it is cut: only tokenizer.json can say how."""
+    if model.preparation.changes_ids:
+        raise ExportRefusedError(
+            f"{format_name} cannot say how text is prepared before it is cut (NFC, a space in front, or special tokens "
+            "with rules), as this tokenizer needs. Use the hf export"
+        )
 
 
 def quoted(texts: Mapping[int, str]) -> dict[int, str]:

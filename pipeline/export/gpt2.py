@@ -6,7 +6,7 @@ vocab.json with the others; a reader learns from its caller which they are.
 
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
-from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
+from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, refuse_preparation, vocabulary_texts
 from pipeline.model import Model
 from pipeline.storage import Location
 
@@ -20,6 +20,7 @@ def export_gpt2(model: Model, directory: Location) -> list[Location]:
             f"GPT-2 style files are not written for the pattern {model.pattern.name or model.pattern.expression!r}: "
             "whoever reads them cuts text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
         )
+    refuse_preparation(model, "GPT-2 style files")
     if model.whole_pieces:
         raise ExportRefusedError(
             "GPT-2 style files cannot say that whole pieces are looked up before merging, as this tokenizer needs. "

@@ -13,7 +13,8 @@ from typing import Any
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
-from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
+from pipeline.model import PATTERN_KEY, PLAIN_RULE, REGEX_STAGE, Model, SpecialRule, could_be_whole_piece
+from pipeline.pattern import PatternSequence
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.vocabulary import Vocabulary
@@ -58,43 +59,45 @@ def json_text(value: dict[str, Any]) -> str:
 
 
 def _named_tokens(model: Model) -> dict[str, str]:
-    named = {"eos_token": model.eos_token, "pad_token": model.pad_token}
+    named = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     return {name: token for name, token in named.items() if token is not None}
 
 
 def _config(model: Model) -> dict[str, Any]:
     # tokenizer.json holds the pattern as its engine needs it; one without a name is noted as the user wrote it.
-    noted = {PATTERN_KEY: model.pattern.expression} if model.pattern.name is None else {}
+    own = model.pattern.name is None and not isinstance(model.pattern, PatternSequence)
+    noted = {PATTERN_KEY: model.pattern.expression} if own else {}
+    template = {"chat_template": model.chat_template.jinja} if model.chat_template else {}
     return _named_tokens(model) | {
-        "add_prefix_space": False,
+        "add_prefix_space": model.preparation.space_in_front,
         "clean_up_tokenization_spaces": False,
         "model_max_length": UNLIMITED_LENGTH,
         "tokenizer_class": "PreTrainedTokenizerFast",
         **noted,
+        **template,
     }
 
 
 def tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     """Return the text of tokenizer.json (pretty, no line end at the end of the file)."""
+    rules = model.preparation.rules
+    for text in model.vocabulary.special_tokens if model.whole_pieces else ():
+        if could_be_whole_piece(text, rules.get(text, PLAIN_RULE)):
+            raise ExportRefusedError(
+                f"tokenizer.json cannot hold the special token {text!r} where whole pieces are looked up before "
+                "merging: a piece may have the same name there. Choose a special token such as '<|endoftext|>'"
+            )
     document: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": id_,
-                "content": text,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
+            {"id": id_, "content": text, **_rule_fields(model.preparation.rules.get(text, PLAIN_RULE))}
             for text, id_ in sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1])
         ],
-        "normalizer": None,
+        "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
+        "post_processor": json.loads(model.post_processor) if model.post_processor else None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
@@ -114,17 +117,34 @@ def tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     return head + _vocab_and_merges(model.vocabulary)
 
 
-def _pre_tokenizer(model: Model) -> dict[str, Any]:
-    bytes_only = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    if model.pattern.name == "none":
-        return bytes_only
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": for_tokenizers(model.pattern)},
-        "behavior": "Isolated",
-        "invert": False,
+def _rule_fields(rule: SpecialRule) -> dict[str, bool]:
+    return {
+        "single_word": rule.single_word,
+        "lstrip": rule.left_space,
+        "rstrip": rule.right_space,
+        "normalized": rule.normalized,
+        "special": rule.control,
     }
-    return {"type": "Sequence", "pretokenizers": [split, bytes_only]}
+
+
+def _pre_tokenizer(model: Model) -> dict[str, Any]:
+    pattern, in_front = model.pattern, model.preparation.space_in_front
+    byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
+    if pattern.name == "none":
+        return byte_level
+    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
+        if pattern.name != "gpt2":
+            raise ExportRefusedError(
+                "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern "
+                "than GPT-2's: use the pattern gpt2"
+            )
+        return byte_level | {"use_regex": True}
+    steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
+    splits = [
+        {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
+        for step in steps
+    ]
+    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
 
 
 def _vocab_and_merges(vocabulary: Vocabulary) -> str:

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from pipeline.atomic import make_directory, write_whole
 from pipeline.errors import ExportRefusedError
+from pipeline.export.byte_alphabet import refuse_preparation
 from pipeline.model import Model
 from pipeline.pattern.translate import for_tiktoken
 from pipeline.storage import Location
@@ -46,6 +47,7 @@ encoding = tiktoken.Encoding(
 
 def export_tiktoken(model: Model, directory: Location) -> list[Location]:
     """Write the rank file and the Python text; ExportRefusedError where tiktoken would give other ids."""
+    refuse_preparation(model, "a tiktoken rank file")
     _check_ids(model)
     _check_special_tokens(model)
     pattern = for_tiktoken(model.pattern)

@@ -5,6 +5,7 @@ naming the file, the place in it and the reason.
 """
 
 from pipeline.errors import InputError, StorageError
+from pipeline.load.gpt2 import load_gpt2
 from pipeline.load.huggingface import load_huggingface
 from pipeline.model import Model
 from pipeline.storage import Location, RemoteError
@@ -13,11 +14,27 @@ __all__ = ["load_model"]
 
 
 def load_model(path: Location) -> Model:
-    """Load a tokenizer directory, or the tokenizer.json itself."""
+    """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), or the tokenizer.json itself."""
     try:
-        file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.exists():
-            raise InputError(f"{file} does not exist: give a tokenizer's directory or its tokenizer.json")
-        return load_huggingface(file)
+        return _load(path)
     except RemoteError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _load(path: Location) -> Model:
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if path.suffix == ".tiktoken" and path.is_file():
+        raise InputError(
+            f"{path} is a tiktoken rank file, which does not say its pattern and special tokens: load it with "
+            "Tokenizer.from_tiktoken_file(path, pattern=..., special_tokens={...})"
+        )
+    if not file.exists() and (path / "vocab.json").exists() and (path / "merges.txt").exists():
+        return load_gpt2(path / "vocab.json", path / "merges.txt")
+    if path.name in ("vocab.json", "merges.txt") and path.is_file():
+        return load_gpt2(path.with_name("vocab.json"), path.with_name("merges.txt"))
+    if not file.exists():
+        raise InputError(
+            f"{file} does not exist: give a tokenizer's directory (tokenizer.json, or vocab.json and merges.txt), or "
+            "its tokenizer.json"
+        )
+    return load_huggingface(file)

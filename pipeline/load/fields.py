@@ -56,13 +56,22 @@ def shortened(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def read_json(file: Location) -> Field:
-    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than a tokenizer may be."""
+def read_text(file: Location) -> str:
+    """The text of a file; InputError where it cannot be read, is not UTF-8, or is larger than a tokenizer may be."""
     try:
-        return Field(json.loads(read_bounded(file, MODEL_BYTES)), file)
+        return read_bounded(file, MODEL_BYTES).decode()
     except OSError as reason:
         raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
     except UnicodeDecodeError as reason:
         raise InputError(f"{file} is not UTF-8 (byte {reason.start})") from reason
+    except ValueError as reason:
+        raise InputError(f"{file} cannot be used: {reason}") from reason
+
+
+def read_json(file: Location) -> Field:
+    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than a tokenizer may be."""
+    text = read_text(file)
+    try:
+        return Field(json.loads(text), file)
     except (ValueError, RecursionError) as reason:
         raise InputError(f"{file} is not valid JSON: {reason}") from reason

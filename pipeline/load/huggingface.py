@@ -2,58 +2,97 @@
 
 Accepted is byte-level BPE as this project writes it, and as other trainers do where every field has a meaning that we
 reproduce; the first field that has not is refused by name. tokenizer_config.json beside, where there is one, says which
-special token pads, and how the user wrote a pattern that has no name.
+special token pads, how the user wrote a pattern that has no name, and the chat template.
+
+Ids are those without the special tokens that a post-processor adds around a text (`add_special_tokens=False` there).
 """
 
-import re
+import json
 from collections.abc import Iterator
 
-from pipeline.errors import ExportRefusedError, InputError, PatternError, UsageError
-from pipeline.load.fields import Field, read_json, shortened
-from pipeline.model import PATTERN_KEY, REGEX_STAGE, Model
-from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.pattern.presets import PRESETS
-from pipeline.pattern.translate import for_tokenizers
+from pipeline.errors import InputError, UsageError
+from pipeline.load.added_tokens import check_numbering, read_added_tokens, special_rules
+from pipeline.load.fields import Field, read_json, read_text
+from pipeline.load.splits import read_pre_tokenizer
+from pipeline.model import PATTERN_KEY, ChatTemplate, Model, Preparation
 from pipeline.storage import Location
 from pipeline.vocabulary import Vocabulary, text_to_token
 
 CONFIG_NAME = "tokenizer_config.json"
+TEMPLATE_NAME = "chat_template.jinja"
 
 
 def load_huggingface(file: Location) -> Model:
     """Load one tokenizer.json; InputError where it is damaged or says what we would not reproduce."""
     document = read_json(file)
     document.member("version").expect("1.0")
-    for name in ("truncation", "padding", "normalizer"):
+    for name in ("truncation", "padding"):
         document.member(name).expect(None)
-    _check_post_processor(document.member("post_processor"))
     document.member("decoder").member("type").expect("ByteLevel")
     config_file = file.with_name(CONFIG_NAME)
     config = read_json(config_file) if config_file.exists() else Field({}, config_file)
-    pattern = _pattern(document.member("pre_tokenizer"), config.member(PATTERN_KEY))
+    pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(PATTERN_KEY))
     model = document.member("model")
     _check_model(model)
-    special_tokens = _special_tokens(document.member("added_tokens"))
+    nfc = _normalizes(document.member("normalizer"))
+    whole_pieces = model.member("ignore_merges").value is True
+    added = read_added_tokens(
+        document.member("added_tokens"), model.member("vocab"), normalizes=nfc, whole_pieces=whole_pieces
+    )
+    special_tokens = {token.text: token.id for token in added}
     tokens = _tokens(model.member("vocab"), special_tokens)
     try:
         vocabulary = Vocabulary.from_tokens(tokens, _merges(model.member("merges")), special_tokens)
     except (InputError, UsageError) as reason:
         raise InputError(str(reason) if str(file) in str(reason) else f"{file}: {reason}") from None
+    check_numbering(document.member("added_tokens"), model.member("vocab"))
     pad_token = _pad_token(config.member("pad_token"), special_tokens)
-    whole_pieces = model.member("ignore_merges").value is True
-    return Model(vocabulary, pattern, pad_token=pad_token, whole_pieces=whole_pieces)
+    return Model(
+        vocabulary,
+        pattern,
+        pad_token=pad_token,
+        whole_pieces=whole_pieces,
+        preparation=Preparation(nfc, space_in_front, special_rules(added, normalizes=nfc)),
+        post_processor=_post_processor(document.member("post_processor")),
+        chat_template=_chat_template(config, special_tokens),
+    )
+
+
+def _normalizes(field: Field) -> bool:
+    """Whether text is put into NFC; any other normalizer is refused."""
+    if field.value is None:
+        return False
+    kind = field.member("type")
+    if kind.value == "Sequence":
+        parts = [_normalizes(part) for part in field.member("normalizers").elements()]  # each is checked
+        return any(parts)
+    kind.expect("NFC")
+    return True
+
+
+def _post_processor(field: Field) -> str | None:
+    """The post-processor as JSON: it moves offsets or adds tokens around a text, both of which ids here are without."""
+    if field.value is None:
+        return None
+    _check_post_processor(field)
+    return json.dumps(field.value, ensure_ascii=False)
 
 
 def _check_post_processor(field: Field) -> None:
-    if field.value is None:
-        return
     kind = field.member("type")
-    kind.expect("ByteLevel", "TemplateProcessing")
-    if kind.value == "ByteLevel":
-        return  # it moves offsets, never ids
-    for part in field.member("single").elements():
-        if "Sequence" not in part.read(dict):
-            part.refuse("adds tokens to every text, which is not reproduced")
+    kind.expect("ByteLevel", "TemplateProcessing", "Sequence")
+    for part in field.member("processors").elements() if kind.value == "Sequence" else []:
+        _check_post_processor(part)
+
+
+def _chat_template(config: Field, special_tokens: dict[str, int]) -> ChatTemplate | None:
+    """The chat template that stands beside, with the tokens that begin and end what it writes."""
+    beside = config.file.with_name(TEMPLATE_NAME)
+    jinja = read_text(beside) if beside.exists() else config.member("chat_template").value
+    if not isinstance(jinja, str):
+        return None
+    bos_token, eos_token = (_named_token(config.member(name), special_tokens) for name in ("bos_token", "eos_token"))
+    return ChatTemplate(jinja, bos_token, eos_token)
 
 
 def _check_model(model: Field) -> None:
@@ -65,69 +104,6 @@ def _check_model(model: Field) -> None:
     for name in ("fuse_unk", "byte_fallback"):
         model.member(name).expect(None, False)
     model.member("ignore_merges").expect(None, False, True)
-
-
-def _pattern(field: Field, noted: Field) -> CompiledPattern:
-    if field.member("type").value == REGEX_STAGE:
-        expression = field.member("pattern")
-        try:
-            return compile_pattern(expression.read(str))
-        except PatternError as reason:
-            expression.refuse(f"is not a pattern: {reason}")
-    stages = field.member("pretokenizers").elements() if field.member("type").value == "Sequence" else [field]
-    *splits, last = stages if stages else [field]
-    last.member("type").expect("ByteLevel")
-    last.member("add_prefix_space").expect(False)
-    own_regex = last.member("use_regex")
-    own_regex.expect(None, True, False)
-    if not splits:
-        return compile_pattern("none" if own_regex.value is False else "gpt2")
-    own_regex.expect(False)
-    if len(splits) > 1:
-        field.refuse(f"has {len(splits)} splits before ByteLevel, but only one is reproduced exactly")
-    split = splits[0]
-    split.member("type").expect("Split")
-    split.member("behavior").expect("Isolated")
-    split.member("invert").expect(None, False)
-    expression = split.member("pattern").member("Regex")
-    try:
-        return _recovered(expression.read(str), noted)
-    except (PatternError, ExportRefusedError) as reason:
-        expression.refuse(f"is not reproduced exactly: {reason}")
-
-
-def _recovered(expression: str, noted: Field) -> CompiledPattern:
-    """Find the pattern that is written as `expression` for tokenizers: the one noted beside, a named one, or itself."""
-    candidates = [noted.read(str)] if noted.value is not None else [*PRESETS, _our_escapes(expression)]
-    for candidate in candidates:
-        compiled = compile_pattern(candidate)
-        if for_tokenizers(compiled) == expression:
-            return compiled
-    raise PatternError(f"{shortened(expression)} is not known to mean the same here and in tokenizers")
-
-
-def _our_escapes(expression: str) -> str:
-    """Write `\\x{410}`, as tokenizers' engine has it, as `\\U00000410`, as ours has it."""
-    return re.sub(
-        r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)",
-        lambda escape: f"\\U{int(escape[1], 16):08X}" if escape[1] else escape[0],
-        expression,
-        flags=re.DOTALL,
-    )
-
-
-def _special_tokens(field: Field) -> dict[str, int]:
-    special_tokens: dict[str, int] = {}
-    for entry in field.elements() if field.value is not None else []:
-        text = entry.member("content").read(str)
-        if text in special_tokens:
-            entry.refuse(f"names {text!r} for the second time")
-        entry.member("special").expect(True)
-        for name in ("single_word", "lstrip", "rstrip"):
-            entry.member(name).expect(None, False)
-        entry.member("normalized").expect(None, False, True)  # there is no normalizer
-        special_tokens[text] = entry.member("id").read(int)
-    return dict(sorted(special_tokens.items(), key=lambda item: item[1]))
 
 
 def _tokens(field: Field, special_tokens: dict[str, int]) -> dict[int, bytes]:
@@ -161,10 +137,17 @@ def _merges(field: Field) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _pad_token(field: Field, special_tokens: dict[str, int]) -> str | None:
-    if isinstance(field.value, dict):
-        field = field.member("content")
-    if field.value is None:
-        return None
-    if field.read(str) not in special_tokens:
-        field.refuse(f"names {field.value!r}, which is not one of the special tokens")
-    return field.read(str)
+    text = _content(field)
+    if text.value is not None and text.read(str) not in special_tokens:
+        text.refuse(f"names {text.value!r}, which is not one of the special tokens")
+    return text.value if text.value is None else text.read(str)
+
+
+def _named_token(field: Field, special_tokens: dict[str, int]) -> str | None:
+    text = _content(field).value
+    return text if isinstance(text, str) and text in special_tokens else None
+
+
+def _content(field: Field) -> Field:
+    """A token is named by its text, or by an object that holds it."""
+    return field.member("content") if isinstance(field.value, dict) else field

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -44,6 +45,26 @@ std::pair<std::vector<uint32_t>, size_t> cut(const bpe::Automaton& automaton, nb
   return {std::move(ends), at};
 }
 
+// The ends after each piece that ends at one of `ends` was cut as a document of its own.
+std::vector<uint32_t> cut_within(const bpe::Automaton& automaton, nb::handle text, const std::vector<uint32_t>& ends) {
+  const Buffer buffer(text);
+  if (!std::is_sorted(ends.begin(), ends.end()) || (!ends.empty() && ends.back() > buffer.size())) {
+    throw std::invalid_argument("cut_within: ends that do not rise, or beyond the text");
+  }
+  nb::gil_scoped_release release;
+  std::vector<uint32_t> finer;
+  std::vector<uint32_t> round(256);
+  size_t begin = 0;
+  for (const uint32_t end : ends) {
+    for (size_t at = 0, count = 1; count > 0;) {
+      at = automaton.cut(buffer.data() + begin, at, end - begin, true, round.data(), round.size(), &count);
+      for (size_t i = 0; i < count; ++i) finer.push_back(static_cast<uint32_t>(begin) + round[i]);
+    }
+    begin = end;
+  }
+  return finer;
+}
+
 }  // namespace
 
 void bind_automaton(nb::module_& module) {
@@ -79,6 +100,9 @@ void bind_automaton(nb::module_& module) {
           nb::arg("text"), nb::kw_only(), nb::arg("room") = 4096,
           nb::sig("def cut_part(self, text: Buffer, *, room: int = 4096) -> tuple[list[int], int]"),
           "The end of each piece that text following this part could not change, and where the rest begins.")
+      .def("cut_within", &cut_within, nb::arg("text"), nb::arg("ends"),
+           nb::sig("def cut_within(self, text: Buffer, ends: list[int]) -> list[int]"),
+           "The end of each piece where every stretch that ends at one of `ends` is a document of its own.")
       .def(
           "count_pieces",
           [](const bpe::Automaton& self, nb::object text) {

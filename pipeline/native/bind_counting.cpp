@@ -57,7 +57,7 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 
 // Holds the automaton or function for as long as the counter uses it.
 struct Counter {
-  nb::object cutter, spill;
+  nb::object cutter, spill, sink;
   bpe::ChunkCounter counter;
 };
 
@@ -75,6 +75,7 @@ int traverse_counter(PyObject* self, visitproc visit, void* arg) {
   if (nb::inst_ready(self)) {
     Py_VISIT(nb::inst_ptr<Counter>(self)->cutter.ptr());
     Py_VISIT(nb::inst_ptr<Counter>(self)->spill.ptr());
+    Py_VISIT(nb::inst_ptr<Counter>(self)->sink.ptr());
   }
   return 0;
 }
@@ -150,27 +151,30 @@ void bind_counter(nb::module_& module) {
           "__init__",
           [](Counter* self, nb::object cutter, const std::vector<nb::bytes>& special_tokens, const std::string& errors,
              std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> room_bytes,
-             nb::object spill) {
-            if (room_bytes.has_value() != !spill.is_none())
+             nb::object spill, nb::object sink) {
+            if (sink.is_none() && room_bytes.has_value() != !spill.is_none())
               throw nb::value_error("room_bytes and spill are given together or not at all");
             const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
-                                                     room_bytes.value_or(0), python_spill(self)};
+                                                     room_bytes.value_or(0), python_spill(self),
+                                                     sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink)};
             bpe::SpecialTokens specials(strings(special_tokens));
             if (nb::isinstance<bpe::Automaton>(cutter)) {
               const auto* automaton = nb::cast<const bpe::Automaton*>(cutter);
-              new (self) Counter{cutter, spill, {automaton, {}, std::move(specials), options}};
+              new (self) Counter{cutter, spill, sink, {automaton, {}, std::move(specials), options}};
             } else {
-              new (self) Counter{cutter, spill, {nullptr, python_cutter(cutter), std::move(specials), options}};
+              new (self) Counter{cutter, spill, sink, {nullptr, python_cutter(cutter), std::move(specials), options}};
             }
           },
           "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace", "max_piece_bytes"_a = nb::none(),
           "window_bytes"_a = size_t{1} << 18, "room_bytes"_a = nb::none(), "spill"_a = nb::none(),
+          "sink"_a = nb::none(),
           nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], "
                   "*, errors: str = 'replace', max_piece_bytes: int | None = None, "
                   "window_bytes: int = 262144, room_bytes: int | None = None, "
-                  "spill: Callable[[ChunkCounter], None] | None = None) -> None"),
+                  "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None"),
           "room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
-          "which writes columns() somewhere; the counter then starts empty again.")
+          "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of "
+          "being counted.")
       .def(
           "feed",
           [](Counter& self, nb::handle block, bool end) {
@@ -219,7 +223,8 @@ void bind_counter(nb::module_& module) {
       .def(
           "set_room",
           [](Counter& self, size_t room_bytes) {
-            if (self.spill.is_none() || room_bytes == 0) throw nb::value_error("there is no room to change");
+            if ((self.spill.is_none() && self.sink.is_none()) || room_bytes == 0)
+              throw nb::value_error("there is no room to change");
             without_gil([&] { self.counter.set_room(room_bytes); });
           },
           "room_bytes"_a, "Another room_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")

@@ -13,6 +13,7 @@ NB_MODULE(_core, module) {
   bind_counting(module);
   bind_combine(module);
   bind_encode(module);
+  bind_chunk_sinks(module);
   bind_merge(module);
   bind_verify(module);
 }

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 void bind_automaton(nanobind::module_& module);
+void bind_chunk_sinks(nanobind::module_& module);
 void bind_combine(nanobind::module_& module);
 void bind_counting(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);

@@ -61,7 +61,7 @@ void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_by
 
 // Called before pieces are added that lie end to end from `start` and end at ends_.
 void ChunkCounter::make_room_for_pieces(size_t start, size_t pieces, PieceTable& table) {
-  if (options_.room_bytes == 0 || pieces == 0) return;
+  if (options_.room_bytes == 0 || pieces == 0 || options_.sink) return;
   if (capacity_ > plain_window()) {
     size_t longest = 0, at = start;
     for (size_t i = 0; i < pieces; ++i) {
@@ -127,12 +127,14 @@ void ChunkCounter::process(bool end) {
     }
     finish_document(match.start);
     ++statistics_.special_tokens;
+    if (options_.sink) options_.sink->special_token(match.index);
     begin_ = searched_ = match.end;
     if (options_.errors == ErrorPolicy::skip) check_text(end);  // goes on where an invalid document stopped it
   }
   searched_ = limit;
   if (end) {
     finish_document(limit);
+    if (options_.sink) options_.sink->end_of_text();
   } else {
     continue_document(limit);
   }
@@ -218,7 +220,9 @@ void ChunkCounter::move_to_front() {
   if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
     throw std::length_error(automaton_ ? "a piece is longer than the limit of 1 GiB"
                                        : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
-  const size_t copies = options_.max_piece_bytes ? kUncutCopies : kPieceCopies;
+  const size_t copies = options_.sink              ? options_.sink->piece_copies()
+                        : options_.max_piece_bytes ? kUncutCopies
+                                                   : kPieceCopies;
   if (options_.room_bytes && rest > plain_window() / 2 && rest * copies > options_.room_bytes)
     throw OutOfRoom{offset_of(0), rest};
   limit_ = rest + std::max(std::min(rest, kMostGrowth), options_.window_bytes);
@@ -238,7 +242,7 @@ void ChunkCounter::continue_document(size_t limit) {
   }
   limit = character_start(text_.get(), std::min(limit, checked_), checked_);
   if (cut_document_ || limit <= begin_) return;
-  if (options_.errors != ErrorPolicy::skip) {
+  if (options_.errors != ErrorPolicy::skip || options_.sink) {
     count_text(limit, false, table_);
   } else {
     if (!open_document_) open_document_ = std::make_unique<PieceTable>();
@@ -262,6 +266,7 @@ void ChunkCounter::finish_document(size_t limit) {
       }
       open_document_.reset();
     }
+    if (options_.sink) options_.sink->keep();
     statistics_.pieces += counted_;
     statistics_.pieces_cut += cut_;
     if (!continues_) ++statistics_.documents;
@@ -278,6 +283,7 @@ void ChunkCounter::drop_text(size_t limit) {
     statistics_.bytes_skipped += consumed_;
     note_invalid(checked_offset_);
     open_document_.reset();
+    if (options_.sink) options_.sink->drop();
     counted_ = cut_ = 0;
     statistics_.cut_offsets.resize(cuts_noted_);
     dropping_ = true;
@@ -325,6 +331,13 @@ void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
 // Adds `pieces` pieces, which lie end to end from `start` and end at ends_.
 void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) {
   counted_ += pieces;
+  if (options_.sink) {
+    if (pieces) options_.sink->pieces(text_.get(), start, ends_.data(), pieces);
+    if (options_.room_bytes && options_.errors == ErrorPolicy::skip &&
+        options_.sink->undecided_bytes() + capacity_ > options_.room_bytes)
+      throw OutOfRoom{offset_of(start) - std::min(consumed_, offset_of(start)), consumed_};
+    return;
+  }
   make_room_for_pieces(start, pieces, table);
   if (options_.max_piece_bytes == 0) {
     table.add_batch(text_.get(), start, ends_.data(), pieces);

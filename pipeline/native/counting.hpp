@@ -12,6 +12,8 @@
 // Memory: with `room_bytes`, window and tables never grow beyond it: before they would, `spill` takes the pieces counted
 // so far away, and the table starts empty again. What one piece needs until it is written (see kPieceCopies) must fit
 // the room as well, and under `skip` a document's different pieces: otherwise OutOfRoom.
+// Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the same
+// documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
 #pragma once
 #include <algorithm>
@@ -41,6 +43,20 @@ struct OutOfRoom {
   uint64_t bytes;   // of it, as far as it was read
 };
 
+// Takes pieces in place of the table.
+class PieceSink {
+ public:
+  virtual ~PieceSink() = default;
+  // Pieces that lie end to end in `text` from `start` on, ending at `ends`; 64 more bytes may be read.
+  virtual void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) = 0;
+  virtual void keep() = 0;  // the pieces since the last call here are of a document that is valid to its end
+  virtual void drop() = 0;  // they are of one that is skipped
+  virtual void special_token(size_t index) = 0;
+  virtual void end_of_text() = 0;
+  virtual size_t undecided_bytes() const = 0;  // what is held until keep() or drop()
+  virtual size_t piece_copies() const = 0;     // what a long piece takes, in its own bytes
+};
+
 struct CountingStatistics {
   static constexpr size_t kExamples = 8;
 
@@ -68,6 +84,7 @@ class ChunkCounter {
     size_t window_bytes = size_t{1} << 18;
     size_t room_bytes = 0;             // 0: no limit
     std::function<void()> spill;       // takes what the table holds away, which is empty after
+    PieceSink* sink = nullptr;         // outlives the counter
   };
   // A long piece lies in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.

@@ -1,81 +1,38 @@
 #include "encode.hpp"
 
 #include <algorithm>
-#include <array>
-#include <exception>
+#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <utility>
+#include <thread>
 
+#include "encode_state.hpp"
 #include "utf8.hpp"
 
 namespace bpe {
 
 namespace {
 
-constexpr size_t kBlockPieces = 256;
 constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
-constexpr size_t kMaxStates = 8;  // threads that keep a full cache; more of them make do with a tiny one
+constexpr size_t kLeastStates = 4;
+
+// The first eight bytes of a piece, of which `readable` may be read.
+uint64_t beginning_of(const uint8_t* piece, size_t readable) {
+  if (readable >= 8) [[likely]] return load64(piece);
+  uint8_t padded[8] = {};
+  std::memcpy(padded, piece, readable);
+  return load64(padded);
+}
 
 }  // namespace
 
-struct Encoder::State {
-  explicit State(size_t cache_bytes) : cache(cache_bytes) {}
-  PieceCache cache;
-  RankMerger::Scratch scratch;
-  std::array<uint32_t, kBlockPieces> ends;
-  std::array<PieceCache::Key, kBlockPieces> keys;
-  std::array<size_t, kBlockPieces> places;
-};
-
-class Encoder::Lease {
- public:
-  explicit Lease(Encoder& encoder) : encoder_(encoder) {
-    {
-      const std::lock_guard lock(encoder.mutex_);
-      if (!encoder.idle_.empty()) {
-        state_ = std::move(encoder.idle_.back());
-        encoder.idle_.pop_back();
-        return;
-      }
-      pooled_ = encoder.states_ < kMaxStates;
-      if (pooled_) ++encoder.states_;
-    }
-    try {
-      state_ = std::make_unique<State>(pooled_ ? encoder.state_cache_bytes_ : 0);
-    } catch (...) {
-      give_back();
-      throw;
-    }
-  }
-  // A state that saw an exception may hold half-done work and is not used again.
-  ~Lease() {
-    if (std::uncaught_exceptions() > 0) state_.reset();
-    give_back();
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  State& operator*() { return *state_; }
-
- private:
-  void give_back() {
-    if (!pooled_) return;
-    const std::lock_guard lock(encoder_.mutex_);
-    if (state_) {
-      encoder_.idle_.push_back(std::move(state_));
-    } else {
-      --encoder_.states_;
-    }
-  }
-  Encoder& encoder_;
-  std::unique_ptr<State> state_;
-  bool pooled_ = true;
-};
-
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
-                 bool whole_pieces, size_t cache_bytes)
-    : automaton_(automaton), merger_(tokens, merges), state_cache_bytes_(cache_bytes / kMaxStates) {
-  idle_.reserve(kMaxStates);
+                 bool whole_pieces, size_t cache_bytes, size_t threads)
+    : automaton_(automaton),
+      merger_(tokens, merges),
+      pooled_states_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
+      cache_bytes_(cache_bytes / pooled_states_) {
+  idle_.reserve(pooled_states_);
   if (!whole_pieces) return;
   size_t total = 0;
   for (const Token& token : tokens) total += token.bytes.size();
@@ -92,21 +49,58 @@ Encoder::~Encoder() = default;
 
 void Encoder::encode(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
                      IdBuffer& out) {
-  if (!automaton_) throw std::logic_error("this pattern has no automaton: cut the text and encode the pieces");
   Lease state(*this);
+  encode_text(text, specials, special_ids, *state, out, nullptr);
+}
+
+size_t Encoder::count(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids) {
+  Lease state(*this);
+  IdBuffer ids;
+  size_t counted = 0;
+  encode_text(text, specials, special_ids, *state, ids, &counted);
+  return counted;
+}
+
+void Encoder::encode_text(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
+                          State& state, IdBuffer& out, size_t* counted) const {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   size_t begin = 0;
   while (specials && !specials->empty()) {
     const SpecialTokens::Match match = specials->find(bytes, begin, text.size());
     if (match.start == SpecialTokens::npos) break;
-    encode_document(text, begin, match.start, *state, out);
+    encode_document(text, begin, match.start, true, state, out, counted);
+    if (counted) {
+      ++*counted;
+    } else {
+      out.push(special_ids[match.index]);
+    }
+    begin = match.end;
+  }
+  encode_document(text, begin, text.size(), true, state, out, counted);
+}
+
+size_t Encoder::encode_part(std::string_view text, const SpecialTokens* specials,
+                            std::span<const uint32_t> special_ids, IdBuffer& out) {
+  Lease state(*this);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  const size_t size = text.size(), longest = specials ? specials->longest() : 0;
+  // Where a special token may begin that only more text completes, or makes a longer one.
+  const size_t open = longest == 0 ? size : size - std::min(size, longest - 1);
+  size_t begin = 0, limit = open;
+  while (longest != 0) {
+    const SpecialTokens::Match match = specials->find(bytes, begin, size);
+    if (match.start == SpecialTokens::npos || match.start >= open) break;
+    encode_document(text, begin, match.start, true, *state, out, nullptr);
     out.push(special_ids[match.index]);
     begin = match.end;
   }
-  encode_document(text, begin, text.size(), *state, out);
+  limit = character_start(bytes, limit, size);
+  return limit <= begin ? begin : encode_document(text, begin, limit, false, *state, out, nullptr);
 }
 
-void Encoder::encode_document(std::string_view text, size_t begin, size_t end, State& state, IdBuffer& out) const {
+size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state,
+                                IdBuffer& out, size_t* counted) const {
+  if (!automaton_) throw std::logic_error("this pattern has no automaton: cut the text and encode the pieces");
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   while (begin < end) {
     // Offsets of pieces are 32 bit and relative to `begin`: a larger document is cut window by window.
@@ -114,47 +108,95 @@ void Encoder::encode_document(std::string_view text, size_t begin, size_t end, S
     const size_t window = whole ? end - begin : character_start(bytes, begin + kWindowBytes, end) - begin;
     size_t count = 0;
     const size_t taken =
-        automaton_->cut(bytes + begin, 0, window, whole, state.ends.data(), kBlockPieces, &count);
+        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), State::kBlockPieces, &count);
     if (count == 0) {
+      if (whole && !at_end) break;
       throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes is beyond the limit of 1 GiB");
     }
     encode_block(bytes + begin, {state.ends.data(), count}, text.size() - begin, state, out);
+    if (counted) {
+      *counted += out.size();
+      out.clear();
+    }
     begin += taken;
   }
+  return begin;
 }
 
 void Encoder::encode_block(const uint8_t* text, std::span<const uint32_t> ends, size_t readable, State& state,
                            IdBuffer& out) const {
-  size_t begin = 0;
+  // Which pieces are frequent ones; the list of the others is written without a branch.
+  size_t unknown = 0;
+  uint32_t begin = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t size = ends[i] - begin;
-    if (size <= PieceCache::kMaxBytes) {
-      state.keys[i] = begin + 16 <= readable ? PieceCache::key_with_room(text + begin, size)
-                                             : PieceCache::key(text + begin, size);
-      state.places[i] = state.cache.place(state.keys[i]);
-      state.cache.prefetch(state.places[i]);
-    }
+    const uint64_t word = HotIds::word_of(beginning_of(text + begin, readable - begin), size);
+    State::Unknown& next = state.unknown[unknown];
+    next.word = word;
+    next.index = static_cast<uint32_t>(i);
+    next.begin = begin;
+    unknown += 1 - state.hot.find(word, size, state.found[i]);
     begin = ends[i];
   }
-  begin = 0;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const std::string_view piece(reinterpret_cast<const char*>(text) + begin, ends[i] - begin);
-    begin = ends[i];
-    if (piece.size() > PieceCache::kMaxBytes) {
-      encode_piece(piece, state, out);
-      continue;
+  for (size_t i = 0; i < unknown; ++i) {
+    State::Unknown& now = state.unknown[i];
+    const uint8_t* const piece = text + now.begin;
+    const size_t size = ends[now.index] - now.begin;
+    if (size <= PieceCache::kMaxBytes) {
+      now.key = readable - now.begin >= 16 ? key_of_padded(piece, size) : key_of(piece, size);
+      now.hash = hash_key(now.key);
+      state.cache.prefetch(now.hash);
+    } else if (size <= LongPieceCache::kMaxBytes) {
+      now.hash = hash_long(piece, size);
+      state.long_cache.prefetch(now.hash);
     }
-    if (const auto* entry = state.cache.find(state.keys[i], state.places[i])) {
+  }
+  size_t at = 0;
+  for (size_t i = 0; i <= unknown; ++i) {
+    const size_t stop = i < unknown ? state.unknown[i].index : ends.size();
+    uint32_t* row = out.reserve(2 * (stop - at));
+    const uint32_t* const first = row;
+    for (; at < stop; ++at) {
+      std::memcpy(row, &state.found[at], sizeof(HotIds::Ids));
+      row += state.found[at].count();
+    }
+    out.advance(static_cast<size_t>(row - first));
+    if (i == unknown) break;
+    const State::Unknown& now = state.unknown[i];
+    encode_unknown(text + now.begin, ends[at] - now.begin, now.word, now.key, now.hash, state, out);
+    ++at;
+  }
+}
+
+void Encoder::encode_unknown(const uint8_t* piece, size_t size, uint64_t word, const Key& key, uint64_t hash,
+                             State& state, IdBuffer& out) const {
+  const std::string_view bytes(reinterpret_cast<const char*>(piece), size);
+  if (size > LongPieceCache::kMaxBytes) {
+    encode_piece(bytes, state, out);
+    return;
+  }
+  if (size <= PieceCache::kMaxBytes) {
+    if (const auto* entry = state.cache.find(key, hash)) {
       std::memcpy(out.reserve(PieceCache::kMaxIds), entry->ids, sizeof(entry->ids));
       out.advance(entry->count());
-      continue;
+      if (size <= HotIds::kMaxBytes && entry->count() <= 2) state.hot.offer(word, entry->ids, entry->count());
+      return;
     }
-    const size_t before = out.size();
-    encode_piece(piece, state, out);
-    const size_t made = out.size() - before;
-    if (made <= PieceCache::kMaxIds) {
-      state.cache.insert(state.keys[i], state.places[i], out.data() + before, made);
-    }
+  }
+  if (const auto ids = state.long_cache.find(piece, size, hash); !ids.empty()) {
+    std::memcpy(out.reserve(ids.size()), ids.data(), ids.size_bytes());
+    out.advance(ids.size());
+    return;
+  }
+  const size_t before = out.size();
+  encode_piece(bytes, state, out);
+  const size_t made = out.size() - before;
+  const uint32_t* const ids = out.data() + before;
+  if (size <= PieceCache::kMaxBytes && made <= PieceCache::kMaxIds) {
+    state.cache.insert(key, hash, ids, made);
+    if (size <= HotIds::kMaxBytes && made <= 2) state.hot.offer(word, ids, made);
+  } else {
+    state.long_cache.insert(piece, size, hash, ids, made);
   }
 }
 
@@ -175,6 +217,23 @@ void Encoder::encode_pieces(std::span<const std::string_view> pieces, IdBuffer& 
     const auto end = static_cast<uint32_t>(piece.size());
     if (end == 0) continue;
     encode_block(reinterpret_cast<const uint8_t*>(piece.data()), {&end, 1}, end, *state, out);
+  }
+}
+
+void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out) {
+  Lease state(*this);
+  std::vector<uint32_t> block;
+  size_t begin = 0;
+  for (size_t at = 0; at < ends.size(); at += State::kBlockPieces) {
+    block.clear();
+    for (const uint32_t end : ends.subspan(at, std::min(State::kBlockPieces, ends.size() - at))) {
+      const size_t before = begin + (block.empty() ? 0 : block.back());
+      if (end <= before || end > text.size()) throw std::invalid_argument("encode_cut: ends must rise within the text");
+      if (end - before > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
+      block.push_back(static_cast<uint32_t>(end - begin));
+    }
+    encode_block(reinterpret_cast<const uint8_t*>(text.data()) + begin, block, text.size() - begin, *state, out);
+    begin += block.back();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -23,6 +24,12 @@ class IdBuffer {
   void push(uint32_t id) {
     *reserve(1) = id;
     ++size_;
+  }
+  void clear() { size_ = 0; }
+  void shrink(size_t size) { size_ = size; }
+  void drop_front(size_t count) {
+    size_ -= count;
+    if (size_) std::memmove(ids_.get(), ids_.get() + count, size_ * sizeof(uint32_t));
   }
   // Gives the memory away; the owner frees it with std::free.
   uint32_t* release() {

@@ -10,7 +10,7 @@
 namespace bpe {
 
 RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> merges)
-    : byte_pair_ranks_(size_t{1} << 16, kNone), doubles_(merges.size()) {
+    : byte_pair_ranks_(size_t{1} << 16, kNone) {
   byte_ids_.fill(kNone);
   uint32_t id_limit = 0;
   for (const Token& token : tokens) {
@@ -27,8 +27,6 @@ RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> mer
   slots_.assign(std::bit_ceil(std::max<size_t>(merges.size(), 8) * 2), Slot{kNone, kNone, kNone});
   mask_ = slots_.size() - 1;
   results_.reserve(merges.size());
-  std::vector<uint32_t> last_used(id_limit, 0);  // 1 + the last rank that takes the token as a part
-  std::vector<uint32_t> first_used(id_limit, kNone);
   for (const Merge& merge : merges) {
     const auto rank = static_cast<uint32_t>(results_.size());
     for (uint32_t id : {merge.left, merge.right, merge.result}) {
@@ -38,8 +36,6 @@ RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> mer
       }
     }
     results_.push_back(merge.result);
-    doubles_[rank] = merge.left == merge.right;
-    for (uint32_t id : {merge.left, merge.right}) first_used[id] = std::min(first_used[id], rank);
     const std::string_view left = by_id[merge.left]->bytes, right = by_id[merge.right]->bytes;
     const size_t joint = size_t{static_cast<uint8_t>(left.back())} << 8 | static_cast<uint8_t>(right.front());
     joinable_[joint >> 6] |= uint64_t{1} << (joint & 63);
@@ -53,20 +49,23 @@ RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> mer
     slots_[at] = {merge.left, merge.right, rank};
     if (left.size() == 1 && right.size() == 1) byte_pair_ranks_[joint] = rank;
   }
-  for (size_t rank = 0; rank < results_.size(); ++rank) {
-    if (first_used[results_[rank]] <= rank) ordered_ = false;
-  }
+  chain_ = ChainMerger(by_id, merges);
 }
 
 void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const {
   const auto* bytes = reinterpret_cast<const uint8_t*>(piece.data());
   const size_t size = piece.size();
+  if (size > kMaxPieceBytes) {
+    throw std::runtime_error("a piece of " + std::to_string(size) + " bytes is beyond the limit of 1 GiB");
+  }
+  if (size == 0) return;
+  if (chain_.usable()) {
+    chain_.encode(bytes, size, scratch.chain, out);
+    return;
+  }
   if (size <= 16) {
     encode_stretch(bytes, size, scratch, out);
     return;
-  }
-  if (size > kMaxPieceBytes) {
-    throw std::runtime_error("a piece of " + std::to_string(size) + " bytes is beyond the limit of 1 GiB");
   }
   size_t start = 0;
   for (size_t at = 1; at < size; ++at) {
@@ -83,8 +82,6 @@ void RankMerger::encode_stretch(const uint8_t* bytes, size_t size, Scratch& scra
     if (size == 1) out.push(byte_ids_[bytes[0]]);
   } else if (size <= kShortBytes) {
     encode_short(bytes, size, out);
-  } else if (ordered_) {
-    encode_by_rank(bytes, size, scratch, out);
   } else {
     encode_by_heap(bytes, size, scratch, out);
   }
@@ -170,80 +167,6 @@ void RankMerger::encode_by_heap(const uint8_t* bytes, size_t size, Scratch& s, I
     if (s.next[at] < size) s.previous[s.next[at]] = at;
     rate(at);
     if (s.previous[at] != kNone) rate(s.previous[at]);
-  }
-  append_row(s, size, out);
-  trim(s);
-}
-
-void RankMerger::encode_by_rank(const uint8_t* bytes, size_t size, Scratch& s, IdBuffer& out) const {
-  start_long(bytes, size, s);
-  s.bucket_next.resize(size);
-  s.bucket_previous.resize(size);
-  s.heads.resize(results_.size(), kNone);  // every list is empty again at the end
-  // The heap holds each rank that was given a position while its list was empty: a stretch does not pay for the
-  // ranks that it has not.
-  s.heap.clear();
-  const std::greater<> least_first;
-  const auto hang = [&](uint32_t at) {
-    const uint32_t rank = s.ranks[at];
-    const uint32_t head = s.heads[rank];
-    if (head == kNone) {
-      s.heap.push_back(rank);
-      std::push_heap(s.heap.begin(), s.heap.end(), least_first);
-    } else {
-      s.bucket_previous[head] = at;
-    }
-    s.bucket_next[at] = head;
-    s.bucket_previous[at] = kNone;
-    s.heads[rank] = at;
-  };
-  const auto unhang = [&](uint32_t at) {
-    const uint32_t rank = s.ranks[at];
-    if (rank == kNone) return;
-    const uint32_t before = s.bucket_previous[at], after = s.bucket_next[at];
-    if (before != kNone) {
-      s.bucket_next[before] = after;
-    } else if (s.heads[rank] == at) {
-      s.heads[rank] = after;
-    }
-    if (after != kNone) s.bucket_previous[after] = before;
-    s.ranks[at] = kNone;
-  };
-  const auto rate = [&](uint32_t at) {
-    unhang(at);
-    const uint32_t next = s.next[at];
-    if (next >= size) return;
-    s.ranks[at] = find(s.ids[at], s.ids[next]);
-    if (s.ranks[at] != kNone) hang(at);
-  };
-  for (size_t i = size; i-- > 0;) {
-    if (s.ranks[i] != kNone) hang(static_cast<uint32_t>(i));
-  }
-  while (!s.heap.empty()) {
-    std::pop_heap(s.heap.begin(), s.heap.end(), least_first);
-    const auto rank = static_cast<uint32_t>(s.heap.back());
-    s.heap.pop_back();
-    // Joining makes no pair of this rank, so the list is taken as it is now; an entry may only vanish from it.
-    s.sorted.clear();
-    for (uint32_t at = s.heads[rank]; at != kNone; at = s.bucket_next[at]) s.sorted.push_back(at);
-    s.heads[rank] = kNone;
-    if (doubles_[rank] && !std::is_sorted(s.sorted.begin(), s.sorted.end())) {
-      std::sort(s.sorted.begin(), s.sorted.end());
-    }
-    for (const uint32_t at : s.sorted) {
-      if (s.ranks[at] == rank) s.bucket_next[at] = s.bucket_previous[at] = kNone;
-    }
-    for (const uint32_t at : s.sorted) {
-      if (s.ranks[at] != rank) continue;  // its first token was joined to the left, or its second to the right
-      const uint32_t gone = s.next[at];
-      s.ranks[at] = kNone;
-      unhang(gone);
-      s.ids[at] = results_[rank];
-      s.next[at] = s.next[gone];
-      if (s.next[at] < size) s.previous[s.next[at]] = at;
-      rate(at);
-      if (s.previous[at] != kNone) rate(s.previous[at]);
-    }
   }
   append_row(s, size, out);
   trim(s);

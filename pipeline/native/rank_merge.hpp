@@ -4,15 +4,12 @@
 // no adjacent pair is in the merge list. Every list is taken as it is: several merges may give the same token, and
 // a merge may stand before those that make its parts.
 //
-// Ideas, by length of the piece:
-// - A piece is first cut where its two neighbouring bytes are never joined by any merge: no token can cross there.
-// - A short stretch keeps a row of ids and a row of ranks and looks for the least rank by going through the row.
-//   Cost: O(n^2) tiny steps, the fastest way for the usual five to twenty bytes.
-// - A long stretch, where every merge comes after those that make its parts (all trained lists): positions hang in
-//   one list a rank; ranks are emptied in rising order, since joining never makes a pair of a rank already done.
-//   Only pairs of a token with itself (`aaa`) can overlap; their positions are sorted, so that left comes first.
-//   Cost: O(n + merges done), the sorts and one walk over the ranks aside.
-// - A long stretch under any other list uses a heap of (rank, position). Cost: O(n log n).
+// Ideas, by the list:
+// - Where every merge comes after those that make its parts (all trained lists), the chain of tokens is found from left
+//   to right (chain_merge.hpp). Cost: O(n), whatever the length.
+// - Under any other list a piece is first cut where its two neighbouring bytes are never joined by any merge. A short
+//   stretch keeps a row of ids and a row of ranks and looks for the least rank by going through the row: O(n^2) tiny
+//   steps. A long one uses a heap of (rank, position): O(n log n).
 #pragma once
 
 #include <array>
@@ -22,25 +19,18 @@
 #include <string_view>
 #include <vector>
 
+#include "chain_merge.hpp"
 #include "id_buffer.hpp"
 
 namespace bpe {
-
-struct Token {
-  uint32_t id;
-  std::string_view bytes;
-};
-
-struct Merge {
-  uint32_t left, right, result;
-};
 
 class RankMerger {
  public:
   // Working memory of one thread, kept between calls.
   struct Scratch {
-    std::vector<uint32_t> ids, ranks, next, previous, bucket_next, bucket_previous, heads, sorted;
+    std::vector<uint32_t> ids, ranks, next, previous;
     std::vector<uint64_t> heap;
+    ChainMerger::Scratch chain;
   };
 
   // `merges` in order of rank. std::invalid_argument where a byte has no token, or a merge names no token.
@@ -74,7 +64,6 @@ class RankMerger {
     return joinable_[pair >> 6] >> (pair & 63) & 1;
   }
   void encode_short(const uint8_t* bytes, size_t size, IdBuffer& out) const;
-  void encode_by_rank(const uint8_t* bytes, size_t size, Scratch& scratch, IdBuffer& out) const;
   void encode_by_heap(const uint8_t* bytes, size_t size, Scratch& scratch, IdBuffer& out) const;
   void start_long(const uint8_t* bytes, size_t size, Scratch& scratch) const;
   void encode_stretch(const uint8_t* bytes, size_t size, Scratch& scratch, IdBuffer& out) const;
@@ -82,11 +71,10 @@ class RankMerger {
   std::array<uint32_t, 256> byte_ids_;
   std::vector<uint32_t> byte_pair_ranks_;  // [left byte << 8 | right byte]
   std::vector<uint32_t> results_;          // by rank
-  std::vector<bool> doubles_;              // by rank: joins a token with itself
   std::vector<Slot> slots_;                // (left, right) -> rank, open addressing, at most half full
   size_t mask_ = 0;
   std::array<uint64_t, 1024> joinable_{};  // bit [left byte << 8 | right byte]: some merge joins these neighbours
-  bool ordered_ = true;                    // every merge comes after all merges that make its parts
+  ChainMerger chain_;
 };
 
 }  // namespace bpe

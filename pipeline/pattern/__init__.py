@@ -8,5 +8,15 @@ core; any other runs on `regex` itself, slower, and `refusal` says why.
 from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, compile_pattern, cut_with_regex
 from pipeline.pattern.differences import differing_characters
 from pipeline.pattern.presets import PRESETS
+from pipeline.pattern.sequence import PatternSequence, in_sequence
 
-__all__ = ["PRESETS", "AutomatonTables", "CompiledPattern", "compile_pattern", "cut_with_regex", "differing_characters"]
+__all__ = [
+    "PRESETS",
+    "AutomatonTables",
+    "CompiledPattern",
+    "PatternSequence",
+    "compile_pattern",
+    "cut_with_regex",
+    "differing_characters",
+    "in_sequence",
+]

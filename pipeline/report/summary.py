@@ -65,6 +65,8 @@ class Summary:
     refused: dict[str, str] = field(default_factory=dict)
     stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
     peak_memory_bytes: int = 0
+    nodes: int = 0  # of a cluster, that had work; 0: this machine alone
+    peak_node_bytes: int = 0  # of all workers of the fullest node together
     retries: int = 0  # tasks of worker processes that failed and were done again
     other_sizes: tuple[OtherSize, ...] = ()
 
@@ -124,7 +126,13 @@ def render(summary: Summary) -> str:
     rows.append(("time", times))
     if summary.retries:
         rows.append(("retries", f"{summary.retries:,}, of work whose process failed: log.txt says which and why"))
-    rows.append(("peak memory", f"{format_bytes(summary.peak_memory_bytes)} (all processes together)"))
+    peak = format_bytes(summary.peak_memory_bytes)
+    if summary.nodes:
+        peak = f"{format_bytes(summary.peak_node_bytes)} (workers of a node together), {peak} (coordinator)"
+        rows.append(("cluster", f"{format_count(summary.nodes, 'nodes')} had work"))
+    else:
+        peak = f"{peak} (all processes together)"
+    rows.append(("peak memory", peak))
     if summary.tokenizer_directory is not None:
         rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
     for other in summary.other_sizes:
@@ -132,10 +140,10 @@ def render(summary: Summary) -> str:
         rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
     rows += [("next", command) for command in _next_commands(summary)]
-    return _table(rows)
+    return table(rows)
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
+def table(rows: list[tuple[str, str]]) -> str:
     """Two columns; a name that repeats is written once."""
     width = max(len(name) for name, _ in rows)
     lines, before = [], ""

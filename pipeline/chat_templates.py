@@ -1,0 +1,32 @@
+"""Chat templates by name: the Jinja text that an exported Hugging Face directory carries.
+
+Each writes what `pipeline.chat` encodes, so that `apply_chat_template` there gives the same ids.
+"""
+
+from pipeline.model import ChatTemplate
+
+_LLAMA3 = (
+    "{{ '<|begin_of_text|>' }}{% for message in messages %}"
+    "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}{{ message['content'] | trim }}"
+    "{{ '<|eot_id|>' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
+)
+_CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+CHAT_TEMPLATES = {
+    "llama3": ChatTemplate(
+        _LLAMA3,
+        bos_token="<|begin_of_text|>",  # noqa: S106 - no password
+        eos_token="<|eot_id|>",  # noqa: S106
+        required=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    ),
+    "chatml": ChatTemplate(
+        _CHATML,
+        eos_token="<|im_end|>",  # noqa: S106
+        required=("<|im_start|>", "<|im_end|>"),
+    ),
+}

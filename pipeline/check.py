@@ -1,0 +1,240 @@
+"""The story of `export --check`: each exported file in the real library that it is for, compared id by id.
+
+The texts are a sample of the corpus (or of files that the caller names) and hard strings. A library that is not
+installed is named as not checked; a difference is named with the text where it was found.
+"""
+
+import json
+import runpy
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from pipeline import manifest
+from pipeline.atomic import write_whole
+from pipeline.corpus.files import CorpusFile, find_files
+from pipeline.corpus.readers import read_span
+from pipeline.corpus.records import Text
+from pipeline.errors import ExportRefusedError, InputError
+from pipeline.export.tiktoken import SNIPPET_NAME
+from pipeline.storage import Location, names_in
+from pipeline.tokenizer import Tokenizer
+from pipeline.untrusted import MANIFEST_BYTES, MODEL_BYTES, read_bounded
+
+Encode = Callable[[str], list[int]]
+
+SAMPLE_BYTES = 1 << 20
+_TEXT_BYTES = 1 << 14
+_SAMPLED_FILES = 64
+_HARD_TEXTS = (
+    "", " ", "\n", "\x00\x00\x01", "x\n  ", "x\n  \n y  \t z   ", "a\r\n\r\nb\r\n", "DON'T I'ſ 'LLama we'Re don't",
+    "123４５６ 1 2 12345678 Ⅻ ½", "a\u0085b\u200bc\ufeffd\u180ee\u00a0f\u3000g\u2028h\x1ci",
+    "नमस्ते e\u0301 é ö 각 한국어", "👩\u200d👩\u200d👧\u200d👦 \U0010ffff \ufffd",
+    "привет, мир! Ελλάδα שלום مرحبا 你好，世界 こんにちは", "the" * 300 + " " * 300 + "a" * 300,
+    "def f(x):\n\treturn {x: [1, 2.5e-3]} # ok\n", "<|not special|> <|", "\\x41 \"quoted\" 'single' `code`",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """One format in one library. `outcome`: "same", "different", or "not checked"; `detail` says where, or why."""
+
+    format: str
+    library: str
+    outcome: str
+    detail: str
+
+    def __str__(self) -> str:
+        verb = "not checked" if self.outcome == "not checked" else "checked"
+        return f"{verb} {self.format} with {self.library}: {self.detail}"
+
+
+def check_command(
+    tokenizer: Tokenizer, source: Location, directory: Location, formats: Sequence[str], samples: Sequence[Location]
+) -> Iterator[str]:
+    """Check the files of a directory and yield a line a check; the run that `source` is of notes them in its report.
+
+    Raises `ExportRefusedError` at the end where ids differ.
+    """
+    run = run_of(source)
+    texts = sample_texts(samples) if samples else corpus_sample(run) if run else []
+    with _on_this_machine(directory) as place:
+        checks = check_exports(tokenizer, place, formats, texts)
+    yield from map(str, checks)
+    if run is not None:
+        write_into_report(run, directory, checks)
+    failed = [check for check in checks if check.outcome == "different"]
+    if failed:
+        raise ExportRefusedError(
+            f"{directory} is not to be used: {len(failed)} of {len(checks)} checks found a difference, the first: "
+            f"{failed[0]}; please report it"
+        )
+
+
+def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str], texts: Sequence[str]) -> list[Check]:
+    """Compare the files of these formats in a directory, in each library that reads them, on texts and hard strings."""
+    specials = list(tokenizer.special_tokens)
+    joined = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
+    listed = [*_HARD_TEXTS, *joined, *texts]
+    expected = [tokenizer.encode(text) for text in listed]
+    checks = []
+    for name in formats:
+        for library, load in _LOADERS[name].items():
+            try:
+                version = metadata.version(library)
+            except metadata.PackageNotFoundError:
+                checks.append(Check(name, library, "not checked", f"{library} is not installed"))
+                continue
+            difference = _first_difference(partial(load, directory, tokenizer), listed, expected)
+            same = f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
+            outcome = "different" if difference else "same"
+            checks.append(Check(name, f"{library} {version}", outcome, difference or same))
+    return checks
+
+
+def _first_difference(load: Callable[[], Encode], texts: Sequence[str], expected: Sequence[list[int]]) -> str | None:
+    """Where a library differs, or how it failed: whatever it raises is what its users would meet."""
+    try:
+        encode = load()
+        for text, ids in zip(texts, expected, strict=True):
+            found = list(encode(text))
+            if found != ids:
+                pairs = enumerate(zip(found, ids, strict=False))
+                at = next((place for place, (one, other) in pairs if one != other), min(len(found), len(ids)))
+                shown = repr(text if len(text) <= 60 else text[:57] + "...")
+                return f"other ids for {shown}, from id number {at}: {found[at : at + 5]} instead of {ids[at : at + 5]}"
+    except Exception as error:
+        return f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return None
+
+
+def _tokenizers_of_json(directory: Path, _: Tokenizer) -> Encode:
+    from tokenizers import Tokenizer as Theirs
+
+    theirs = Theirs.from_file(str(directory / "tokenizer.json"))
+    return lambda text: list(theirs.encode(text, add_special_tokens=False).ids)
+
+
+def _transformers_of_directory(directory: Path, _: Tokenizer) -> Encode:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(str(directory))
+    return lambda text: list(theirs.encode(text, add_special_tokens=False))
+
+
+def _tokenizers_of_gpt2(directory: Path, tokenizer: Tokenizer) -> Encode:
+    from tokenizers import AddedToken, models, pre_tokenizers
+    from tokenizers import Tokenizer as Theirs
+
+    theirs = Theirs(models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt")))
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in tokenizer.special_tokens])
+    return lambda text: list(theirs.encode(text).ids)
+
+
+def _tiktoken_of_ranks(directory: Path, _: Tokenizer) -> Encode:
+    theirs = runpy.run_path(str(directory / SNIPPET_NAME))["encoding"]
+    return lambda text: list(theirs.encode(text, allowed_special="all"))
+
+
+_LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
+    "hf": {"tokenizers": _tokenizers_of_json, "transformers": _transformers_of_directory},
+    "gpt2": {"tokenizers": _tokenizers_of_gpt2},
+    "tiktoken": {"tiktoken": _tiktoken_of_ranks},
+}
+
+
+def run_of(path: Location) -> manifest.Run | None:
+    """The run that a path is, or lies in; None for a tokenizer from elsewhere."""
+    places = (path, path.parent, path.parent.parent)
+    return next((run for place in places if place.is_dir() and (run := manifest.load(place))), None)
+
+
+def sample_texts(paths: Sequence[Location], sample_bytes: int = SAMPLE_BYTES) -> list[str]:
+    """Texts from files or directories of any format and compression, `sample_bytes` in all; invalid UTF-8 is U+FFFD.
+
+    Raises InputError for what cannot be read.
+    """
+    return _sampled(find_files(map(str, paths)).files, sample_bytes, "text", skip_changed=False) if paths else []
+
+
+def corpus_sample(run: manifest.Run) -> list[str]:
+    """A sample of a run's corpus, of those files that are still there as they were."""
+    text_field = str(run.manifest.counting["text_field"])
+    return _sampled(run.manifest.files, SAMPLE_BYTES, text_field, skip_changed=True)
+
+
+def _sampled(files: Sequence[CorpusFile], sample_bytes: int, text_field: str, *, skip_changed: bool) -> list[str]:
+    step = max(1, -(-len(files) // _SAMPLED_FILES))
+    chosen = files[::step]
+    each = max(1, sample_bytes // _TEXT_BYTES // max(1, len(chosen)))
+    texts: list[str] = []
+    for file in chosen:
+        try:
+            texts += _texts_of(file, each, text_field)
+        except InputError:
+            if not skip_changed:
+                raise
+    return texts
+
+
+def _texts_of(file: CorpusFile, count: int, text_field: str) -> Iterator[str]:
+    """Stretches from all over a plain text; the first documents, or blocks, of anything else."""
+    if file.format == "text" and file.compression == "none":
+        starts = sorted({file.size * index // count for index in range(count)})
+        spans = [(start, min(start + _TEXT_BYTES, stop)) for start, stop in pairwise([*starts, file.size])]
+        stretches: Iterator[bytes] = chain.from_iterable(_read(file, start, stop, text_field) for start, stop in spans)
+    else:
+        stretches = islice(_read(file, 0, 1 if file.format == "parquet" else file.size, text_field), count)
+    for stretch in stretches:
+        yield stretch[:_TEXT_BYTES].decode(errors="replace")
+
+
+def _read(file: CorpusFile, start: int, stop: int, text_field: str) -> Iterator[bytes]:
+    """The blocks of text, or the documents, in a span of a file."""
+    for read in read_span(file, start, stop, text_field, lambda _: None):
+        if isinstance(read, Text):
+            yield bytes(read.data)
+            continue
+        offsets = memoryview(read.offsets).cast("B").cast("i" if read.offset_bytes == 4 else "q")
+        data = memoryview(read.data).cast("B")
+        yield from (bytes(data[offsets[row] : offsets[row + 1]]) for row in range(read.rows))
+
+
+@contextmanager
+def _on_this_machine(directory: Location) -> Iterator[Path]:
+    """The directory, or a copy of its files, as the libraries take them."""
+    if isinstance(directory, Path):
+        yield directory
+        return
+    with tempfile.TemporaryDirectory() as copied:
+        for name in names_in(directory):
+            if (directory / name).is_file():
+                (Path(copied) / name).write_bytes(read_bounded(directory / name, MODEL_BYTES))
+        yield Path(copied)
+
+
+def write_into_report(run: manifest.Run, directory: Location, checks: Sequence[Check]) -> None:
+    """Note the outcome in the run's report.json and report.txt, in place of an earlier one of this directory."""
+    report, rendered = run.directory / "report.json", run.directory / "report.txt"
+    try:
+        document: Any = json.loads(read_bounded(report, MANIFEST_BYTES))
+        text = read_bounded(rendered, MANIFEST_BYTES).decode()
+    except (OSError, ValueError):
+        return  # the run has no report yet: only `count` was run, or it was removed
+    if not isinstance(document, dict):
+        return
+    checked = document.setdefault("checks", {})
+    checked[str(directory)] = [asdict(check) for check in checks]
+    lines = [line for line in text.splitlines() if not line.startswith("checks ")]
+    width = len(lines[0]) - len(lines[0].removeprefix("run").lstrip()) if lines else 0
+    for place, entries in checked.items():
+        lines += [f"{'checks':<{width}}{Check(**entry)} ({place})" for entry in entries]
+    write_whole(report, json.dumps(document, default=str, indent=1) + "\n")
+    write_whole(rendered, "\n".join(lines) + "\n")

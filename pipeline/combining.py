@@ -1,0 +1,87 @@
+"""The combined counter of a run: made by one worker on this machine, by many on the nodes of a cluster.
+
+On a cluster each worker combines a share of the hashes, from all counters; no node needs all pieces at once. The shares
+are files in the run directory, kept until they are joined, so that what was combined when a run was stopped stays
+combined.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline import budget, planning
+from pipeline.combine import COMBINE_BYTES, CombineTask, combine
+from pipeline.config import Options
+from pipeline.counters import look_at
+from pipeline.executors import Executor, Need, Node
+from pipeline.join import JoinTask, join
+from pipeline.manifest import Run
+from pipeline.storage import Location, remove
+
+_MOST_SHARES = 256
+
+
+def combine_counters(
+    run: Run, parts: Sequence[tuple[Location, str]], statistics: dict[str, Any], options: Options, executor: Executor
+) -> int:
+    """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
+    nodes = executor.nodes()
+    task = combine_task(run, parts, statistics, options, nodes=nodes)
+    if nodes:
+        return _in_shares(run, task, executor, planning.share_of(options, _MOST_SHARES, nodes))
+    [(_, rows)] = executor.run(combine, [task])
+    return rows
+
+
+def combine_task(
+    run: Run,
+    parts: Sequence[tuple[Location, str]],
+    statistics: dict[str, Any],
+    options: Options,
+    weights: Mapping[Location, tuple[int, int]] | None = None,
+    beside: Path | None = None,
+    nodes: Sequence[Node] = (),
+) -> CombineTask:
+    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`."""
+    whole = budget.of_nodes(options.memory_limit, nodes) if nodes else budget.budget(options.memory_limit)
+    room = whole.room(1) - budget.WRITE_BYTES
+    return CombineTask(
+        parts=parts,
+        output=beside or run.counter_path,
+        kept_as=run.counter_path,
+        fingerprint=run.manifest.counter_fingerprint(),
+        statistics=statistics,
+        threads=planning.threads(options, nodes),
+        memory_bytes=min(COMBINE_BYTES, room // 2),
+        keep_bytes=min(whole.limit_bytes // 4, room // 3),
+        weights=weights or {},
+    )
+
+
+def _in_shares(run: Run, task: CombineTask, executor: Executor, share: planning.Share) -> int:
+    shares = min(1 << (len(task.parts) - 1).bit_length(), _MOST_SHARES)
+    parts = [
+        (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
+    ]
+    there = look_at(parts, executor)
+    missing = [
+        replace(
+            task,
+            output=path,
+            fingerprint=fingerprint,
+            statistics={},
+            threads=1,
+            memory_bytes=min(COMBINE_BYTES, share.room_bytes),
+            keep_bytes=0,
+            share=(index, shares),
+        )
+        for index, (path, fingerprint) in enumerate(parts)
+        if there[index] is None
+    ]
+    for _ in executor.run(combine, missing, need=Need(memory_bytes=share.budget.worker_bytes + share.room_bytes)):
+        pass
+    [(_, rows)] = executor.run(join, [JoinTask(parts, task.output, task.fingerprint, task.statistics)])
+    for path, _ in parts:
+        remove(path)
+    return rows

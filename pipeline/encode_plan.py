@@ -1,0 +1,111 @@
+"""The plan of an encoding: what is read, where it is cut, and what stands between documents.
+
+A plan is made once and kept in `encoding.json`; an encoding that goes on keeps it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline import manifest, shards
+from pipeline.config import READING_OPTIONS, Options
+from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.files import CorpusFile, find_files
+from pipeline.corpus.formats import Asked
+from pipeline.errors import InputError, RunDirectoryError, UsageError
+from pipeline.events import Listener, Notice
+from pipeline.model import Model
+from pipeline.prepare import SpecialSearch
+from pipeline.shards import Encoding
+from pipeline.standard_input import with_standard_input
+from pipeline.storage import Location, exists
+from pipeline.values import format_count
+from pipeline.workers import worker_count
+
+_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
+_CHUNKS_A_WORKER = 8  # so that all workers end together
+
+
+def separator_of(model: Model, options: Options) -> str | None:
+    """The special token that ends a document."""
+    special_tokens = model.vocabulary.special_tokens
+    separator = model.eos_token if options.separator is None else options.separator
+    if separator is None and options.documents == "separator":
+        raise UsageError("the tokenizer has no special token to stand behind each document: choose --documents offsets")
+    if separator is not None and separator not in special_tokens:
+        raise UsageError(
+            f"--separator {separator!r} is not a special token of the tokenizer, which has "
+            f"{', '.join(special_tokens) or 'none'}: name one of these"
+        )
+    return separator
+
+
+def open_encoding(
+    directory: Location, options: Options, model: Model, separator: str | None, listener: Listener
+) -> Encoding:
+    """The encoding that the options ask for: the one in the directory, or a new one with its plan made and saved."""
+    if exists(directory / "run.json"):
+        raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
+    stored = None if options.overwrite else shards.load(directory)
+    asked = {
+        **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
+        **options.of_stage("encode"),
+        "separator": separator,
+        "tokenizer": shards.tokenizer_fingerprint(model),
+        "dtype": "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32",
+    }
+    if stored is not None:
+        manifest.refuse_other_options(directory, "encoding", stored.options, asked)
+    with with_standard_input(directory, options) as settled:
+        return _opened(directory, stored, asked, settled, model, listener)
+
+
+def _opened(
+    directory: Location,
+    stored: Encoding | None,
+    asked: dict[str, Any],
+    options: Options,
+    model: Model,
+    listener: Listener,
+) -> Encoding:
+    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
+    if listing.empty:
+        first = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
+        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {first}"))
+    if stored is not None:
+        added = manifest.added_files(directory, stored.files, listing.files)
+        if added:
+            raise RunDirectoryError(
+                f"{directory} holds the shards of another corpus, without {added[0].path}; choose another --output, or "
+                "start anew with --overwrite"
+            )
+        return stored
+    shards.refuse_corpus_inside(directory, listing.files)
+    if not options.overwrite:
+        shards.refuse_foreign_files(directory)
+    cutting = _cutting(model, options)
+    chunks = plan_chunks(listing.files, cutting, chunk_bytes=_chunk_bytes(options, listing.files))
+    if not chunks:
+        raise InputError(f"the corpus is empty: {listing.files[0].path} has no rows; name a file with text in it")
+    encoding = Encoding(asked, listing.files, tuple(chunks), listing.empty)
+    shards.clear(directory)
+    shards.save(directory, encoding)
+    return encoding
+
+
+def _cutting(model: Model, options: Options) -> Cutting:
+    """Where text may be cut: text that is prepared only at special tokens, and nowhere where their rules reach back."""
+    if not model.preparation.changes_ids:
+        whole_documents = options.errors == "skip"
+        return Cutting(special_bytes(model), model.pattern.automaton, whole_documents, options.text_field)
+    reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
+    return Cutting(() if reaches_back else special_bytes(model), None, True, options.text_field)
+
+
+def special_bytes(model: Model) -> tuple[bytes, ...]:
+    """Every special token of a model, in order of ids."""
+    return tuple(text.encode() for text in model.vocabulary.special_tokens)
+
+
+def _chunk_bytes(options: Options, files: Sequence[CorpusFile]) -> int:
+    size = -(-manifest.corpus_bytes(files) // (worker_count(options) * _CHUNKS_A_WORKER))
+    return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)

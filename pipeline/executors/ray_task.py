@@ -1,0 +1,85 @@
+"""A task on a node of a Ray cluster: what it gives, and how it is heard of meanwhile."""
+
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pipeline import __version__
+from pipeline.errors import PipelineError, WorkerError
+from pipeline.executors.worker import answer, post_with
+
+_POST_S = 0.5  # between two messages of a task about its progress
+
+
+class Mailbox:
+    """The actor that keeps what tasks say while they are at work, until the coordinator asks."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[int, str, object]] = []
+
+    def post(self, attempt: int, kind: str, value: object) -> None:
+        """Keep a message of an attempt."""
+        self._messages.append((attempt, kind, value))
+
+    def take(self) -> list[tuple[int, str, object]]:
+        """Everything since the last time."""
+        messages, self._messages = self._messages, []
+        return messages
+
+
+class _Post:
+    """A task's way to the mailbox; progress is gathered, so that a thousand tasks do not drown it."""
+
+    def __init__(self, mailbox: Any, attempt: int) -> None:
+        self._mailbox, self._attempt = mailbox, attempt
+        self._gathered, self._posted_at = 0, time.monotonic()
+        self.total = 0
+
+    def __call__(self, kind: str, value: Any) -> None:
+        if kind != "progress":
+            self._mailbox.post.remote(self._attempt, kind, value)
+            return
+        self.total += value
+        self._gathered += value
+        now = time.monotonic()
+        if now - self._posted_at >= _POST_S:
+            self._mailbox.post.remote(self._attempt, kind, self._gathered)
+            self._gathered, self._posted_at = 0, now
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task gave: what `answer` gives, how much progress it made in all, and the process that did it."""
+
+    kind: str
+    value: Any
+    progress: int = 0
+    node: str = ""
+    process: int = 0
+    peak_bytes: int = 0
+
+
+def work(function: Callable[[Any], object], task: object, version: str, mailbox: Any, attempt: int) -> Answer:
+    """Do a task on a node."""
+    if version != __version__:
+        here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
+        return Answer("error", WorkerError(f"{here}; install the same version on all nodes"))
+    post = _Post(mailbox, attempt)
+    post_with(post)
+    kind, value = answer(function, task)
+    if isinstance(value, PipelineError):
+        value.args = (f"{value} (on node {platform.node()})",)
+    node = import_module("ray").get_runtime_context().get_node_id()
+    return Answer(kind, value, post.total, node, os.getpid(), _peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10

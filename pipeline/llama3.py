@@ -1,0 +1,107 @@
+"""Llama 3's tokenizer over a tiktoken rank file, with the interface and the ids of Meta's reference.
+
+256 special tokens follow the ranks. Special tokens in a text are ordinary text unless the call allows them. Text is
+taken in windows of 400,000 characters, and a run of white space, or of anything else, is cut after every 25,000
+characters, as the reference does to spare its regular expressions; these cuts are part of its ids.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from os import PathLike
+from typing import Literal
+
+from pipeline.load.tiktoken import model_of_ranks, read_ranks
+from pipeline.storage import Remote, named
+from pipeline.tokenizer import Tokenizer
+
+WINDOW_CHARACTERS = 400_000
+RUN_CHARACTERS = 25_000
+
+_SPACE, _NO_SPACE = re.compile(r"\s"), re.compile(r"\S")  # for text, `re` means str.isspace by these
+
+SPECIAL_TOKENS = (
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    *(f"<|reserved_special_token_{number}|>" for number in range(4)),
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|reserved_special_token_4|>",
+    "<|eot_id|>",
+    *(f"<|reserved_special_token_{number}|>" for number in range(5, 251)),
+)
+
+
+class Llama3Tokenizer:
+    """Encode and decode as Llama 3 does.
+
+    n_words: ranks and special tokens. bos_id, eos_id: of begin_of_text and end_of_text. pad_id: -1, none. stop_tokens:
+    ids at which generation ends. special_tokens: text -> id. Raises InputError for a file that is missing or damaged.
+    """
+
+    def __init__(self, path: str | PathLike[str] | Remote) -> None:
+        file = named(path)
+        ranks = read_ranks(file)
+        first = len(ranks)
+        specials = {text: first + index for index, text in enumerate(SPECIAL_TOKENS)}
+        self.tokenizer = Tokenizer.from_model(model_of_ranks(file, ranks, "llama3", specials))
+        self.special_tokens = specials
+        self.n_words = first + len(SPECIAL_TOKENS)
+        self.bos_id = specials["<|begin_of_text|>"]
+        self.eos_id = specials["<|end_of_text|>"]
+        self.pad_id = -1
+        self.stop_tokens = {specials["<|end_of_text|>"], specials["<|eot_id|>"]}
+
+    def encode(
+        self,
+        text: str,
+        *,
+        bos: bool,
+        eos: bool,
+        allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
+        disallowed_special: Literal["all"] | Collection[str] = (),
+    ) -> list[int]:
+        """Return the ids of a text, between begin_of_text and end_of_text where asked for.
+
+        allowed_special: special tokens to recognise. disallowed_special: special tokens at which a ValueError is
+        raised; "all" stands for all that are not allowed. Any other is ordinary text.
+        """
+        ids = [self.bos_id] if bos else []
+        for stretch in stretches(text):
+            ids += self.tokenizer.encode(
+                stretch, allowed_special=allowed_special, disallowed_special=disallowed_special
+            )
+        return [*ids, self.eos_id] if eos else ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text that ids stand for; special tokens are written as text."""
+        return self.tokenizer.decode(ids)
+
+
+def stretches(
+    text: str, *, window_characters: int = WINDOW_CHARACTERS, run_characters: int = RUN_CHARACTERS
+) -> Iterator[str]:
+    """The text, cut where a window ends, and in each window after every `run_characters` of a run.
+
+    A run is of white space (`str.isspace`) or of anything else. With 3: `aaaaaaa` -> `aaa`, `aaa`, `a`.
+    """
+    for start in range(0, len(text), window_characters):
+        window = text[start : start + window_characters]
+        done = 0
+        for run_start, run_end in _runs(window, run_characters):
+            for cut in range(run_start + run_characters, run_end, run_characters):
+                yield window[done:cut]
+                done = cut
+        yield window[done:]
+
+
+def _runs(text: str, step: int) -> Iterator[tuple[int, int]]:
+    """Start and end of the runs that hold a position divisible by `step`: all that are longer are among them."""
+    end = 0
+    for at in range(0, len(text), step):
+        if at < end:
+            continue  # the run before goes on to here
+        other = _NO_SPACE if text[at].isspace() else _SPACE
+        after, before = other.search(text, at), other.search(text[max(0, at - step) : at][::-1])
+        end = after.start() if after else len(text)
+        yield at - (before.start() if before else min(at, step)), end

@@ -1,0 +1,83 @@
+"""The merge stage as the coordinator sees it: how much room there is, where it runs, and what is there already."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipeline import budget, environment, merge, planning, run_directory
+from pipeline.config import Options
+from pipeline.count import Counted
+from pipeline.events import Advanced, Listener, StageEnded, StageStarted
+from pipeline.executors import ONE_CORE, Executor, Need, Node
+from pipeline.manifest import Run
+from pipeline.merge_list import MergeList
+from pipeline.storage import existing
+from pipeline.vocabulary import merge_budget, with_pad_token
+
+STAGE = "merging"
+
+
+def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequence[Node]) -> merge.MergeTask:
+    if nodes:
+        whole = budget.of_nodes(options.memory_limit, [max(nodes, key=lambda node: node.memory_bytes)])
+        room = whole.room(1)
+    else:
+        whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
+        room = min(whole.room(1), environment.available_memory())
+    return merge.MergeTask(
+        counter=counted.path,
+        counter_fingerprint=counted.fingerprint,
+        merges=merges,
+        min_frequency=options.min_frequency,
+        min_piece_count=options.min_piece_count,
+        max_token_bytes=options.max_token_bytes,
+        tie_break=options.tie_break,
+        threads=planning.threads(options, nodes),
+        output=run.merges_path,
+        fingerprint=run.manifest.merge_fingerprint(),
+        room_bytes=room,
+        beside_bytes=whole.taken_bytes + whole.worker_bytes,
+    )
+
+
+def require_room(run: Run, counted: Counted, options: Options, executor: Executor) -> None:
+    """Raise `TrainingError` where merging by these options cannot fit: before what was learned by others is removed."""
+    asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
+    task = _task(asked, counted, merges_for(options), options, executor.nodes())
+    list(executor.run(merge.check, [task]))
+
+
+def merges_for(options: Options) -> int:
+    """Merges that the largest vocabulary asked for has room for."""
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    return max(merge_budget(size, special_tokens) for size in options.vocab_size)
+
+
+def learn(
+    run: Run,
+    counted: Counted,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+) -> tuple[MergeList, float | None]:
+    """A list of as many merges as are asked for, or all there are: that in the run directory, or a new one put there.
+
+    Beside it the seconds that learning took, None where it was there.
+    """
+    merges = merges_for(options)
+    nodes = executor.nodes()
+    task = _task(run, counted, merges, options, nodes)
+    for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
+        if stored is not None and stored.serves(merges):
+            return stored, None
+    run_directory.require_ours(run.directory)
+    started = time.monotonic()
+    listener(StageStarted(STAGE, merges, "merges"))
+    need = ONE_CORE
+    if nodes:  # it is told which of them by what it will take
+        [(_, needed)] = executor.run(merge.check, [task])
+        need = Need(task.threads, needed + task.beside_bytes)
+    [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(STAGE, amount)), need=need)
+    elapsed_s = time.monotonic() - started
+    listener(StageEnded(STAGE, elapsed_s))
+    return learned, elapsed_s

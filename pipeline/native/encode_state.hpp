@@ -1,0 +1,86 @@
+// What one thread needs to encode, and how it comes by it: caches and working memory, kept from call to call.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "encode.hpp"
+#include "hash.hpp"
+#include "hot_ids.hpp"
+#include "long_piece_cache.hpp"
+#include "piece_cache.hpp"
+#include "rank_merge.hpp"
+
+namespace bpe {
+
+struct Encoder::State {
+  static constexpr size_t kBlockPieces = 256;
+
+  // A piece that is not among the frequent ones.
+  struct Unknown {
+    uint64_t word, hash;
+    Key key;
+    uint32_t index, begin;
+  };
+
+  explicit State(size_t cache_bytes) : cache(cache_bytes / 2), long_cache(cache_bytes / 2) {}
+  HotIds hot;
+  PieceCache cache;
+  LongPieceCache long_cache;
+  RankMerger::Scratch scratch;
+  std::array<uint32_t, kBlockPieces> ends;
+  std::array<HotIds::Ids, kBlockPieces> found;
+  std::array<Unknown, kBlockPieces + 1> unknown;
+};
+
+// A state taken from the encoder's pool for one call; beyond the pool, one of its own with hardly any cache.
+class Encoder::Lease {
+ public:
+  explicit Lease(Encoder& encoder) : encoder_(encoder) {
+    {
+      const std::lock_guard lock(encoder.mutex_);
+      if (!encoder.idle_.empty()) {
+        state_ = std::move(encoder.idle_.back());
+        encoder.idle_.pop_back();
+        return;
+      }
+      pooled_ = encoder.states_ < encoder.pooled_states_;
+      if (pooled_) ++encoder.states_;
+    }
+    try {
+      state_ = std::make_unique<State>(pooled_ ? encoder.cache_bytes_ : 0);
+    } catch (...) {
+      give_back();
+      throw;
+    }
+  }
+  // A state that saw an exception may hold half-done work and is not used again.
+  ~Lease() {
+    if (std::uncaught_exceptions() > 0) state_.reset();
+    give_back();
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  State& operator*() { return *state_; }
+
+ private:
+  void give_back() {
+    if (!pooled_) return;
+    const std::lock_guard lock(encoder_.mutex_);
+    if (state_) {
+      encoder_.idle_.push_back(std::move(state_));
+    } else {
+      --encoder_.states_;
+    }
+  }
+  Encoder& encoder_;
+  std::unique_ptr<State> state_;
+  bool pooled_ = true;
+};
+
+}  // namespace bpe

@@ -1,0 +1,127 @@
+"""Tokenizers in the shapes in which others publish theirs, made here with `tokenizers` and loaded by us."""
+
+import functools
+import tempfile
+from typing import Any
+
+import samples
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from pipeline import Tokenizer
+from pipeline.pattern import PRESETS
+from pipeline.vocabulary import BYTE_ORDER, token_to_text
+
+BOS, EOT = "<|begin|>", "<|end|>"
+DEEPSEEK = [
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+]
+CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"]
+
+
+def isolated(*expressions: str) -> list[Any]:
+    return [pre_tokenizers.Split(Regex(expression), "isolated") for expression in expressions]
+
+
+def byte_level(**options: bool) -> Any:
+    return pre_tokenizers.ByteLevel(**{"add_prefix_space": False, "use_regex": False, **options})
+
+
+def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
+    """Pre-tokenizers, and what else a published tokenizer of that kind has."""
+    bos = processors.TemplateProcessing(single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[(BOS, 416)])
+    empty = normalizers.Sequence([])
+    return {
+        "gpt2": ([byte_level(use_regex=True)], {"post": processors.ByteLevel(trim_offsets=False)}),
+        "space in front": ([byte_level(use_regex=True, add_prefix_space=True)], {}),
+        "space in front, uncut": ([byte_level(add_prefix_space=True)], {}),
+        "llama3": (
+            [*isolated(PRESETS["llama3"]), byte_level()],
+            {"whole_pieces": True, "post": processors.Sequence([processors.ByteLevel(), bos])},
+        ),
+        "qwen2": ([*isolated(PRESETS["qwen2"]), byte_level()], {"normalizer": normalizers.NFC()}),
+        "deepseek": ([*isolated(*DEEPSEEK), byte_level()], {"normalizer": empty, "post": bos}),
+        "coder": (
+            [*isolated(*CODER), pre_tokenizers.Digits(individual_digits=True), byte_level()],
+            {"normalizer": normalizers.Sequence([normalizers.NFC()])},
+        ),
+        "digits": ([pre_tokenizers.Digits(individual_digits=False), byte_level(use_regex=True)], {}),
+        "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
+        "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
+    }[name]
+
+
+SHAPES = [
+    "gpt2",
+    "space in front",
+    "space in front, uncut",
+    "llama3",
+    "qwen2",
+    "deepseek",
+    "coder",
+    "digits",
+    "removed",
+]
+SHAPES.append("literal")
+
+
+def made(name: str, added: list[AddedToken]) -> HuggingFaceTokenizer:
+    stages, parts = shape(name)
+    vocab = {token_to_text(bytes([byte])): id_ for id_, byte in enumerate(BYTE_ORDER)}
+    merges = [(token_to_text(left), token_to_text(right)) for left, right in samples.trained("none")]
+    for left, right in merges:
+        vocab.setdefault(left + right, len(vocab))
+    theirs = HuggingFaceTokenizer(
+        models.BPE(vocab=vocab, merges=merges, ignore_merges=parts.get("whole_pieces", False))
+    )
+    if "normalizer" in parts:
+        theirs.normalizer = parts["normalizer"]
+    theirs.pre_tokenizer = stages[0] if len(stages) == 1 else pre_tokenizers.Sequence(stages)
+    theirs.decoder = decoders.ByteLevel()
+    theirs.add_special_tokens([token for token in added if token.special])
+    theirs.add_tokens([token for token in added if not token.special])
+    if "post" in parts:
+        theirs.post_processor = parts["post"]
+    return theirs
+
+
+PLAIN = [AddedToken(text, normalized=False, special=True) for text in (BOS, EOT, EOT * 2)]
+MIXED = [*PLAIN, AddedToken("<think>", normalized=False, special=False), AddedToken("e\u0301x", normalized=True)]
+RULES = [
+    AddedToken(BOS, normalized=False, special=True, lstrip=True),
+    AddedToken(EOT, normalized=False, special=True, rstrip=True),
+    AddedToken("<mask>", normalized=True, special=True, lstrip=True, rstrip=True),
+    AddedToken("thx", normalized=True, single_word=True),
+    AddedToken("éé", normalized=False, single_word=True, lstrip=True),
+]
+ADDED = {"plain": PLAIN, "mixed": MIXED, "rules": RULES}
+
+COMBINING = "\u0301\u0316\u0345\u0327\u0bbe\u0bd7\u1161\u11a8\u3099\u1dfa\u0c3c\U00011930\U00011935\u08ca"
+PARTS = [
+    BOS, EOT, "<mask>", "<think>", "thx", "éé", " éé_", "e\u0301x", "e\u0301", "thxé",
+    "thx_", "12345", "１２", "Ⅻ", "한국", "각",
+    "漢字かな", "カナ", "नमस्ते", "DON'T", "don't", ".é", "\r\n", "\n\n  ", "\t", "\u3000", "\u200b", "\u0085", "👩‍👩‍👧",
+    "\x00", "a" * 70,
+]  # fmt: skip
+TEXTS = st.lists(
+    st.one_of(st.sampled_from(PARTS), st.text(max_size=6), st.text(f"eaoA g{COMBINING} ", max_size=6)), max_size=14
+).map("".join)
+HARD = [
+    *samples.HARD_TEXTS,
+    *samples.all_planes(3, 60),
+    *PARTS,
+    f" {BOS}  {EOT}\n\u3000{BOS}x{EOT}{EOT}",
+    "  <mask>  thx",
+]
+
+
+@functools.cache
+def pair(name: str, added: str) -> tuple[HuggingFaceTokenizer, Tokenizer]:
+    theirs = made(name, ADDED[added])
+    with tempfile.TemporaryDirectory() as directory:
+        theirs.save(f"{directory}/tokenizer.json")
+        return theirs, Tokenizer.load(directory)

@@ -1,0 +1,144 @@
+"""`export --check`: what it finds, what it says, and the exit code that follows."""
+
+import gzip
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import samples
+from command import refused, run
+from pyarrow import parquet
+
+import pipeline
+from pipeline import Tokenizer, manifest
+from pipeline.check import check_exports, corpus_sample, sample_texts
+from pipeline.errors import InputError
+from pipeline.export import EXPORTS
+
+EOT = "<|endoftext|>"
+
+
+def made(directory: Path, pattern: str = "gpt2") -> tuple[Tokenizer, list[str]]:
+    ours = Tokenizer.from_merges(samples.trained(pattern), [EOT, "<|pad|>"], pattern=pattern)
+    formats = [name for name in EXPORTS if name != "gpt2" or pattern == "gpt2"]
+    for name in formats:
+        EXPORTS[name](ours.model, directory)
+    return ours, formats
+
+
+def test_all_libraries_agree(tmp_path: Path) -> None:
+    ours, formats = made(tmp_path)
+    checks = check_exports(ours, tmp_path, formats, samples.all_planes(2, 30))
+    assert [(check.format, check.library.split()[0], check.outcome) for check in checks] == [
+        ("hf", "tokenizers", "same"),
+        ("hf", "transformers", "same"),
+        ("gpt2", "tokenizers", "same"),
+        ("tiktoken", "tiktoken", "same"),
+    ]
+
+
+def test_a_difference_is_found_in_each(tmp_path: Path) -> None:
+    _, formats = made(tmp_path)
+    other = Tokenizer.from_merges(samples.trained("gpt2")[:-40], [EOT, "<|pad|>"])
+    checks = check_exports(other, tmp_path, formats, ["the low the"])
+    assert {check.outcome for check in checks} == {"different"}
+    assert all("other ids for" in check.detail for check in checks)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "tokenizer.tiktoken").write_text("x")
+    failed = check_exports(other, tmp_path, ["hf", "tiktoken"], [])
+    assert all("it failed with" in check.detail for check in failed)
+
+
+def test_libraries_that_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    ours, formats = made(tmp_path)
+    monkeypatch.setattr(metadata, "version", missing)
+    checks = check_exports(ours, tmp_path, formats, [])
+    assert {check.outcome for check in checks} == {"not checked"}
+    assert str(checks[0]) == "not checked hf with tokenizers: tokenizers is not installed"
+
+
+def test_sample_texts(tmp_path: Path) -> None:
+    paths = []
+    for number in range(5):
+        paths.append(tmp_path / f"{number}.txt")
+        paths[-1].write_bytes(b"%d" % number * 100_000 + b"\xff")
+    texts = sample_texts(paths, sample_bytes=1 << 18)
+    assert {text[0] for text in texts} == set("01234")
+    assert 200_000 < sum(map(len, texts)) <= 1 << 18
+    assert sample_texts(paths[:1], sample_bytes=1 << 20)[-1].endswith("\ufffd")
+    (tmp_path / "empty").touch()
+    with pytest.raises(InputError, match="empty"):
+        sample_texts([tmp_path / "empty"])
+    assert sample_texts([]) == []
+    with pytest.raises(InputError, match="none"):
+        sample_texts([tmp_path / "none"])
+
+
+def test_sample_texts_of_every_format(tmp_path: Path) -> None:
+    documents = [f"document {number} é" for number in range(300)]
+    lines = "".join(json.dumps({"text": document}) + "\n" for document in documents)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (tmp_path / "b.jsonl").write_text(lines)
+    parquet.write_table(pa.table({"text": documents}), tmp_path / "c.parquet")
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(documents).encode()))
+    for name in ("a.jsonl.gz", "b.jsonl", "c.parquet"):
+        assert sample_texts([tmp_path / name], sample_bytes=1 << 20) == documents[:64], name
+        assert sample_texts([tmp_path / name], sample_bytes=1 << 24) == documents
+    assert sample_texts([tmp_path / "d.txt.gz"]) == ["\n".join(documents)]
+    assert len(sample_texts([tmp_path])) == 16 * 3 + 1  # a directory
+
+
+def test_a_corpus_is_sampled_as_far_as_it_is_still_there(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"body": f"the low {number}"}) + "\n" for number in range(100))
+    (tmp_path / "a.jsonl").write_text(lines)
+    (tmp_path / "b.txt").write_text("the low the\n" * 100)
+    pipeline.train([tmp_path], output=tmp_path / "run", vocab_size=280, text_field="body")
+    found = manifest.load(tmp_path / "run")
+    assert found is not None
+    assert "the low the" in "".join(corpus_sample(found)[32:])
+    assert "the low 31" in corpus_sample(found)
+    (tmp_path / "b.txt").write_text("other text")
+    assert len(corpus_sample(found)) == 32
+    (tmp_path / "a.jsonl").unlink()
+    assert corpus_sample(found) == []
+
+
+def test_the_command_reports(trained: Path, tmp_path: Path) -> None:
+    result = run("export", trained, "--check")
+    assert result.returncode == 0, result.stderr
+    lines = [line for line in result.stdout.splitlines() if line.startswith("checked ")]
+    assert [line.split(":")[1][:13] for line in lines] == [" the same ids"] * 4
+    report = json.loads((trained / "report.json").read_text())
+    assert [check["outcome"] for check in report["checks"][str(trained / "tokenizer")]] == ["same"] * 4
+    text = (trained / "report.txt").read_text()
+    assert text.count("\nchecks ") == 4
+    assert run("export", trained, "--check", "--export", "tiktoken").returncode == 0
+    assert (trained / "report.txt").read_text().count("\nchecks ") == 1
+    (tmp_path / "s.txt").write_text("the low")
+    options = ["--output", tmp_path / "o", "--check", "--sample", tmp_path / "s.txt", "--export", "tiktoken"]
+    elsewhere = run("export", trained / "tokenizer", *options)
+    assert elsewhere.stdout.count("the same ids") == 1
+    assert "give both" in refused(run("export", trained, "--sample", tmp_path / "s.txt"), 2)
+
+
+def test_a_difference_is_the_exit_code(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import tiktoken\nreal = tiktoken.Encoding.encode\n"
+        "tiktoken.Encoding.encode = lambda self, text, **options: real(self, text, **options)[1:]\n"
+    )
+    import os
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-P", "-m", "pipeline", "export", str(trained), "--export", "tiktoken", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    line = refused(result, 1)
+    assert "1 of 1 checks found a difference" in line
+    assert "other ids for" in result.stdout
+    assert '"different"' in (trained / "report.json").read_text()

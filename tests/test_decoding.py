@@ -1,0 +1,78 @@
+"""Ids to text: whatever holds the ids, whole or as they come."""
+
+from array import array
+
+import numpy as np
+import pytest
+import samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import Tokenizer
+from pipeline.errors import InputError
+
+OURS = Tokenizer.from_merges(samples.trained("gpt2"), ["<|endoftext|>"])
+IDS = st.lists(st.integers(0, OURS.vocab_size - 1), max_size=60)
+
+
+class Tensor:
+    """Behaves as a torch tensor of one dimension does: iterating gives tensors, `tolist` gives numbers."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+
+    def __iter__(self) -> object:
+        return iter([Tensor([id_]) for id_ in self.ids])
+
+    def tolist(self) -> list[int]:
+        return self.ids
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [list, tuple, iter, np.array, lambda ids: np.array(ids, dtype="uint16"), Tensor, lambda ids: array("I", ids)],
+)
+def test_ids_in_whatever_holds_them(hold: object) -> None:
+    ids = OURS.encode("the words, <|endoftext|>é")
+    assert OURS.decode(hold(ids)) == "the words, <|endoftext|>é"  # type: ignore[operator]
+    assert OURS.decode_batch([hold(ids), hold([])]) == ["the words, <|endoftext|>é", ""]  # type: ignore[operator]
+    assert OURS.token_byte_offsets(hold(ids))[-1][1] == len("the words, <|endoftext|>é".encode())  # type: ignore[operator]
+    assert OURS.decode(memoryview(array("I", ids))) == "the words, <|endoftext|>é"
+
+
+def test_a_matrix_is_a_batch() -> None:
+    matrix = np.array([OURS.encode("ab"), OURS.encode("ba")])
+    assert OURS.decode_batch(matrix) == ["ab", "ba"]
+    for ids in (matrix, 7, [[1]]):
+        with pytest.raises(InputError, match="one row"):
+            OURS.decode(ids)  # type: ignore[arg-type]
+
+
+def test_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    ids = torch.tensor(OURS.encode("the words"))
+    assert OURS.decode(ids) == "the words"
+
+
+@settings(max_examples=500, deadline=None)
+@given(IDS)
+def test_a_stream_gives_what_decode_gives(ids: list[int]) -> None:
+    parts = list(OURS.decode_stream(iter(ids)))
+    assert "".join(parts) == OURS.decode(ids)
+    assert all(parts)
+    decoder = OURS.stream_decoder()
+    assert decoder.push(*ids[:7]) + "".join(map(decoder.push, ids[7:])) + decoder.finish() == OURS.decode(ids)
+    assert decoder.push(OURS.encode("a")[0]) == "a"
+
+
+def test_a_stream_never_gives_half_a_character() -> None:
+    ids = [OURS.encode(bytes([byte]).decode("latin-1"))[0] for byte in b"ab"]
+    half = [next(id_ for id_, token in OURS.vocab.items() if token == bytes([byte])) for byte in "é😀".encode()]
+    assert list(OURS.decode_stream([*half, *ids])) == ["é", "😀", "a", "b"]
+    assert list(OURS.decode_stream([half[0], *ids])) == ["\ufffda", "b"]
+    assert list(OURS.decode_stream(half[2:5])) == ["\ufffd"]
+
+
+def test_a_stream_names_ids_that_are_none() -> None:
+    with pytest.raises(InputError, match="999 is not an id"):
+        list(OURS.decode_stream([1, 999]))

@@ -1,0 +1,363 @@
+"""Corpora to shards: the ids are those of `Tokenizer.encode`, the bytes those of every other way to get there."""
+
+import bz2
+import gzip
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import command
+import peers
+import pytest
+from encoded import EOT, everything, expected, read_shards
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+
+IM = "<|im|>"
+DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Tokenizer:
+    text = tmp_path_factory.mktemp("text") / "a.txt"
+    text.write_text(peers.generated_text(3, 4000))
+    output = text.parent / "run"
+    return pipeline.train(text, output=output, vocab_size=500, special_tokens=[EOT, IM], pattern="llama3", workers=1)
+
+
+@pytest.fixture(scope="module")
+def saved(tokenizer: pipeline.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved")
+    tokenizer.save(path)
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Text with separators in all places, JSON Lines, Parquet, compressed files, nothing at all."""
+    home = tmp_path / "corpus"
+    home.mkdir()
+    texts = [peers.generated_text(seed, 400) for seed in range(12)]
+    (home / "a.txt").write_text(EOT.join(texts[:4]), newline="")
+    (home / "b.txt").write_text(f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}", newline="")
+    (home / "c.txt").write_bytes(b"\xff\xfe" + texts[6].encode() + b"\xe2\x82")
+    (home / "d.txt.gz").write_bytes(gzip.compress(f"{texts[7]}{EOT}{texts[8]}".encode()))
+    (home / "e.txt").write_bytes(b"")
+    lines = [{"text": text} for text in (texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM)]
+    (home / "f.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"other": 1}\n')
+    (home / "g.jsonl.bz2").write_bytes(bz2.compress(json.dumps({"text": texts[11]}).encode()))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": [*texts[:3], None, "", "end"]})
+    pq.write_table(table, home / "h.parquet", row_group_size=2)
+    return home
+
+
+def corpus_texts() -> list[bytes]:
+    texts = [peers.generated_text(seed, 400) for seed in range(12)]
+    listed = [
+        *(EOT.join(texts[:4]), f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}"),
+        b"\xff\xfe" + texts[6].encode() + b"\xe2\x82",
+        *(f"{texts[7]}{EOT}{texts[8]}", texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM, texts[11]),
+        *(*texts[:3], "", "end"),
+    ]
+    return [text if isinstance(text, bytes) else text.encode() for text in listed]
+
+
+@pytest.mark.filterwarnings("ignore:1 file without a byte")
+@pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
+def test_shards_hold_what_encode_gives(
+    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
+) -> None:
+    output = tmp_path / "shards"
+    result = pipeline.encode_corpus(
+        corpus, tokenizer, output, shard_format=shard_format, shard_size=1000, chunk_size=700, workers=2
+    )
+    assert read_shards(output) == expected(tokenizer, corpus_texts())
+    assert result.tokens == len(expected(tokenizer, corpus_texts()))
+    assert result.documents == expected(tokenizer, corpus_texts()).count(tokenizer.special_tokens[EOT])
+    assert result.losses["records_without_field"]["count"] == 2
+    assert result.losses["replacements"]["count"] == 3
+    assert result.losses["files_empty"]["count"] == 1
+    sizes = [shard.tokens for shard in result.shards]
+    assert max(sizes) <= 1000
+    if shard_format != "parquet":
+        assert set(sizes[:-1]) == {1000}
+    # The text comes back, with a separator behind each document.
+    end = EOT.encode()
+    back = b"".join(pipeline.decode_shards(output, tokenizer))
+    whole = (text.decode("utf-8", "replace").encode() for text in corpus_texts() if text)
+    assert back == b"".join(text if text.endswith(end) else text + end for text in whole)
+
+
+@pytest.mark.filterwarnings("ignore:1 file without a byte")
+@pytest.mark.parametrize("options", [{}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}])
+def test_bytes_do_not_depend_on_the_way(
+    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    kept = []
+    for number, (chunk_size, workers) in enumerate([(900, 2), (2500, 1), (1 << 20, 3)]):
+        output = tmp_path / str(number)
+        pipeline.encode_corpus(
+            corpus, tokenizer, output, shard_size=777, chunk_size=chunk_size, workers=workers, **options
+        )
+        kept.append(everything(output))
+    assert kept[0] == kept[1] == kept[2]
+
+
+@pytest.mark.filterwarnings("ignore:1 file without a byte")
+def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    output = tmp_path / "shards"
+    result = pipeline.encode_corpus(
+        corpus, tokenizer, output, documents="offsets", shard_size=900, chunk_size=300, workers=2
+    )
+    end = tokenizer.special_tokens[EOT]
+    documents: list[list[int]] = [[]]
+    for id_ in expected(tokenizer, corpus_texts()):
+        if id_ == end:
+            documents.append([])
+        else:
+            documents[-1].append(id_)
+    documents.pop()
+    found: list[list[int]] = []
+    goes_on = False
+    for shard in result.shards:
+        ids = numpy.load(output / shard.name, mmap_mode="r")
+        assert shard.offsets is not None
+        places = numpy.load(output / shard.offsets)
+        rows = [ids[low:high].tolist() for low, high in pairwise(places)]
+        if goes_on:
+            found[-1] += rows.pop(0)
+        found += rows
+        goes_on = len(places) - 1 > shard.documents
+    assert found == documents
+    assert result.documents == len(documents)
+    with_ends = b"".join(pipeline.decode_shards(output, tokenizer))
+    assert with_ends == tokenizer.decode_bytes(expected(tokenizer, corpus_texts()))
+
+
+def test_a_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    lines = [peers.generated_text(seed, 50) for seed in range(9)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"page": {"body": line}}) + "\n" for line in lines))
+    output = tmp_path / "shards"
+    pipeline.encode_corpus(
+        path, tokenizer, output, shard_format="parquet", documents="offsets", text_field="page.body", shard_size=2000
+    )
+    rows = [row for name in sorted(output.glob("*.parquet")) for row in pq.read_table(name)["input_ids"].to_pylist()]
+    assert rows == [tokenizer.encode(line) for line in lines]
+
+
+SNIPPETS = [EOT, IM, "<|end", "oftext|>", "a", " b\n", "é", "日本", "\U0001f600", " ", "\n\n", "123456", "it's"]
+RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.lists(
+        st.lists(st.sampled_from([*(text.encode() for text in SNIPPETS), *RAW]), max_size=30).map(b"".join),
+        min_size=1,
+        max_size=3,
+    ).filter(any),
+    chunk_size=st.integers(1, 60),
+    shard_size=st.integers(1, 40),
+    by_offsets=st.booleans(),
+)
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.filterwarnings("ignore:.* without a byte")
+def test_any_text_cut_anyhow(
+    tokenizer: pipeline.Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[bytes],
+    chunk_size: int,
+    shard_size: int,
+    by_offsets: bool,
+) -> None:
+    home = tmp_path_factory.mktemp("any")
+    for number, data in enumerate(files):
+        (home / f"{number}.txt").write_bytes(data)
+    output = tmp_path_factory.mktemp("shards")
+    options = {"shard_format": "bin", "documents": "offsets" if by_offsets else "separator"}
+    pipeline.encode_corpus(home, tokenizer, output, shard_size=shard_size, chunk_size=chunk_size, **options)
+    ids = expected(tokenizer, files)
+    end = tokenizer.special_tokens[EOT]
+    assert read_shards(output) == ([id_ for id_ in ids if id_ != end] if by_offsets else ids)
+    assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
+
+
+def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    bad = peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
+    path.write_bytes(b"one" + EOT.encode() + bad + EOT.encode() + b"two")
+    for chunk_size in (1 << 10, 1 << 20):
+        output = tmp_path / str(chunk_size)
+        result = pipeline.encode_corpus(path, tokenizer, output, errors="skip", chunk_size=chunk_size, workers=1)
+        assert read_shards(output) == tokenizer.encode(f"one{EOT}{EOT}two{EOT}")
+        assert result.losses["documents_skipped"]["count"] == 1
+    with pytest.raises(InvalidTextError, match="byte"):
+        pipeline.encode_corpus(path, tokenizer, tmp_path / "strict", errors="strict", workers=1)
+    with pytest.raises(InputError, match="fail"):
+        pipeline.encode_corpus(path, tokenizer, tmp_path / "loss", fail_on_loss=True, workers=1)
+
+
+def test_patterns_that_regex_runs(tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(3)))
+    pattern = r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
+    with pytest.warns(UserWarning, match="regex package"):
+        tokenizer = pipeline.train(text, output=tmp_path / "run", vocab_size=400, pattern=pattern, workers=1)
+    with pytest.warns(UserWarning, match="regex package"):
+        pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
+    assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
+
+
+def test_ids_beyond_two_bytes(tmp_path: Path) -> None:
+    merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
+    tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
+    text = tmp_path / "a.txt"
+    text.write_text("Hello there")
+    for shard_format in ("npy", "bin", "parquet"):
+        output = tmp_path / shard_format
+        assert pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
+        assert read_shards(output) == [*tokenizer.encode("Hello there"), 65536 + 256]
+
+
+def test_the_command_encodes_and_goes_on(corpus: Path, saved: Path, tmp_path: Path) -> None:
+    output = tmp_path / "shards"
+    words = ["encode", corpus, "--tokenizer", saved, "--output", output, "--workers", 2, "--shard-size", 5000]
+    first = command.run(*words)
+    assert first.returncode == 0, first.stderr
+    assert "bytes of text each" in first.stdout
+    assert f"{EOT} (id 498) stands behind each" in first.stdout
+    before = everything(output)
+    again = command.run(*words)
+    assert "encoding kept, writing shards kept" in again.stdout
+    assert everything(output) == before
+    for shard in output.glob("shard-*"):
+        shard.unlink()
+    (output / "shards.json").unlink()
+    assert command.run(*words, "--quiet").stdout.strip() == str(output)
+    assert everything(output) == before
+    told = command.run("decode", output, "--tokenizer", saved)
+    assert told.stdout.endswith(f"end{EOT}")
+    shards = [command.run("decode", path, "--tokenizer", saved).stdout for path in sorted(output.glob("*.npy"))]
+    assert "".join(shards) == told.stdout
+
+
+REFUSED = [
+    (["--shard-format", "bin"], 1, "--shard-format 'npy', not 'bin'"),
+    (["--separator", IM], 1, f"--separator '{EOT}', not '{IM}'"),
+    (["--separator", "nothing"], 2, "is not a special token of the tokenizer"),
+    (["--shard-size", "0"], 2, "a whole number of at least 1"),
+    (["--text", "x"], 2, "encode needs either files or --text"),
+    (["--ordinary"], 2, "--output is for a corpus"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "reason"), REFUSED, ids=[words[0] + words[-1] for words, _, _ in REFUSED])
+def test_refusals(saved: Path, tmp_path: Path, words: list[str], code: int, reason: str) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text("one two")
+    base = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 1]
+    assert command.run(*base).returncode == 0
+    assert reason in command.refused(command.run(*base, *words), code)
+
+
+def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    one, two, output = tmp_path / "one.txt", tmp_path / "two.txt", tmp_path / "shards"
+    one.write_text("one")
+    two.write_text("two")
+    pipeline.encode_corpus(one, tokenizer, output, workers=1)
+    with pytest.raises(RunDirectoryError, match=r"another corpus, without .*two\.txt"):
+        pipeline.encode_corpus([one, two], tokenizer, output, workers=1)
+    with pytest.raises(InputError, match="or one of shards"):
+        pipeline.encode_corpus(output, tokenizer, tmp_path / "other", workers=1)
+    pipeline.encode_corpus([one, two], tokenizer, output, workers=1, overwrite=True)
+    assert read_shards(output) == expected(tokenizer, [b"one", b"two"])
+    (output / "encoding.json").unlink()
+    with pytest.raises(RunDirectoryError, match="somebody else's"):
+        pipeline.encode_corpus(one, tokenizer, output, workers=1)
+    pipeline.train(two, output=tmp_path / "run", vocab_size=258, workers=1)
+    with pytest.raises(RunDirectoryError, match="is a run directory"):
+        pipeline.encode_corpus(one, tokenizer, tmp_path / "run", workers=1, overwrite=True)
+    bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
+    with pytest.raises(UsageError, match="no special token to stand behind each document"):
+        pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1)
+    pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1, documents="offsets")
+    with pytest.raises(InputError, match="another tokenizer"):
+        list(pipeline.decode_shards(tmp_path / "bare", tokenizer))
+    assert b"".join(pipeline.decode_shards(tmp_path / "bare", bare)) == b"one"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_damaged_part_is_made_anew(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
+    with monkeypatch.context() as patched:
+        patched.setattr("pipeline.encoding.write_shard", lambda _: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+    parts = sorted((output / "parts").iterdir())
+    assert len(parts) > 3
+    parts[0].write_bytes(parts[0].read_bytes()[:-1])  # not whole: seen at once
+    whole = bytearray(parts[1].read_bytes())
+    whole[3] ^= 1
+    parts[1].write_bytes(whole)  # a bit: seen when it is read
+    with pytest.raises(RunDirectoryError, match="remove that file and run the same command again"):
+        pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+    parts[1].unlink()
+    pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
+    assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
+
+
+def test_readers_of_others_take_shards(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    datasets = pytest.importorskip("datasets")
+    text = tmp_path / "a.txt"
+    text.write_text(EOT.join(peers.generated_text(seed, 200) for seed in range(4)))
+    ids = expected(tokenizer, [text.read_bytes()])
+    pipeline.encode_corpus(text, tokenizer, tmp_path / "bin", shard_format="bin", workers=1)
+    assert numpy.memmap(tmp_path / "bin" / "shard-00000.bin", dtype=numpy.uint16, mode="r").tolist() == ids
+    pipeline.encode_corpus(text, tokenizer, tmp_path / "rows", shard_format="parquet", workers=1)
+    rows = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "rows" / "*.parquet"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert [id_ for row in rows["input_ids"] for id_ in row] == ids
+    assert len(rows) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
+def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(peers.generated_text(5, 20_000) * 30)
+    output = tmp_path / "shards"
+    words = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 2, "--log-json"]
+    limited = command.run(*words, "--memory-limit", "150MiB")
+    assert limited.returncode == 0, limited.stderr
+    assert json.loads(limited.stdout.splitlines()[-1])["peak_memory_bytes"] <= 150 << 20
+    assert "too small" in command.refused(command.run(*words, "--memory-limit", "50MiB"), 2)
+    text.write_text("some words " + "x" * (20 << 20))
+    line = command.refused(command.run(*words[:-1], "--overwrite", "--memory-limit", "150MiB"), 1)
+    assert "byte 1" in line
+    assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
+
+
+@pytest.mark.skipif(DATA is None, reason="BPE_PIPELINE_TEST_DATA is not set")
+def test_real_text_comes_back(tmp_path: Path) -> None:
+    texts = sorted(Path(str(DATA)).glob("*.txt"))
+    tokenizer = pipeline.train(texts[0], output=tmp_path / "run", vocab_size=4000)
+    pipeline.encode_corpus(texts, tokenizer, tmp_path / "shards", shard_size=3_000_000)
+    end = EOT.encode()
+    back = b"".join(pipeline.decode_shards(tmp_path / "shards", tokenizer))
+    raw = (path.read_bytes().decode("utf-8", "replace").encode() for path in texts)
+    assert back == b"".join(text if text.endswith(end) else text + end for text in raw)

@@ -1,0 +1,66 @@
+"""Shards by tokenizers that change texts before they cut them, or cut in several steps: the ids of `encode`."""
+
+from pathlib import Path
+
+import pytest
+from encoded import everything, expected, read_shards
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from published import ADDED, EOT, PARTS, SHAPES, pair
+
+import pipeline
+
+RAW = st.sampled_from([b"\xff", b"\xe2\x82", b"\xcc", b"\x81", *(part.encode() for part in PARTS)])
+
+
+@pytest.mark.usefixtures("in_process")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shape=st.sampled_from(SHAPES),
+    added=st.sampled_from(list(ADDED)),
+    files=st.lists(st.lists(RAW, min_size=1, max_size=20).map(b"".join), min_size=1, max_size=3),
+    chunk_size=st.integers(1, 60),
+    block_bytes=st.sampled_from([1, 7, 1 << 20]),
+)
+def test_prepared_text(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: str,
+    added: str,
+    files: list[bytes],
+    chunk_size: int,
+    block_bytes: int,
+) -> None:
+    ours = pair(shape, added)[1]
+    home, output = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("shards")
+    for number, data in enumerate(files):
+        (home / f"{number}.txt").write_bytes(data)
+    monkeypatch.setattr("pipeline.encode_chunk._PREPARED_BYTES", block_bytes)
+    pipeline.encode_corpus(home, ours, output, chunk_size=chunk_size, separator=EOT, shard_format="bin")
+    assert read_shards(output) == expected(ours, files, EOT)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("added", ["plain", "rules"])
+def test_prepared_text_is_judged_before(tmp_path: Path, added: str) -> None:
+    ours = pair("qwen2", added)[1]
+    path = tmp_path / "a.txt"
+    end = EOT.encode()
+    path.write_bytes("cafe\u0301".encode() + end + b"bad \xff text" + end + b" good")
+    result = pipeline.encode_corpus(path, ours, tmp_path / "shards", separator=EOT, errors="skip")
+    assert read_shards(tmp_path / "shards") == ours.encode(f"cafe\u0301{EOT}{EOT} good{EOT}")
+    assert result.losses["documents_skipped"]["count"] == 1
+
+
+@pytest.mark.parametrize("added", ["plain", "rules"])
+def test_worker_processes_prepare_text(tmp_path: Path, added: str) -> None:
+    ours = pair("qwen2", added)[1]
+    text = f"cafe\u0301 {EOT} 12 \u1100\u1161\u11a8 {EOT}" * 50
+    path = tmp_path / "a.txt"
+    path.write_text(text, newline="")
+    kept = []
+    for number, chunk_size in enumerate((100, 1 << 20)):
+        pipeline.encode_corpus(path, ours, tmp_path / str(number), chunk_size=chunk_size, separator=EOT, workers=2)
+        kept.append(everything(tmp_path / str(number)))
+    assert kept[0] == kept[1]
+    assert read_shards(tmp_path / "0") == expected(ours, [text.encode()], EOT)

@@ -1,0 +1,75 @@
+"""Encoding that is killed at any change of a file: the next run goes on and gives the same bytes."""
+
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import peers
+import pytest
+from encoded import EOT, everything
+from killing import KillAt, ended, start
+
+import pipeline
+
+
+class Encoded:
+    """A corpus, and what encoding it gives when nobody interferes."""
+
+    def __init__(self, home: Path, options: tuple[str, ...]) -> None:
+        self.home, self.options = home, options
+        self.text = home / "a.txt"
+        self.text.write_text(EOT.join(peers.generated_text(seed, 900) for seed in range(8)), newline="")
+        pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT]).save(home / "tokenizer")
+        assert ended(start(self.command(home / "whole", 2))) == 0
+        self.shards = everything(home / "whole")
+
+    def command(self, output: Path, workers: int) -> list[str]:
+        words = [sys.executable, "-P", "-m", "pipeline", "encode", self.text, "--tokenizer", self.home / "tokenizer"]
+        sizes = ["--chunk-size", "3KiB", "--shard-size", 4000, "--workers", workers, "--quiet"]
+        return [*map(str, words), "--output", str(output), *map(str, sizes), *self.options]
+
+
+def _kill(encoded: Encoded, library: Path, home: Path, kills: int, seed: int) -> int:
+    """Kill at changes spread over all of them, then run to the end; how many kills it was."""
+    first = KillAt(library, home / "counter")
+    assert ended(start(encoded.command(home / "counted", 2), **first.environment(home / "counted", 0))) == 0
+    changes = first.changes
+    choose = random.Random(seed)
+    done = 0
+    for number in range(kills):
+        output = home / f"killed-{number}"
+        killer = KillAt(library, home / f"counter-{number}")
+        at = max(1, round(changes * (number + choose.random()) / kills))
+        done += ended(start(encoded.command(output, choose.choice([1, 3])), **killer.environment(output, at))) != 0
+        parts = {path.name: path.stat().st_mtime_ns for path in output.glob("parts/[0-9]*.ids")}
+        there = [path for path in output.glob("shard-*") if ".documents." not in path.name]  # which come before them
+        shards = {path.name: path.stat().st_mtime_ns for path in there}
+        assert ended(start(encoded.command(output, choose.choice([1, 2])))) == 0
+        assert everything(output) == encoded.shards
+        assert all((output / name).stat().st_mtime_ns == time_ns for name, time_ns in shards.items())
+        log = (output / "log.txt").read_text()
+        if parts and not shards:
+            assert f"chunks, {_chunks(log) - len(parts)} to encode" in log
+        shutil.rmtree(output)
+    return done
+
+
+def _chunks(log: str) -> int:
+    line = next(line for line in log.splitlines() if "to encode" in line)
+    return int(line.split(" chunks,")[0].split()[-1])
+
+
+@pytest.fixture(params=[("--documents", "offsets"), ("--shard-format", "parquet")], ids=lambda words: words[-1])
+def encoded(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
+    (tmp_path / "home").mkdir()
+    return Encoded(tmp_path / "home", request.param)
+
+
+def test_killed_at_changes_of_files(encoded: Encoded, library: Path, tmp_path: Path) -> None:
+    assert _kill(encoded, library, tmp_path, kills=3, seed=1) >= 2
+
+
+@pytest.mark.slow
+def test_killed_at_many_changes_of_files(encoded: Encoded, library: Path, tmp_path: Path) -> None:
+    assert _kill(encoded, library, tmp_path, kills=12, seed=2) >= 10

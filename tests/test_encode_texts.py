@@ -1,0 +1,345 @@
+"""Texts to ids in every way that there is, against `encode` of the whole and against peers; memory and length."""
+
+import os
+import random
+import resource
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import peers
+import pytest
+import samples
+import tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from pipeline import Tokenizer, _core
+from pipeline.errors import InputError, SpecialTokenError, UsageError
+from pipeline.vocabulary import BYTE_ORDER, Vocabulary
+
+SPECIALS = ["<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<"]
+LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it
+TOKENIZERS = {
+    pattern: Tokenizer.from_merges(samples.trained(pattern), SPECIALS, pattern=pattern) for pattern in samples.PATTERNS
+}
+TOKENIZERS[LOOKBEHIND] = Tokenizer.from_merges(samples.trained("none"), SPECIALS, pattern=LOOKBEHIND)
+
+# What makes trouble: all planes, lone halves of pairs, specials and their parts, runs, words that have tokens.
+CHARACTERS = st.one_of(
+    st.characters(),
+    st.integers(0xD800, 0xDFFF).map(chr),
+    st.sampled_from(["\x00", " ", "\n", "'", "\r\n", "\u3000", "\u0085", "<|", "|>", *SPECIALS, *peers.WORDS]),
+)
+TEXTS = st.lists(CHARACTERS, max_size=40).map("".join)
+
+
+def in_blocks(text: str, sizes: list[int], *, as_bytes: bool) -> Iterator[str | bytes]:
+    whole = text.encode("utf-8", "replace") if as_bytes else text
+    at = 0
+    for size in sizes:
+        yield whole[at : at + size]
+        at += size
+    yield whole[at:]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.encode_texts._BLOCK_BYTES", 1)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("pattern", TOKENIZERS)
+def test_blocks_give_the_ids_of_the_whole(pattern: str) -> None:
+    @settings(max_examples=120, deadline=None)
+    @given(TEXTS, st.lists(st.integers(0, 9), max_size=12), st.booleans())
+    def check(text: str, sizes: list[int], as_bytes: bool) -> None:
+        ours = TOKENIZERS[pattern]
+        expected = ours.encode(text.encode("utf-8", "replace") if as_bytes else text)
+        assert list(ours.encode_iterable(in_blocks(text, sizes, as_bytes=as_bytes))) == expected
+
+    check()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_every_block_size_of_a_text() -> None:
+    text = "".join(samples.all_planes(5, 20)) + "<|a|><|b|>x<|a|><|b<|endoftext|>" + "   \n\n  y"
+    for pattern in ("gpt2", "llama3", "none", LOOKBEHIND):
+        ours = TOKENIZERS[pattern]
+        data, expected = text.encode(), ours.encode(text)
+        for size in (1, 2, 3, 5, 7, 11, 64, 1000):
+            blocks = [data[at : at + size] for at in range(0, len(data), size)]
+            assert list(ours.encode_iterable(blocks)) == expected
+
+
+def test_an_iterable_is_read_as_far_as_needed() -> None:
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "a line of words\n"
+
+    ids = TOKENIZERS["gpt2"].encode_iterable(endless())
+    assert [next(ids) for _ in range(10)] == TOKENIZERS["gpt2"].encode("a line of words\n" * 10)[:10]
+    assert taken < 10_000
+
+
+def test_blocks_of_str_and_bytes_and_none_of_other_types() -> None:
+    ours = TOKENIZERS["gpt2"]
+    assert list(ours.encode_iterable(["a\ud83d", "\ude00b"])) == ours.encode("a😀b")
+    assert list(ours.encode_iterable([b"a\xe2\x82", "b", bytearray(b"c"), "\ud83d", b"d"])) == ours.encode(
+        "a\ufffdbc\ufffdd"
+    )
+    assert list(ours.encode_iterable("one text")) == ours.encode("one text")
+    assert list(ours.encode_iterable([])) == []
+    with pytest.raises(UsageError, match="type int"):
+        list(ours.encode_iterable([7]))  # type: ignore[list-item]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_blocks_know_allowed_and_disallowed_special_tokens() -> None:
+    ours = TOKENIZERS["gpt2"]
+    blocks = ["x<|", "a", "|>y"]
+    assert list(ours.encode_iterable(blocks, allowed_special={"<|a|>"})) == ours.encode("x<|a|>y")
+    assert list(ours.encode_iterable(blocks, disallowed_special=())) == ours.encode_ordinary("x<|a|>y")
+    with pytest.raises(SpecialTokenError, match=r"<\|a\|>"):
+        list(ours.encode_iterable(blocks, allowed_special=set()))
+
+
+def test_memory_of_blocks_is_that_of_the_longest_piece() -> None:
+    """21 MB of text, and the 5 million ids of it, pass through a process that grows by less than 10 MB."""
+    script = (
+        "import resource, samples\nfrom pipeline import Tokenizer\n"
+        "ours = Tokenizer.from_merges(samples.trained('gpt2'), ['<s>'])\n"
+        "line = 'the words of a line, and some more of them\\n' * 500\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "count = sum(1 for _ in ours.encode_iterable(line for _ in range(1000)))\n"
+        "print(count == 1000 * len(ours.encode(line)), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    same, grown_kib = done.stdout.split()
+    assert same == "True"
+    assert int(grown_kib) < 10_000 * (1024 if sys.platform == "darwin" else 1)
+
+
+@pytest.mark.parametrize("threads", [None, 1, 2, 5])
+def test_batches_keep_order(threads: int | None) -> None:
+    texts: list[str | bytes] = [*samples.all_planes(9, 300), "", b"bytes\xff", "\ud800", "the words " * 20_000]
+    for pattern in ("gpt2", LOOKBEHIND):
+        ours = TOKENIZERS[pattern]
+        assert ours.encode_batch(texts, num_threads=threads) == [ours.encode(text) for text in texts]
+    ordinary = ours.encode_ordinary_batch(iter(["<|a|>", "b"]), num_threads=threads)
+    assert ordinary == [ours.encode_ordinary("<|a|>"), ours.encode_ordinary("b")]
+    assert ours.encode_batch([]) == []
+
+
+def test_batches_know_allowed_and_disallowed_special_tokens() -> None:
+    ours = TOKENIZERS["gpt2"]
+    texts = ["a<|a|>", "b"]
+    assert ours.encode_batch(texts, allowed_special={"<|a|>"}) == [ours.encode(text) for text in texts]
+    assert ours.encode_batch(texts, disallowed_special=()) == ours.encode_ordinary_batch(texts)
+    with pytest.raises(SpecialTokenError, match=r"<\|a\|>"):
+        ours.encode_batch(texts, allowed_special=set())
+    with pytest.raises(UsageError, match="one text"):
+        ours.encode_batch("a text")
+    with pytest.raises(UsageError, match="num_threads"):
+        ours.encode_batch(texts, num_threads=0)
+    with pytest.raises(TypeError):
+        ours.encode_batch(["a", 7])  # type: ignore[list-item]
+
+
+def test_batches_from_many_threads_at_once() -> None:
+    ours = Tokenizer.from_merges(samples.trained("llama3"), SPECIALS, pattern="llama3")
+    texts = [text * 40 for text in samples.all_planes(3, 100)]
+    expected = [TOKENIZERS["llama3"].encode(text) for text in texts]
+    with ThreadPoolExecutor(8) as threads:
+        assert all(ids == expected for ids in threads.map(lambda _: ours.encode_batch(texts, num_threads=3), range(16)))
+
+
+def test_batch_as_buffer() -> None:
+    ours = TOKENIZERS["gpt2"]
+    texts = [*samples.all_planes(2, 50), "", "the words " * 9000]
+    ids, offsets = ours.model.encoder().encode_batch_to_buffer(texts, None, 3)
+    assert (ids.format, offsets.format) == ("I", "Q")
+    expected = [ours.encode_ordinary(text) for text in texts]
+    assert [ids[begin:end].tolist() for begin, end in pairwise(offsets)] == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, st.sampled_from(list(TOKENIZERS)))
+def test_counting_numpy_and_offsets(text: str, pattern: str) -> None:
+    ours = TOKENIZERS[pattern]
+    ids = ours.encode(text)
+    assert ours.count_tokens(text) == len(ids)
+    assert ours.count_tokens(text, disallowed_special=()) == len(ours.encode_ordinary(text))
+    array = ours.encode_to_numpy(text)
+    assert array.dtype == np.uint32
+    assert array.tolist() == ids
+    data = ours.decode_bytes(ids)
+    offsets = ours.token_byte_offsets(array)
+    assert [data[begin:end] for begin, end in offsets] == [ours.vocab[id_] for id_ in ids]
+    assert data == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def test_numpy_types() -> None:
+    ours = TOKENIZERS["gpt2"]
+    assert ours.encode_to_numpy("a b", dtype="uint16").dtype == np.uint16
+    assert ours.encode_to_numpy("", dtype=np.int64).tolist() == []
+    for dtype in ("uint8", "float32"):
+        with pytest.raises(UsageError, match="does not hold the ids up to 419"):
+            ours.encode_to_numpy("a b", dtype=dtype)
+
+
+def tiktoken_of(ours: Tokenizer) -> tiktoken.Encoding:
+    ranks = {token: id_ for id_, token in ours.vocabulary.tokens.items()}
+    return tiktoken.Encoding(
+        "test", pat_str=ours.pattern.expression, mergeable_ranks=ranks, special_tokens=ours.special_tokens
+    )
+
+
+def hard_strings(seed: int, count: int) -> list[str]:
+    """Strings of all planes, half of them with lone surrogates, NULs, long runs of one character."""
+    source = random.Random(seed)
+    texts = samples.all_planes(seed, count)
+    for at in range(0, count, 2):
+        extra = source.choice(
+            ["\ud800", "\udfff", "\ud83d\ude00", "\x00", "a" * 300, " " * 80, "\n\n", "é" * 99, "=" * 70]
+        )
+        cut = source.randint(0, len(texts[at]))
+        texts[at] = texts[at][:cut] + extra + texts[at][cut:]
+    return texts
+
+
+def agree_with_peers(ours: Tokenizer, theirs: HuggingFaceTokenizer, texts: list[str]) -> None:
+    ids = ours.encode_batch(texts)
+    whole = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    assert [encoded.ids for encoded in theirs.encode_batch_fast(whole)] == ids
+    if ours.pattern.name != "none":
+        assert tiktoken_of(ours).encode_batch(texts, allowed_special="all") == ids
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k", "none"])
+def test_generated_strings_as_peers(pattern: str, tmp_path: Path) -> None:
+    ours = Tokenizer.from_merges(samples.trained(pattern), ["<|endoftext|>"], pattern=pattern)
+    ours.save(tmp_path)
+    theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    agree_with_peers(ours, theirs, hard_strings(11, 400))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
+def test_200_000_generated_strings_as_peers(pattern: str, tmp_path: Path) -> None:
+    ours = Tokenizer.from_merges(samples.trained(pattern, 2000), ["<|endoftext|>"], pattern=pattern)
+    ours.save(tmp_path)
+    theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for seed in range(20):
+        agree_with_peers(ours, theirs, hard_strings(seed, 2000))
+    source = random.Random(3)
+    for _ in range(2000):
+        data = source.randbytes(source.randint(0, 60))
+        assert ours.encode(data) == ours.encode(data.decode("utf-8", "replace"))
+    run = "a" * 10_000_000
+    assert ours.decode(ours.encode(run)) == run
+
+
+@pytest.mark.parametrize("text", ["a", "ab", "the ", "日本", "ACGT"])
+def test_time_grows_with_the_length_of_a_piece(text: str) -> None:
+    """Five megabytes as one piece take about five times as long as one: 12 times is allowed for a busy machine."""
+    merges = samples.trained("none", 400)
+    ours = Tokenizer.from_merges([*merges], pattern="none")
+    source = random.Random(1)
+    whole = "".join(source.choices(text, k=5_000_000 // len(text[0].encode())))
+
+    def seconds(characters: int) -> float:
+        started = time.thread_time()
+        ours.count_tokens(whole[:characters])
+        return time.thread_time() - started
+
+    short = min(seconds(len(whole) // 5) for _ in range(3))
+    assert min(seconds(len(whole)) for _ in range(2)) < 12 * short + 0.05
+
+
+def test_caches_are_bounded() -> None:
+    """Millions of pieces that never come again; the memory of several threads stays within what was asked for."""
+    limit = 16 << 20
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
+    vocabulary = Vocabulary.from_tokens(tokens, [], {})
+    automaton = TOKENIZERS["gpt2"].pattern.automaton
+    source = random.Random(2)
+    texts = [
+        " ".join(f"{source.getrandbits(bits):x}" for bits in source.choices([12, 40, 90, 300], k=20_000))
+        for _ in range(8)
+    ]
+
+    def grown(cache_bytes: int) -> int:
+        encoder = _core.Encoder(
+            automaton, tokens, vocabulary.left, vocabulary.right, vocabulary.result, cache_bytes=cache_bytes
+        )
+        before = rss_bytes()
+        for _ in range(2):
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(encoder.count, texts))
+        return rss_bytes() - before
+
+    grown(0)  # what is no cache
+    assert grown(limit) < limit + (8 << 20)
+
+
+def rss_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        pytest.skip("resident memory cannot be read here")
+
+
+DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
+FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
+def test_documents_as_peers(pattern: str, tmp_path: Path) -> None:
+    """Every document of all files, with a vocabulary of all files, against both peers; blocks against the whole."""
+    import pipeline
+
+    ours = pipeline.train(FILES, output=tmp_path / "run", vocab_size=32_000, pattern=pattern)
+    directory = tmp_path / "run" / "tokenizer"
+    theirs = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
+    encoding = runpy.run_path(str(directory / "tiktoken_encoding.py"))["encoding"]
+    for path in FILES:
+        text = path.read_bytes().decode()
+        documents = text.split("<|endoftext|>")
+        ids = ours.encode_batch(documents)
+        assert [encoded.ids for encoded in theirs.encode_batch_fast(documents)] == ids
+        assert encoding.encode_ordinary_batch(documents) == ids
+        assert ours.decode_batch(ids) == documents
+        with path.open("rb") as file:
+            assert list(ours.encode_iterable(file)) == ours.encode(text)
+
+
+def test_a_piece_beyond_the_limit_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Tokenizer.from_merges([], pattern="gpt2")
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("a piece of 7 bytes is beyond the limit")
+
+    class Refusing:
+        encode = encode_part = count = encode_batch = encode_to_buffer = refuse
+
+    monkeypatch.setattr(ours._encoder, "_native", Refusing())
+    for call in (ours.encode, ours.count_tokens, ours.encode_to_numpy, lambda text: ours.encode_batch([text])):
+        with pytest.raises(InputError, match="cannot be encoded: a piece of 7 bytes"):
+            call("text")
+    with pytest.raises(InputError, match="cannot be encoded"):
+        list(ours.encode_iterable(["text " * 30_000]))

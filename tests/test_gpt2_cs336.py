@@ -1,0 +1,108 @@
+"""The GPT-2 style interface, and the adapters that the README gives to people of Stanford's CS336."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import peers
+import pytest
+import regex
+import samples
+from reference import GPT2_BYTES, train_reference
+from transformers import GPT2TokenizerFast
+
+import pipeline
+from pipeline import GPT2Tokenizer, Tokenizer
+from pipeline.errors import InputError, UsageError
+from pipeline.export import export_gpt2
+from pipeline.pattern import PRESETS
+
+EOT = "<|endoftext|>"
+
+
+# As the README has them, with a place for the run.
+def run_train_bpe(input_path: Any, vocab_size: int, special_tokens: list[str], **options: Any) -> Any:
+    trained = pipeline.train(
+        input_path, vocab_size=vocab_size, special_tokens=special_tokens, tie_break="greatest-bytes", **options
+    )
+    return trained.vocab, trained.merges
+
+
+def get_tokenizer(vocab: Any, merges: Any, special_tokens: list[str] | None = None) -> Tokenizer:
+    return pipeline.Tokenizer.from_vocab(vocab, merges, special_tokens)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    export_gpt2(Tokenizer.from_merges(samples.trained("gpt2"), [EOT]).model, tmp_path)
+    return tmp_path
+
+
+def test_ids_and_tokens_are_those_of_transformers(files: Path) -> None:
+    ours = GPT2Tokenizer(files)
+    theirs = GPT2TokenizerFast(vocab=str(files / "vocab.json"), merges=str(files / "merges.txt"))
+    texts = [*samples.HARD_TEXTS, *samples.all_planes(9, 40), f"the{EOT} low"]
+    for text in texts:
+        assert ours.encode(text) == theirs.encode(text)
+        assert ours.tokenize(text) == theirs.tokenize(text)
+        assert ours.decode(ours.encode(text)) == text
+    assert ours.encode_batch(texts) == ours.encode_batch(texts, num_threads=1) == [ours.encode(text) for text in texts]
+    assert ours.vocab_size == 417
+
+
+def test_arrays_and_tensors(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = GPT2Tokenizer(files)
+    found = ours.encode("the low", return_type="numpy")
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == np.int64
+    assert found.tolist() == ours.encode("the low")
+    assert ours.decode(found) == ours.decode(found.tolist()) == "the low"
+    assert ours.decode(found[0]) == ours.decode([int(found[0])])
+    assert all(isinstance(ids, np.ndarray) for ids in ours.encode_batch(["a", ""], return_type="numpy"))
+    made: Any = SimpleNamespace(int64="int64", tensor=lambda ids, dtype: np.array(ids, dtype))
+    monkeypatch.setitem(sys.modules, "torch", made)  # stands in for torch, which is large
+    assert ours.decode(ours.encode("the low", return_type="torch")) == "the low"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match="torch is not installed"):
+        ours.encode("a", return_type="torch")
+    with pytest.raises(UsageError, match="return_type is 'arrow'"):
+        ours.encode("a", return_type="arrow")
+    with pytest.raises(UsageError, match="num_threads is 0"):
+        ours.encode_batch(["a"], num_threads=0)
+
+
+def test_invalid_bytes_and_special_tokens(files: Path) -> None:
+    ours = GPT2Tokenizer(files, special_tokens=[])
+    assert ours.decode(ours.encode("é")[:1]) == "\ufffd"
+    assert EOT in ours.tokenizer.vocabulary.texts.values()
+    with pytest.raises(InputError, match="lacks the special token '<x>'"):
+        GPT2Tokenizer(files, special_tokens=["<x>"])
+
+
+def test_cs336_training_is_the_reference(tmp_path: Path) -> None:
+    text = f"{peers.generated_text(1, 1500)}{EOT}{peers.generated_text(2, 1500)}"
+    (tmp_path / "a.txt").write_text(text)
+    vocab, merges = run_train_bpe(tmp_path / "a.txt", 320, [EOT], output=tmp_path / "run")
+    documents = [regex.findall(PRESETS["gpt2"], document) for document in text.split(EOT)]
+    counter = Counter(piece.encode() for pieces in documents for piece in pieces)
+    token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
+    for left, right, _ in train_reference(counter, 320 - 257, "greatest-bytes"):
+        token_bytes.append(token_bytes[left] + token_bytes[right])
+    assert [left + right for left, right in merges] == token_bytes[256:]
+    assert list(vocab.values()) == [*token_bytes, EOT.encode()]
+    tokenizer = get_tokenizer(vocab, merges, [EOT])
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode(EOT) == [319]
+    plain = get_tokenizer(vocab, merges)
+    assert 319 not in plain.encode(f"a{EOT}b")
+    assert plain.decode(plain.encode(f"a{EOT}b")) == f"a{EOT}b"
+
+
+def test_cs336_worked_example(tmp_path: Path) -> None:
+    words = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
+    (tmp_path / "a.txt").write_text("\n".join(word for word, count in words.items() for _ in range(count)))
+    _, merges = run_train_bpe(tmp_path / "a.txt", 256 + 6, [], output=tmp_path / "run", pattern=r"\w+|\s")
+    assert [(left + right).decode() for left, right in merges] == ["st", "est", "ow", "low", "west", "ne"]

@@ -1,0 +1,218 @@
+"""Llama 3's tokenizer and the chat formats, against tiktoken over the same file and against transformers' templates."""
+
+import base64
+import functools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import tiktoken
+from command import refused, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
+from pipeline.chat_templates import CHAT_TEMPLATES
+from pipeline.errors import InputError, UsageError
+from pipeline.export import EXPORTS
+from pipeline.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
+from pipeline.model import Model
+from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.vocabulary import Vocabulary
+
+DIALOG = [
+    {"role": "system", "content": " Be brief.\n"},
+    {"role": "user", "content": "the\n\nlow 123 't été\u3000"},
+    {"role": "assistant", "content": ""},
+    {"role": "user", "content": "\x1c\n then?"},
+]
+
+
+@functools.cache
+def model(template: str) -> Model:
+    specials = SPECIAL_TOKENS if template == "llama3" else ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    vocabulary = Vocabulary.from_merges(samples.trained("llama3"), specials)
+    return Model(vocabulary, compile_pattern("llama3"), trained=True, chat_template=CHAT_TEMPLATES[template])
+
+
+@functools.cache
+def tokenizer() -> Llama3Tokenizer:
+    with tempfile.TemporaryDirectory() as directory:
+        EXPORTS["tiktoken"](model("llama3"), Path(directory))
+        return Llama3Tokenizer(f"{directory}/tokenizer.tiktoken")
+
+
+@functools.cache
+def peer() -> tiktoken.Encoding:
+    ranks = {token: id_ for id_, token in model("llama3").vocabulary.tokens.items()}
+    specials = {text: len(ranks) + index for index, text in enumerate(SPECIAL_TOKENS)}
+    return tiktoken.Encoding("x", pat_str=PRESETS["llama3"], mergeable_ranks=ranks, special_tokens=specials)
+
+
+def test_the_special_tokens() -> None:
+    ours = tokenizer()
+    assert (len(SPECIAL_TOKENS), len(set(SPECIAL_TOKENS)), ours.n_words) == (256, 256, 416 + 256)
+    listed = [*SPECIAL_TOKENS[:11], SPECIAL_TOKENS[-1]]
+    assert listed == [
+        "<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>",
+        "<|reserved_special_token_2|>", "<|reserved_special_token_3|>", "<|start_header_id|>", "<|end_header_id|>",
+        "<|reserved_special_token_4|>", "<|eot_id|>", "<|reserved_special_token_5|>", "<|reserved_special_token_250|>",
+    ]  # fmt: skip
+    assert (ours.bos_id, ours.eos_id, ours.pad_id, ours.stop_tokens) == (416, 417, -1, {417, 425})
+    assert (WINDOW_CHARACTERS, RUN_CHARACTERS) == (400_000, 25_000)
+
+
+def naive_stretches(text: str, limit: int) -> Iterator[str]:
+    """The rule, a character at a time."""
+    done = length = 0
+    for at, character in enumerate(text):
+        same = at > 0 and character.isspace() == text[at - 1].isspace()
+        length = length + 1 if same else 1
+        if length > limit:
+            yield text[done:at]
+            done, length = at, 1
+    yield text[done:]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("ab \n\x1c\x85\u200b\u3000", max_size=60), st.integers(1, 5), st.integers(1, 70))
+def test_stretches_follow_the_rule(text: str, limit: int, window: int) -> None:
+    windows = [text[start : start + window] for start in range(0, len(text), window)]
+    expected = [stretch for part in windows for stretch in naive_stretches(part, limit)]
+    assert list(stretches(text, window_characters=window, run_characters=limit)) == expected
+
+
+def test_stretches_of_the_examples() -> None:
+    assert list(stretches("aaaaaaa", run_characters=3)) == ["aaa", "aaa", "a"]
+    assert list(stretches("aa  aaaa b", run_characters=3)) == ["aa  aaa", "a b"]
+    assert "".join(stretches("", run_characters=3)) == ""
+
+
+def expected(text: str, **options: Any) -> list[int]:
+    windows = [text[start : start + 400_000] for start in range(0, len(text), 400_000)]
+    parts = [part for window in windows for part in naive_stretches(window, 25_000)]
+    return [id_ for part in parts for id_ in peer().encode(part, **options)]
+
+
+def test_ids_are_those_of_tiktoken() -> None:
+    ours = tokenizer()
+    texts = [
+        *samples.HARD_TEXTS,
+        *samples.all_planes(5, 60),
+        "x<|eot_id|>y",
+        "a" * 60_000,
+        " " * 25_001 + "the " * 150_000,
+    ]
+    for text in texts:
+        plain = expected(text, disallowed_special=())
+        assert ours.encode(text, bos=False, eos=False) == plain
+        assert ours.encode(text, bos=True, eos=True) == [ours.bos_id, *plain, ours.eos_id]
+        assert ours.encode(text, bos=False, eos=False, allowed_special="all") == expected(text, allowed_special="all")
+        assert ours.decode(plain) == text
+
+
+def test_bos_and_eos_must_be_given_and_specials_are_ruled() -> None:
+    ours = tokenizer()
+    with pytest.raises(TypeError):
+        ours.encode("a")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"<\|eot_id\|>.*allowed_special"):
+        ours.encode("a<|eot_id|>", bos=False, eos=False, disallowed_special="all")
+    one = {"<|eot_id|>"}
+    assert ours.encode("<|eot_id|>", bos=False, eos=False, allowed_special=one, disallowed_special="all") == [425]
+    assert ours.decode([416, 425]) == "<|begin_of_text|><|eot_id|>"
+
+
+def test_a_missing_or_damaged_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.model does not exist"):
+        Llama3Tokenizer(tmp_path / "none.model")
+    (tmp_path / "x").write_bytes(b"\x80 0\n")
+    with pytest.raises(InputError, match="line 1"):
+        Llama3Tokenizer(tmp_path / "x")
+
+
+def test_whole_pieces_come_before_merging(tmp_path: Path) -> None:
+    tokens = [*(bytes([byte]) for byte in range(256)), b"low"]
+    lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(tokens)]
+    (tmp_path / "x").write_bytes(b"".join(lines))
+    assert Llama3Tokenizer(tmp_path / "x").encode("low lows", bos=False, eos=False) == [256, *b" lows"]
+
+
+def test_chat_format() -> None:
+    ours = tokenizer()
+    chat = ChatFormat(ours)
+    text = "<|start_header_id|>user<|end_header_id|>\n\nlow 1<|eot_id|>"
+    message = {"role": "user", "content": " low 1\n"}
+    assert chat.encode_message(message) == ours.encode(text, bos=False, eos=False, allowed_special="all")
+    assert chat.encode_header(message) == chat.encode_message({"role": "user", "content": ""})[:-1]
+    for one in [*DIALOG, {"role": "a\n\n<|eot_id|>", "content": "x<|end_header_id|>\n\n<|eot_id|>y"}]:
+        assert chat.decode_message(chat.encode_message(one)) == {**one, "content": one["content"].strip()}
+    ids = chat.encode_message(message)
+    for broken in ([], ids[1:], ids[:-1], [*ids, *ids], [ids[0], *ids[-1:]], [token for token in ids if token != 423]):
+        with pytest.raises(InputError, match="not one message"):
+            chat.decode_message(broken)
+    with pytest.raises(UsageError, match="lacks the text 'content'"):
+        chat.encode_message({"role": "user"})
+
+
+@pytest.mark.parametrize("template", ["llama3", "chatml"])
+def test_transformers_templates_give_our_ids(template: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    EXPORTS["hf"](model(template), tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    chat: Any = ChatFormat(tokenizer()) if template == "llama3" else ChatMLFormat(ours)
+    for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
+        found = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
+        assert found == chat.encode_dialog_prompt(dialog)
+    assert theirs.eos_token == CHAT_TEMPLATES[template].eos_token
+    assert ours.model.chat_template is not None
+    assert ours.model.chat_template.jinja == CHAT_TEMPLATES[template].jinja
+    ours.save(tmp_path / "again")
+    for path in (tmp_path / "again").iterdir():
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+    theirs.save_pretrained(tmp_path / "saved")  # the template stands in a file of its own there
+    saved = Tokenizer.load(tmp_path / "saved").model.chat_template
+    assert saved is not None
+    assert (saved.jinja, saved.eos_token) == (CHAT_TEMPLATES[template].jinja, CHAT_TEMPLATES[template].eos_token)
+
+
+def test_chatml_round_trip() -> None:
+    chat = ChatMLFormat(Tokenizer.from_model(model("chatml")))
+    for message in [*DIALOG, {"role": "user", "content": "a<|im_end|>\nb\n"}]:
+        assert chat.decode_message(chat.encode_message(message)) == message
+    ids = chat.encode_message(DIALOG[0])
+    for broken in ([], ids[1:], ids[:-1], [*ids, *ids], ids[:1] + ids[-2:]):
+        with pytest.raises(InputError, match="not one message"):
+            chat.decode_message(broken)
+    with pytest.raises(UsageError, match=r"lacks <\|im_start\|>"):
+        ChatMLFormat(Tokenizer.from_merges([]))
+
+
+def test_the_option(text: Path, tmp_path: Path) -> None:
+    line = refused(run("train", text, "--output", tmp_path / "r", "--vocab-size", 300, "--chat-template", "chatml"), 2)
+    assert "the chat template needs <|im_start|>, <|im_end|>" in line
+    assert not (tmp_path / "r").exists()
+    specials = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
+    trained = run(
+        "train", text, "--output", tmp_path / "r", "--vocab-size", 300, *specials, "--chat-template", "chatml"
+    )
+    assert trained.returncode == 0, trained.stderr
+    assert Tokenizer.load(tmp_path / "r/tokenizer").model.chat_template == ours_of("chatml")
+    assert run("export", tmp_path / "r", "--output", tmp_path / "e", "--export", "hf").returncode == 0
+    assert Tokenizer.load(tmp_path / "e").model.chat_template == ours_of("chatml")
+    assert "needs <|begin_of_text|>" in refused(run("export", tmp_path / "r", "--chat-template", "llama3"), 2)
+    plain = pipeline.train(str(text), output=tmp_path / "p", vocab_size=300)
+    assert plain.model.chat_template is None
+    found = run("export", tmp_path / "p", "--chat-template", "chatml")
+    assert "the chat template needs" in refused(found, 2)
+
+
+def ours_of(name: str) -> object:
+    from dataclasses import replace
+
+    return replace(CHAT_TEMPLATES[name], required=())

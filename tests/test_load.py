@@ -1,0 +1,371 @@
+"""Files of everyone else: the ids of `tokenizers` and `tiktoken` themselves, on generated text, or a refusal."""
+
+import base64
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import tiktoken
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from published import ADDED, BOS, COMBINING, DEEPSEEK, EOT, HARD, PLAIN, SHAPES, TEXTS, byte_level, made, pair
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from pipeline import Tokenizer
+from pipeline.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.load.tiktoken import model_of_ranks
+from pipeline.normal_form import nfc
+from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.alike import first_difference
+from pipeline.vocabulary import BYTE_ORDER, bytes_to_unicode
+
+
+def agree(theirs: HuggingFaceTokenizer, ours: Tokenizer, text: str) -> None:
+    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids, repr(text)
+
+
+@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize("name", SHAPES)
+def test_ids_are_those_of_tokenizers(name: str, added: str) -> None:
+    theirs, ours = pair(name, added)
+    for text in HARD:
+        agree(theirs, ours, text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SHAPES), st.sampled_from(list(ADDED)), TEXTS)
+def test_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, text: str) -> None:
+    agree(*pair(name, added), text)
+
+
+@pytest.mark.slow
+@settings(max_examples=100_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(SHAPES), st.sampled_from(list(ADDED)), TEXTS)
+def test_many_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, text: str) -> None:
+    agree(*pair(name, added), text)
+
+
+@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_was_loaded_is_exported_with_the_same_ids(name: str, added: str, tmp_path: Path) -> None:
+    theirs, ours = pair(name, added)
+    if (name, added) == ("llama3", "rules"):
+        with pytest.raises(ExportRefusedError, match="cannot hold the special token 'thx'"):
+            ours.save(tmp_path)
+        return
+    ours.save(tmp_path)
+    again, exported = Tokenizer.load(tmp_path), HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in HARD:
+        agree(exported, ours, text)
+        agree(theirs, again, text)
+        assert exported.encode(text).ids == theirs.encode(text).ids
+
+
+@pytest.mark.parametrize("name", ["qwen2", "deepseek", "coder", "space in front"])
+def test_invalid_text_is_repaired(name: str) -> None:
+    ours = pair(name, "plain")[1]
+    text = f"a\ufffd1{EOT}\ufffd漢 "
+    assert ours.encode(f"a\ud8001{EOT}\udfff漢 ") == ours.encode(text) == ours.encode(text.encode())
+    assert ours.encode(b"a\xff1" + EOT.encode() + b"\xe6" + " 漢 ".encode()) == ours.encode(f"a\ufffd1{EOT}\ufffd 漢 ")
+    assert ours.encode_ordinary(EOT) == ours.encode(EOT, disallowed_special=()) != ours.encode(EOT)
+    with pytest.raises(ValueError, match="disallowed special token"):
+        ours.encode(EOT, disallowed_special="all")
+
+
+def test_encode_cut_checks_its_ends() -> None:
+    encoder = pair("deepseek", "plain")[1].model.encoder()
+    text = "a low 1 " * 400
+    assert encoder.encode_cut(text, list(range(1, len(text) + 1))) == [
+        id_ for one in text for id_ in encoder.encode_pieces([one])
+    ]
+    for wrong in ([0], [2, 1], [1, 1], [len(text) + 1]):
+        with pytest.raises(ValueError, match="ends must rise"):
+            encoder.encode_cut(text, wrong)
+
+
+def test_nfc_is_that_of_tokenizers_on_every_kind_of_character() -> None:
+    theirs = normalizers.NFC()
+    characters = [
+        chr(code)
+        for code in range(0x110000)
+        if not 0xD800 <= code < 0xE000
+        and (code % 16 == 0 or not unicodedata.category(chr(code)).startswith(("L", "C")))
+    ]
+    characters += [chr(code) for code in range(0x2FA20) if unicodedata.decomposition(chr(code))]
+    for start in range(0, len(characters), 1 << 15):
+        texts = [
+            f"a{one}\u0301\u0316|{one}|\u0345{one}|{one}\u0334|\u1100{one}|{one}{one}|\U00011935{one}"
+            for one in characters[start : start + (1 << 15)]
+        ]
+        joined = "/".join(texts)
+        assert nfc(joined) == theirs.normalize_str(joined)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(
+        st.one_of(st.sampled_from(COMBINING + "aeé\u1100가"), st.characters(exclude_categories=["Cs"])), max_size=12
+    )
+)
+def test_nfc_is_that_of_tokenizers_on_generated_text(text: str) -> None:
+    assert nfc(text) == normalizers.NFC().normalize_str(text)
+    if unicodedata.is_normalized("NFC", text):
+        assert nfc(text) == text
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> str:
+    """Expressions in the words of published tokenizers."""
+    classes = [
+        r"\p{L}",
+        r"\p{N}",
+        r"\s",
+        r"\S",
+        r"\d",
+        r"[^\s\p{L}]",
+        "[a-f]",
+        r"[\p{Lu}\-]",
+        ".",
+        "e",
+        r"\.",
+        " ?",
+        "[一-龥é]",
+    ]
+    classes += [r"[!-/:-@&~]", r"[\r\n\t]", r"\x41", r"\u0301", "[^a-z-]", r"(?:e|eé)", "(a|b)", r"(?>\s+)", r"\p{^Lu}"]
+    counts = ["", "", "+", "*", "?", "++", "*+", "?+", "{1,3}", "{2}", "{2,}", "+?", "{1,2}?"]
+    ends = ["", "", r"(?!\S)", r"(?=[a-z ])", r"(?!\p{N})"]
+
+    def branch() -> str:
+        parts = draw(st.lists(st.tuples(st.sampled_from(classes), st.sampled_from(counts)), min_size=1, max_size=3))
+        return "".join(f"(?:{one})?" if one == " ?" else one + count for one, count in parts) + draw(
+            st.sampled_from(ends)
+        )
+
+    return "|".join(branch() for _ in range(draw(st.integers(1, 3))))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(expressions(), st.lists(TEXTS, min_size=3, max_size=5))
+def test_expressions_that_read_alike_cut_alike(expression: str, texts: list[str]) -> None:
+    try:
+        compiled = compile_pattern(expression)
+    except PipelineError:
+        return
+    if compiled.tables is None or first_difference(expression):
+        return
+    theirs = pre_tokenizers.Split(Regex(expression), "isolated")
+    for text in texts:
+        assert [piece for piece, _ in theirs.pre_tokenize_str(text)] == compiled.cut(text)
+    # tiktoken shows no pieces; where any two neighbouring bytes make a token, ids tell them.
+    whole = f"{expression}|[\\s\\S]"
+    tokens = dict.fromkeys([bytes([byte]) for byte in range(256)])
+    tokens |= dict.fromkeys(text.encode()[at : at + 2] for text in texts for at in range(len(text.encode()) - 1))
+    core = tiktoken.Encoding(
+        "x", pat_str=whole, mergeable_ranks={token: rank for rank, token in enumerate(tokens)}, special_tokens={}
+    )
+    ours = Tokenizer.from_model(model_of_ranks(Path("x"), dict(enumerate(tokens)), whole, {}))
+    for text in texts:
+        assert ours.encode_ordinary(text) == core.encode_ordinary(text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        (r"\p{N}{1,3}+|\P{N}", "possessive counted"),
+        (r"a{2}?|[^a]", "lazy exact"),
+        (r"\s+$|\S", r"the anchor \$"),
+        (r"(?i:strasse)|\S", "a group with flags"),
+        (r"\w+|\W", r"the escape \\w"),
+        (r"\p{Letter}+|\P{L}", "the property Letter"),
+        (r"\xe9|.", "an escaped byte"),
+        (r"[\d-x]|.", "a '-' inside"),
+        (r"x\Z|.", r"the escape \\Z"),
+        (r"(?P<n>a)|.", "a group with flags"),
+    ],
+)
+def test_expressions_that_may_differ_are_refused(expression: str, reason: str, tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", PLAIN).to_str())
+    split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, json.loads(byte_level().__getstate__())]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=reason):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(UsageError, match=reason):
+        Tokenizer.from_tiktoken_file(ranks(tmp_path, "gpt2"), pattern=expression)
+
+
+def test_ids_that_tokenizers_would_not_give_are_refused(tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", PLAIN).to_str())
+    document["added_tokens"][0]["id"] = 500
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(
+        InputError, match=r"added_tokens\[0\].id is 500, but tokenizers itself gives '<.begin.>' the id 416"
+    ):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_vocabulary_with_holes(tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", []).to_str())
+    vocab = document["model"]["vocab"]
+    vocab.update({text: id_ + 1000 for text, id_ in vocab.items() if id_ >= 300})
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
+    for text, id_ in ((BOS, 700), (EOT, 2000)):
+        vocab[text] = id_
+        document["added_tokens"].append({"id": id_, "content": text, **plain})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    theirs, ours = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json")), Tokenizer.load(tmp_path)
+    for text in HARD:
+        agree(theirs, ours, text)
+    document["added_tokens"].append({"id": 418, "content": "<x>", **plain})  # as this version of tokenizers numbers it
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="the id 418, or 2001"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            lambda d: d["added_tokens"].append({**d["added_tokens"][1], "content": " <y>", "id": 419}),
+            "begins with white",
+        ),
+        (lambda d: d.update(normalizer={"type": "Lowercase"}), "normalizer.type"),
+        (lambda d: d["model"].update(dropout=0.1), "dropout"),
+        (lambda d: d["model"].update(unk_token="<unk>"), "unk_token"),
+        (lambda d: d["model"].update(continuing_subword_prefix="##"), "continuing_subword_prefix"),
+        (lambda d: d["pre_tokenizer"]["pretokenizers"][1].update(add_prefix_space=True), "add_prefix_space"),
+        (lambda d: d["pre_tokenizer"]["pretokenizers"][0].update(behavior="Removed"), "behavior"),
+        (lambda d: d["pre_tokenizer"]["pretokenizers"][0].update(behavior="MergedWithNext"), "behavior"),
+        (lambda d: d["pre_tokenizer"]["pretokenizers"][0].update(type="Punctuation"), "type is"),
+        (lambda d: d["pre_tokenizer"]["pretokenizers"].reverse(), "type is"),
+    ],
+)
+def test_what_is_not_reproduced_is_refused(change: Any, reason: str, tmp_path: Path) -> None:
+    added = [*PLAIN[:1], AddedToken(EOT, normalized=False, special=True, rstrip=True), PLAIN[2]]
+    document = json.loads(made("llama3", added).to_str())
+    change(document)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=reason):
+        Tokenizer.load(tmp_path)
+
+
+def test_whole_pieces_that_special_tokens_could_be(tmp_path: Path) -> None:
+    document = json.loads(made("llama3", PLAIN).to_str())
+    document["model"]["vocab"]["Ġfoo"] = 416
+    document["added_tokens"] = [{**document["added_tokens"][0], "content": "Ġfoo", "id": 416}]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="whole piece could be"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_vocab_json_and_merges_txt(named: bool, tmp_path: Path) -> None:
+    theirs = made("gpt2", PLAIN)
+    theirs.model.save(str(tmp_path))
+    vocab = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab | {BOS: 416, EOT: 417, EOT * 2: 418}))
+    if named:
+        texts = {"bos_token": BOS, "eos_token": {"content": EOT, "lstrip": False}, "extra": [BOS, EOT * 2]}
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps(texts))
+    ours = Tokenizer.load(tmp_path)
+    assert ours.special_tokens == {BOS: 416, EOT: 417, EOT * 2: 418}
+    for text in HARD:
+        agree(theirs, ours, text)
+    assert Tokenizer.load(tmp_path / "vocab.json").merges == ours.merges
+    (tmp_path / "added_tokens.json").write_text('{"<y>": 500}')
+    if not named:
+        (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n")
+    with pytest.raises(InputError, match="added_tokens.json adds" if named else "line 2 is not a pair"):
+        Tokenizer.load(tmp_path)
+
+
+def ranks(directory: Path, pattern: str, tokens: list[bytes] | None = None) -> Path:
+    """A rank file of the merges trained for a pattern."""
+    listed = tokens or [bytes([byte]) for byte in BYTE_ORDER] + [a + b for a, b in samples.trained(pattern)]
+    path = directory / "x.tiktoken"
+    path.write_bytes(b"".join(b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(listed)))
+    return path
+
+
+def encoding(path: Path, pattern: str, special_tokens: dict[str, int]) -> tiktoken.Encoding:
+    lines = [line.split() for line in path.read_bytes().splitlines()]
+    table = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return tiktoken.Encoding("x", pat_str=pattern, mergeable_ranks=table, special_tokens=special_tokens)
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "o200k", "qwen2", DEEPSEEK[2] + r"|[\s\S]"])
+def test_rank_files_give_the_ids_of_tiktoken(pattern: str, tmp_path: Path) -> None:
+    path = ranks(tmp_path, pattern)
+    specials = {BOS: 500, EOT: 501}
+    expression = PRESETS.get(pattern, pattern)
+    theirs = encoding(path, expression, specials)
+    for ours in [
+        Tokenizer.from_tiktoken_file(path, pattern=pattern, special_tokens=specials),
+        Tokenizer.from_tiktoken_file(path, pattern=expression, special_tokens=specials),
+    ]:
+        for text in HARD:
+            assert ours.encode(text) == theirs.encode(text, allowed_special="all")
+            assert ours.encode_ordinary(text) == theirs.encode_ordinary(text)
+
+
+def test_a_rank_file_goes_on_to_hugging_face(tmp_path: Path) -> None:
+    tokens = (
+        [bytes([byte]) for byte in BYTE_ORDER] + [a + b for a, b in samples.trained("llama3")] + [b"lowest", b" \n x"]
+    )
+    path = ranks(tmp_path, "", tokens)
+    ours = Tokenizer.from_tiktoken_file(path, pattern="llama3", special_tokens={BOS: 500})
+    ours.save(tmp_path / "hf")
+    theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "hf/tokenizer.json"))
+    core = encoding(path, PRESETS["llama3"], {BOS: 500})
+    for text in [*HARD, "lowest lowests lowest"]:
+        assert core.encode(text, allowed_special="all") == ours.encode(text) == theirs.encode(text).ids
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text("ab", min_size=2, max_size=6), unique=True, max_size=14).flatmap(st.permutations),
+    st.lists(st.text("ab c", max_size=40), min_size=1, max_size=6),
+)
+def test_any_ranks_give_the_ids_of_tiktoken(tokens: list[str], texts: list[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = ranks(Path(directory), "", [bytes([byte]) for byte in BYTE_ORDER] + [token.encode() for token in tokens])
+        theirs, ours = encoding(path, r"\S+|\s", {}), Tokenizer.from_tiktoken_file(path, pattern=r"\S+|\s")
+    for text in [*texts, *(text * 30 for text in texts)]:
+        assert ours.encode(text) == theirs.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"IQ== 0\nIQ== 1\n", "both stand for"),
+        (b"IQ==\n", "line 1 is not a token"),
+        (b"I 0\n", "line 1 is not a token"),
+        (b"IQ== -1\n", "no new whole number"),
+        (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
+        (b"IQ== 0\n", "no token stands for the byte"),
+    ],
+)
+def test_damaged_rank_files_are_refused(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tiktoken"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        Tokenizer.from_tiktoken_file(path, pattern="gpt2")
+    with pytest.raises(InputError, match="from_tiktoken_file"):
+        Tokenizer.load(path)
+    with pytest.raises(InputError, match="does not exist"):
+        Tokenizer.from_tiktoken_file(tmp_path / "none", pattern="gpt2")
+
+
+def test_what_tiktoken_would_do_differently_is_refused(tmp_path: Path) -> None:
+    path = ranks(tmp_path, "gpt2")
+    with pytest.raises(InputError, match="'<a' begins '<a>'"):
+        Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens={"<a>": 500, "<a": 501})
+    with pytest.raises(UsageError, match="does not match every text"):
+        Tokenizer.from_tiktoken_file(path, pattern=r"\p{L}+")
+    assert set(bytes_to_unicode()) == set(range(256))

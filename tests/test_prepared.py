@@ -1,0 +1,177 @@
+"""Every way to encode, against `encode`, where a loaded file has text prepared first or cut in several steps."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from published import ADDED, BOS, EOT, HARD, PARTS, SHAPES, TEXTS, pair
+
+from pipeline import Tokenizer, _core
+from pipeline.errors import InputError, SpecialTokenError, UsageError
+
+HALVES = st.lists(st.one_of(TEXTS, st.integers(0xD800, 0xDFFF).map(chr)), max_size=5).map("".join)
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"allowed_special": {EOT}, "disallowed_special": ()},
+    {"allowed_special": "all"},
+    {"disallowed_special": ()},
+]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.encode_texts._BLOCK_BYTES", 1)
+
+
+def in_blocks(text: str, sizes: list[int]) -> Iterator[str]:
+    at = 0
+    for size in sizes:
+        yield text[at : at + size]
+        at += size
+    yield text[at:]
+
+
+def agree(ours: Tokenizer, text: str, sizes: list[int], choice: dict[str, Any]) -> None:
+    expected = ours.encode(text, **choice)
+    assert list(ours.encode_iterable(in_blocks(text, sizes), **choice)) == expected, (text, sizes)
+    assert ours.count_tokens(text, **choice) == len(expected)
+    numbers = ours.encode_to_numpy(text, **choice)
+    assert numbers.dtype == np.uint32
+    assert numbers.tolist() == expected
+    assert ours.encode_batch([text, "", text], num_threads=2, **choice) == [expected, ours.encode(""), expected]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(max_examples=250, deadline=None)
+@given(
+    st.sampled_from(SHAPES),
+    st.sampled_from(list(ADDED)),
+    HALVES,
+    st.lists(st.integers(0, 9), max_size=12),
+    st.sampled_from(CHOICES),
+)
+def test_every_way_gives_the_ids_of_encode(
+    shape: str, added: str, text: str, sizes: list[int], choice: dict[str, Any]
+) -> None:
+    ours = pair(shape, added)[1]
+    agree(ours, text, sizes, choice)
+    ordinary = ours.encode_ordinary(text)
+    assert ours.encode_ordinary_batch([text, EOT]) == [ordinary, ours.encode_ordinary(EOT)]
+    assert ordinary == ours.encode(text, disallowed_special=())
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_hard_texts_in_blocks_of_every_size(shape: str, added: str) -> None:
+    theirs, ours = pair(shape, added)
+    text = "".join([*PARTS, *HARD[-8:]])
+    expected = theirs.encode(text, add_special_tokens=False).ids
+    data = text.encode()
+    for size in (1, 2, 3, 7, 64, len(data)):
+        assert list(ours.encode_iterable(data[at : at + size] for at in range(0, len(data), size))) == expected
+    texts = [*HARD, text]
+    batch = [found.ids for found in theirs.encode_batch(texts, add_special_tokens=False)]
+    for threads in (1, 3, None):
+        assert ours.encode_batch(texts, num_threads=threads) == batch
+    assert [ours.count_tokens(one) for one in texts] == list(map(len, batch))
+
+
+@pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder", "space in front"])
+def test_what_is_refused_is_refused_on_every_way(shape: str) -> None:
+    ours = pair(shape, "mixed")[1]
+    ways: list[Any] = [ours.encode, ours.count_tokens, ours.encode_to_numpy]
+    ways += [lambda text, **choice: ours.encode_batch([text], **choice)]
+    ways += [lambda text, **choice: list(ours.encode_iterable(iter(text), **choice))]
+    for way in ways:
+        with pytest.raises(SpecialTokenError, match="disallowed special token"):
+            way(f"a {EOT} b", allowed_special={BOS})
+        with pytest.raises(UsageError, match="give a set of texts"):
+            way("a", allowed_special=EOT)
+    assert ours.encode_to_numpy("12 é low", dtype="uint16").dtype == np.uint16
+
+
+def test_copies_prepare_as_the_first_does() -> None:
+    ours = pair("qwen2", "rules")[1]
+    copied = Tokenizer.from_model(ours.model)
+    for text in HARD:
+        assert copied.encode(text) == ours.encode(text)
+        offsets = ours.token_byte_offsets(ours.encode(text))
+        assert (offsets[-1][1] if offsets else 0) == len(ours.decode_bytes(ours.encode(text)))
+
+
+@pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder"])
+def test_an_iterable_is_read_as_far_as_needed(shape: str) -> None:
+    """Normal forms and several steps do not need the end of the text."""
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "a line of words, e\u0301 12\n"
+
+    ours = pair(shape, "plain")[1]
+    ids = ours.encode_iterable(endless())
+    assert [next(ids) for _ in range(10)] == ours.encode("a line of words, e\u0301 12\n" * 10)[:10]
+    assert taken < 10_000
+
+
+@pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder"])
+def test_long_texts_in_large_blocks(shape: str) -> None:
+    theirs, ours = pair(shape, "plain")
+    text = "".join(samples.all_planes(7, 400)) + f"{EOT}" + "low e\u0301\u0316 12345 漢字\n" * 12_000 + "a" * 99_999
+    expected = theirs.encode(text, add_special_tokens=False).ids
+    for size in (999, 70_001, 1 << 20):
+        assert list(ours.encode_iterable(text[at : at + size] for at in range(0, len(text), size))) == expected
+    assert ours.encode_to_numpy(text).tolist() == expected
+    assert ours.encode_batch([text] * 3, num_threads=2) == [expected] * 3
+
+
+def test_a_piece_beyond_the_limit_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("a piece of 7 bytes is beyond the limit")
+
+    class Refusing:
+        encode = encode_part = count = encode_batch = encode_to_buffer = encode_cut = encode_pieces = refuse
+
+    listed = [Tokenizer.from_model(pair(shape, "plain")[1].model) for shape in ("qwen2", "deepseek", "coder")]
+    for ours in [*listed, Tokenizer.from_merges([], pattern=r"(?<=x)y|[^y]+|y")]:
+        monkeypatch.setattr(ours._encoder, "_native", Refusing())
+        for call in (ours.encode, ours.count_tokens, ours.encode_to_numpy, lambda text: ours.encode_batch([text])):  # noqa: B023
+            with pytest.raises(InputError, match="cannot be encoded: a piece of 7 bytes"):
+                call("text")
+        with pytest.raises(InputError, match="cannot be encoded"):
+            list(ours.encode_iterable(["text " * 30_000]))
+
+
+def test_a_sequence_knows_which_pieces_no_later_text_changes() -> None:
+    pattern: Any = pair("deepseek", "plain")[1].pattern
+    text = "low 12345 漢字 the  \n x" * 3
+    data, whole = text.encode(), []
+    for size in range(len(data) + 1):
+        part = data[:size].decode(errors="ignore").encode()
+        ends, rest = pattern.ends_of_part(part)
+        assert rest == (ends[-1] if ends else 0)
+        whole = pattern.ends(data)
+        assert ends == whole[: len(ends)]
+        for later in ("", "1", "x", " ", "\n", "é", "漢"):
+            assert pattern.ends(data[:size].decode(errors="ignore").encode() + later.encode())[: len(ends)] == ends
+    assert isinstance(pattern.steps[0].automaton, _core.Automaton)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["<|1|>", "<|1|>\r\n2", "<|1", "\r\n2", "é<1", "a", " ", "漢"]), max_size=9),
+    st.lists(st.integers(0, 5), max_size=12),
+)
+def test_special_tokens_that_a_step_would_cut(parts: list[str], sizes: list[int]) -> None:
+    for shape in ("deepseek", "coder"):
+        pattern = pair(shape, "plain")[1].pattern
+        ours = Tokenizer.from_merges(samples.trained("none"), ["<|1|>", "<|1|>\r\n2", "é<1"], pattern=pattern)
+        agree(ours, "".join(parts), sizes, {})

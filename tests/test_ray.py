@@ -1,0 +1,195 @@
+"""The same run on a Ray cluster of several nodes: the same bytes, whoever of them is lost, and nobody else's fault."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import worker_tasks
+from ray_cluster import ADDRESS, add_node, cluster_of, lose
+from samples import all_planes
+
+import pipeline
+from pipeline.errors import InputError, WorkerError
+from pipeline.executors import Need
+from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors.ray import RayExecutor
+
+pytest.importorskip("ray")
+on_a_cluster = pytest.mark.cluster
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with cluster_of(NODES) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def executor(cluster: Any) -> Iterator[RayExecutor]:
+    with RayExecutor(cluster.address, None) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = random.Random(5)
+    texts = all_planes(seed=6, texts=400)
+    lines = [" ".join(words.choices(texts, k=4)) + words.choice(["\n", "<|endoftext|>"]) for _ in range(3000)]
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What training on this machine gives."""
+    output = tmp_path_factory.mktemp("local") / "run"
+    pipeline.train(corpus, output=output, vocab_size=1000)
+    return (output / "tokenizer" / "tokenizer.json").read_bytes()
+
+
+@on_a_cluster
+def test_every_task_gives_its_result_once_and_tells_its_progress(executor: RayExecutor) -> None:
+    progress: list[int] = []
+    results = dict(executor.run(worker_tasks.square, range(40), progress.append))
+    assert results == {number: number * number for number in range(40)}
+    assert sum(progress) == sum(range(40))
+    assert [(node.cores, node.memory_bytes) for node in executor.nodes()] == [(1, 4 << 30)] * NODES
+
+
+@on_a_cluster
+def test_tasks_go_to_all_nodes_and_not_to_us(executor: RayExecutor) -> None:
+    processes = set(dict(executor.run(worker_tasks.process_after_a_while, range(12))).values())
+    assert len(processes) >= NODES
+    assert os.getpid() not in processes
+
+
+@on_a_cluster
+def test_an_error_of_the_package_ends_the_run_and_names_the_node(executor: RayExecutor) -> None:
+    with pytest.raises(InputError, match=r"three\.txt cannot be read; give another \(on node .+\)$"):
+        list(executor.run(worker_tasks.refuse, range(6)))
+
+
+@on_a_cluster
+def test_a_crash_is_tried_again_and_then_named(executor: RayExecutor) -> None:
+    with pytest.raises(
+        WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
+    ):
+        list(executor.run(worker_tasks.raise_value_error, [7]))
+    assert executor.retries == MAX_ATTEMPTS - 1
+
+
+@on_a_cluster
+def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(
+    executor: RayExecutor, tmp_path: Path
+) -> None:
+    progress: list[int] = []
+    results = dict(executor.run(worker_tasks.die_first_time, [tmp_path / name for name in "abc"], progress.append))
+    assert results == {0: "a", 1: "b", 2: "c"}
+    assert sum(progress) == 30
+    assert executor.retries == 3
+
+
+@on_a_cluster
+def test_what_workers_log_reaches_the_coordinator(executor: RayExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="pipeline"):
+        list(executor.run(worker_tasks.log_lines, [range(3), range(3, 5)]))
+        deadline = time.monotonic() + 10
+        while len(caplog.records) < 5 and time.monotonic() < deadline:
+            list(executor.run(worker_tasks.square, [1]))  # the mail comes with the next tasks
+    lines = sorted(record.getMessage().split(" of ")[0] for record in caplog.records if "line" in record.getMessage())
+    assert lines == [f"line {number}" for number in range(5)]
+
+
+@on_a_cluster
+def test_a_task_that_no_node_has_memory_for_waits_and_says_so(
+    executor: RayExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    def give_up() -> None:
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=give_up).start()
+    with caplog.at_level("WARNING", logger="pipeline"), pytest.raises(KeyboardInterrupt):
+        list(executor.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
+    assert "no node has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
+
+
+@on_a_cluster
+def test_a_cluster_trains_as_this_machine_does(cluster: Any, corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    words = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
+    result = _bpe_pipeline("train", corpus, "--output", output, *words)
+    assert result.returncode == 0, result.stderr
+    assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
+    assert len(list((output / "counts").iterdir())) > 20
+    assert not list((output / "counts").glob("share-*"))
+    assert f"{NODES} nodes had work" in result.stdout
+    assert "(workers of a node together)" in result.stdout
+    shown = _bpe_pipeline("env", *words[:4]).stdout
+    assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
+
+
+def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) -> None:
+    result = _bpe_pipeline("train", corpus, "--executor", "ray", "--ray-address", f"{ADDRESS}:1")
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert f"no Ray cluster at {ADDRESS}:1" in result.stderr
+    assert "ray start --head" in result.stderr
+
+
+def test_without_ray_one_line_says_how_to_install_it(corpus: Path) -> None:
+    script = (
+        "import sys; sys.modules['ray'] = None; sys.argv[1:] = ['train', sys.argv[1], '--executor', 'ray']; "
+        "from pipeline.__main__ import main; sys.exit(main())"
+    )
+    result = subprocess.run([sys.executable, "-P", "-c", script, corpus], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "bpe-pipeline: error: the executor ray needs Ray: pip install 'bpe-pipeline[ray]'\n"
+
+
+@on_a_cluster
+def test_nodes_and_workers_and_coordinators_come_and_go(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    with cluster_of(NODES) as cluster:
+        output = tmp_path / "run"
+        words = [
+            *("train", corpus, "--output", output, "--executor", "ray", "--ray-address", cluster.address),
+            *("--chunk-size", "5000", "--vocab-size", "1000"),
+        ]
+        for loss in ("node", "worker", "coordinator", "node"):
+            before = _counters(output)
+            process = subprocess.Popen([sys.executable, "-m", "pipeline", *map(str, words)])
+            while _counters(output) < before + 20 and process.poll() is None:
+                time.sleep(0.01)
+            if loss == "node":
+                lose(cluster, cluster.list_all_nodes()[-1])
+                add_node(cluster)
+            elif loss == "worker":
+                subprocess.run(["pkill", "-9", "-n", "-f", "ray::work"], check=False)
+            else:
+                process.kill()
+            status = process.wait(timeout=120)
+            assert status == (-signal.SIGKILL if loss == "coordinator" else 0)
+            if loss != "coordinator":
+                assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
+                shutil.rmtree(output)
+
+
+def _counters(output: Path) -> int:
+    return len(list((output / "counts").glob("[0-9]*.parquet")))
+
+
+def _bpe_pipeline(*words: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "pipeline", *map(str, words)], capture_output=True, text=True, check=False
+    )

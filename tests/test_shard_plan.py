@@ -1,0 +1,92 @@
+"""Where shards end, and what parts give of themselves, against lists of everything."""
+
+from array import array
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.id_parts import PartReader, PartWriter, look_at_part
+from pipeline.shard_plan import plan_shards
+
+# Parts: blocks of lengths of documents, the last of each block unfinished where it says so.
+BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
+
+
+def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tuple[list[int], list[int]]:
+    """A part with documents of these lengths, and so many ids behind them in each block; its ids and ends."""
+    ids: list[int] = []
+    ends: list[int] = []
+    with path.open("wb") as file:
+        part = PartWriter(file, 2)
+        for lengths, rest in blocks:
+            places = [len(ids) + end for end in accumulate(lengths)]
+            block = [(first_id + len(ids) + i) % 65536 for i in range(sum(lengths) + rest)]
+            part.add(memoryview(array("H", block)), memoryview(array("Q", places)))
+            ids += block
+            ends += places
+        assert part.finish("f", {}).ids == len(ids)
+    return ids, ends
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(BLOCKS, min_size=1, max_size=4), shard_tokens=st.integers(1, 12), whole=st.booleans())
+def test_shards_are_cut_by_the_ids_alone(
+    tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool
+) -> None:
+    ids: list[int] = []
+    ends: list[int] = []
+    sizes = []
+    for number, blocks in enumerate(parts):
+        own, own_ends = write(tmp_path / str(number), blocks, len(ids))
+        ends += [len(ids) + end for end in own_ends]
+        ids += own
+        sizes.append(len(own))
+
+    def reader(part: int) -> PartReader:
+        return PartReader(tmp_path / str(part), "f")
+
+    def last_end(part: int, stop: int) -> int | None:
+        with reader(part) as opened:
+            return opened.last_end(stop)
+
+    planned = plan_shards(sizes, shard_tokens, last_end if whole else None)
+    borders = [0]
+    while borders[-1] < len(ids):
+        limit = min(borders[-1] + shard_tokens, len(ids))
+        inside = [end for end in ends if borders[-1] < end <= limit]
+        borders.append(inside[-1] if whole and inside and limit < len(ids) else limit)
+    assert [(shard.start, shard.stop) for shard in planned] == (list(pairwise(borders)) or [(0, 0)])
+    for shard in planned:
+        found: list[int] = []
+        found_ends: list[int] = []
+        for slice_ in shard.slices:
+            with reader(slice_.part) as opened:
+                for block, places in opened.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
+                    found += block.tolist()
+                    found_ends += [sum(sizes[: slice_.part]) + place for place in places]
+        assert found == ids[shard.start : shard.stop]
+        assert found_ends == [end for end in ends if shard.start < end <= shard.stop or shard.start == end == 0]
+
+
+def test_a_part_tells_every_changed_bit(tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    write(path, [([3, 4], 2), ([1], 0)], 7)
+    whole = path.read_bytes()
+    part = look_at_part(path, "f")
+    assert part is not None
+    assert (part.ids, part.ends) == (10, 3)
+    assert look_at_part(path, "g") is None
+    assert look_at_part(tmp_path / "other", "f") is None
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        if look_at_part(path, "f") is not None:
+            with PartReader(path, "f") as reader, pytest.raises(ValueError, match="is damaged"):
+                list(reader.blocks(0, 10, with_start=True))
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        assert look_at_part(path, "f") is None
