@@ -23,6 +23,8 @@ import pipeline
 from benchmarks.process import HAS_PSS, measure
 from pipeline import _core, environment, exporting, manifest, replay, training
 from pipeline.config import make_options
+from pipeline.corpus import readers_parquet
+from pipeline.corpus.files import describe
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.pages import pages, sizes
 from pipeline.corpus.room import LEAST_COUNTING_BYTES, Room
@@ -314,6 +316,43 @@ def test_import_is_within_the_limit(name: str, tmp_path: Path) -> None:
         limit, refusals = int(told[1]), refusals + 1
     assert measured.status == "ok"
     assert refusals > 0
+
+
+@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
+def test_a_page_of_a_corpus_is_within_the_limit(tmp_path: Path) -> None:
+    """A page of 40 MB in a few kB is refused with the limit that would do, and read within that."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": [b"some words and " * 100] * 27_000})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, data_page_size=1 << 30)
+    assert path.stat().st_size < 40_000
+    argv = [sys.executable, "-P", "-m", "pipeline", "count", str(path), "--output", str(tmp_path / "run"),
+            "--workers=1", "--quiet"]  # fmt: skip
+    small = measure([*argv, "--memory-limit=160MiB"], timeout_s=300, directory=tmp_path, environment=None)
+    told = re.search(
+        rf"error: {re.escape(str(path))}, row group 0: a page .* of \d+\.\d MiB would take .*; "
+        r"give --memory-limit (\d+)MiB\n",
+        small.stderr,
+    )
+    assert told, small.stderr
+    assert small.peak_memory_bytes <= 160 * MIB
+    limit = int(told[1])
+    measured = measure([*argv, f"--memory-limit={limit}MiB"], timeout_s=300, directory=tmp_path, environment=None)
+    assert measured.status == "ok", measured.stderr
+    assert measured.peak_memory_bytes <= limit * MIB
+
+
+def test_pages_that_cannot_matter_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [b"some words and " * 100] * 2000}), path, use_dictionary=False)
+    looked = []
+    sizes = readers_parquet.pages.sizes
+    monkeypatch.setattr(readers_parquet.pages, "sizes", lambda *given: looked.append(given) or sizes(*given))
+    rows = path.with_suffix(".counter"), path.with_suffix(".other")
+    for room, output in zip((1 << 30, 24 * MIB), rows, strict=True):
+        assert not looked
+        count_chunk(replace(chunk_task(path, output, room), spans=((describe(str(path)), 0, 1),)))
+    assert len(looked) == 1
+    assert pieces_of(rows[0]) == pieces_of(rows[1])
 
 
 def test_a_dictionary_of_pieces_reads_as_what_it_stands_for(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def read_span(
         if file.format == "parquet":
             from pipeline.corpus.readers_parquet import read_row_groups
 
-            yield from read_row_groups(file, stream, range(start, stop), text_field, progress)
+            yield from read_row_groups(file, stream, range(start, stop), text_field, progress, room)
         elif file.format == "text" and file.compression == "none":
             yield from _read_text(file, stream, start, stop, progress)
         else:

@@ -2,7 +2,8 @@
 
 Pages are read one after the other, in batches of rows, and their checksums verified where the file has them. Rows that
 are mostly numbers in a dictionary of texts stay so until they are counted, in parts, so that few bytes do not become
-very many at once. A page is held in memory whole, as Parquet's compression needs it.
+very many at once. A page is held in memory whole, as Parquet's compression needs it: where a row group may have one
+that is large for the room that there is, the headers of its pages are read first.
 A row whose text is null has no field.
 """
 
@@ -13,17 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.corpus import pages
 from pipeline.corpus.columns import buffers, is_text, null_rows, plain
 from pipeline.corpus.files import CorpusFile, open_file
 from pipeline.corpus.records import Lost, Records
+from pipeline.corpus.room import SMALL_BYTES, Room
 from pipeline.errors import InputError
 from pipeline.losses import MOST_EXAMPLES
 from pipeline.storage import OpenFile
+from pipeline.values import format_bytes
 
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
 _MOST_ENCODED_ROWS = 1 << 10  # where a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
 _BUFFER_BYTES = 1 << 20  # of the file, read at once
+_PAGE_COPIES = 4  # of a page: compressed, not, decoded
+_UNSEEN_SHARE = 4  # a row group that takes no more than one in so many bytes of the room may be a single page
 
 
 def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
@@ -42,11 +48,16 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
 
 
 def read_row_groups(
-    file: CorpusFile, stream: OpenFile, groups: Iterable[int], text_field: str, progress: Callable[[int], None]
+    file: CorpusFile,
+    stream: OpenFile,
+    groups: Iterable[int],
+    text_field: str,
+    progress: Callable[[int], None],
+    room: Room,
 ) -> Iterator[Records]:
     """The rows of these row groups; `progress` hears of the bytes that `row_group_bytes` has.
 
-    Raises `InputError` for a damaged file, naming the row group.
+    Raises `InputError` for a damaged file, naming the row group; `TrainingError` where a page has no place in the room.
     """
     by_dictionary = _in_dictionary(file, stream, text_field)
     opened = _open(file, stream, text_field, by_dictionary=by_dictionary)
@@ -56,7 +67,8 @@ def read_row_groups(
         first = at = sum(metadata.row_group(before).num_rows for before in range(group))
         rows, size = metadata.row_group(group).num_rows, metadata.row_group(group).column(leaf).total_uncompressed_size
         told = 0
-        batches = _batches(opened, group, text_field)
+        most = _most_rows(file, stream, metadata.row_group(group).column(leaf), group, room)
+        batches = _batches(opened, group, text_field, most)
         while (batch := _next(file, group, batches)) is not None:
             column = batch.column(0)
             for name in names[1:]:
@@ -124,11 +136,32 @@ def _in_dictionary(file: CorpusFile, stream: OpenFile, text_field: str) -> bool:
     )
 
 
-def _batches(opened: pq.ParquetFile, group: int, text_field: str) -> Iterator[pa.RecordBatch]:
+def _most_rows(file: CorpusFile, stream: OpenFile, column: Any, group: int, room: Room) -> int:
+    """How many rows of a row group to decode at once, at most; from now on the room of its largest page is held.
+
+    Headers are read only where they matter: of a file in a store, each costs a request.
+    """
+    room.hold("page", 0)
+    left, held, most = room.left_bytes, column.total_uncompressed_size, _MOST_BATCH_ROWS
+    if left is None or _PAGE_COPIES * held <= SMALL_BYTES:
+        return most
+    if _UNSEEN_SHARE * _PAGE_COPIES * held > left:
+        try:
+            sizes = pages.sizes(stream, column)
+        except ValueError as error:
+            raise _damaged(file, f"row group {group}", error) from None
+        held, most = sizes.page + sizes.dictionary, sizes.rows(_BATCH_BYTES, most)
+    if not room.hold("page", _PAGE_COPIES * held):
+        what = f"{file.path}, row group {group}: a page with its dictionary of {format_bytes(held)}"
+        raise room.too_small(what, "page", _PAGE_COPIES * held)
+    return most
+
+
+def _batches(opened: pq.ParquetFile, group: int, text_field: str, most_rows: int) -> Iterator[pa.RecordBatch]:
     facts = opened.metadata.row_group(group)
     text_bytes = facts.column(_leaf(opened, text_field)).total_uncompressed_size
     most = _MOST_ENCODED_ROWS if facts.column(_leaf(opened, text_field)).has_dictionary_page else _MOST_BATCH_ROWS
-    rows = min(max(_BATCH_BYTES * facts.num_rows // max(text_bytes, 1), 1), most)
+    rows = min(max(_BATCH_BYTES * facts.num_rows // max(text_bytes, 1), 1), most, most_rows)
     yield from opened.iter_batches(rows, row_groups=[group], columns=[text_field], use_threads=False)
 
 
