@@ -43,8 +43,12 @@ def combine_task(
     beside: Path | None = None,
     nodes: Sequence[Node] = (),
 ) -> CombineTask:
-    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`."""
+    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`.
+
+    Raises `UsageError` where the limit has no room left for it.
+    """
     whole = budget.of_nodes(options.memory_limit, nodes) if nodes else budget.budget(options.memory_limit)
+    whole.workers(1)  # what the coordinator has taken since the start may leave no room
     room = whole.room(1) - budget.WRITE_BYTES
     return CombineTask(
         parts=parts,

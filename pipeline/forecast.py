@@ -169,7 +169,7 @@ def too_large(
     needed = least(shape, merges) + beside_bytes
     text = (
         f"merging would take {format_bytes(needed)} for all processes together, and there are "
-        f"{format_bytes(max(room_bytes, 0) + beside_bytes)}: the counter holds {shape.pieces:,} different pieces, "
+        f"{format_bytes(room_bytes + beside_bytes)}: the counter holds {shape.pieces:,} different pieces, "
         f"{format_bytes(shape.bytes)}; give --memory-limit {-(-needed >> 20)}MiB, take a smaller corpus, "
     )
     lowest = smallest_count(classes, shape, merges, room_bytes)

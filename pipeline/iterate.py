@@ -98,6 +98,8 @@ def _count(
         if missing:
             listener(Notice("warning", f"{format_count(missing, 'rows')} without text (null) were left out"))
         parts, statistics = counting.finish()
+        del counting
+        _core.give_back_memory()  # a worker combines and merges beside this process
         counting_s = time.monotonic() - started
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()

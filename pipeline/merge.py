@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 class MergeTask:
     """A combined counter and how to merge it, for a worker; `fingerprint` is the output's.
 
-    room_bytes: what merging may take beside the process itself. beside_bytes: what is taken by everything else.
+    room_bytes: what merging may take beside the process itself; below 0 where that is too much. beside_bytes: what is
+    taken by everything else.
     """
 
     counter: Location

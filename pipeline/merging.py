@@ -20,10 +20,12 @@ STAGE = "merging"
 def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequence[Node]) -> merge.MergeTask:
     if nodes:
         whole = budget.of_nodes(options.memory_limit, [max(nodes, key=lambda node: node.memory_bytes)])
-        room = whole.room(1)
     else:
         whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
-        room = min(whole.room(1), environment.available_memory())
+    beside = whole.taken_bytes + whole.worker_bytes
+    room = whole.limit_bytes - beside  # below 0 where even that is too much
+    if not nodes:
+        room = min(room, environment.available_memory())
     return merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -36,7 +38,7 @@ def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequ
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
         room_bytes=room,
-        beside_bytes=whole.taken_bytes + whole.worker_bytes,
+        beside_bytes=beside,
     )
 
 

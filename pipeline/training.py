@@ -169,12 +169,15 @@ class Stages:
 
 @contextlib.contextmanager
 def watched(memory_limit: int | None, listener: Listener) -> Iterator[environment.MemoryWatch]:
-    """Watch memory during the block, and warn at its end where the limit was passed."""
-    with environment.MemoryWatch(memory_limit) as watch:
-        yield watch
-    if watch.exceeded:
-        peak, limit = format_bytes(watch.peak_bytes), format_bytes(memory_limit or 0)
-        listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
+    """Watch memory during the block, and warn at its end, also where it raises, where the limit was passed."""
+    watch = environment.MemoryWatch(memory_limit)
+    try:
+        with watch:
+            yield watch
+    finally:
+        if watch.exceeded:
+            peak, limit = format_bytes(watch.peak_bytes), format_bytes(memory_limit or 0)
+            listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle_counting import as_counter, count
 
 import pipeline
-from pipeline import _core
+from pipeline import _core, environment
 from pipeline.corpus import items
 from pipeline.corpus.items import blocks
 from pipeline.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
@@ -223,6 +223,18 @@ def test_an_interruption_says_that_it_is_not_resumed(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt, match="cannot be read again"):
         pipeline.train_from_iterator(interrupted(), output=tmp_path / "run", vocab_size=260)
+
+
+def test_what_the_caller_holds_in_the_end_may_leave_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is measured again when all is counted, and refused in one line that has the limit that was given."""
+
+    def documents() -> Iterator[str]:
+        yield "some words"
+        monkeypatch.setattr(environment, "own_memory", lambda: 3 << 30)
+
+    with pytest.raises(UsageError, match=r"--memory-limit 2\.0 GiB is too small: .* take 3\.1 GiB; give at least 3\.1"):
+        pipeline.train_from_iterator(documents(), output=tmp_path / "run", vocab_size=300, memory_limit="2GiB")
+    assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
 def test_rows_without_text_are_told(tmp_path: Path) -> None:

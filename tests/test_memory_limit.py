@@ -221,3 +221,5 @@ def test_what_would_fit_is_found() -> None:
     assert f"--memory-limit {-(-(everything + 50 * MIB) >> 20)}MiB" in text
     text = forecast.too_large(classes, shape, 1000, room_bytes=1, beside_bytes=50 * MIB)
     assert "no --min-piece-count would be enough" in text
+    text = forecast.too_large(classes, shape, 1000, room_bytes=-10 * MIB, beside_bytes=50 * MIB)
+    assert "for all processes together, and there are 40.0 MiB:" in text  # the limit that was given

@@ -436,3 +436,8 @@ def test_every_command_says_when_the_limit_was_passed(imported: Path, monkeypatc
     ):
         with pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB: all processes .* 3\.0 GiB"):
             work()
+    with (
+        pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB"),
+        pytest.raises(InputError, match="the piece is empty"),
+    ):
+        pipeline.import_counts({"": 1}, output=imported.parent / "empty", memory_limit="2GiB")
