@@ -83,6 +83,7 @@ def combine(task: CombineTask) -> int:
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
                 _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
+                _give_back_memory()
                 joined.append(_Part(part, "", task.share))
             parts = joined
             threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
@@ -163,7 +164,8 @@ def take_kept(path: Location, fingerprint: str) -> list[Columns] | None:
 def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, list[list[_Part]]]:
     """With how many threads to combine, and in which groups: one group where all fit the memory together.
 
-    A group has at least two counters, so that there is an end.
+    A group has at least two counters, so that there is an end. No thread: where memory is short, a range is written
+    before the next is read.
     """
     sizes = []
     for part in parts:
@@ -172,11 +174,14 @@ def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, lis
     files = _open_files()
     while threads > 1 and (_held_bytes(sum(sizes), threads) > memory_bytes or len(parts) * threads > files):
         threads -= 1
+    if _held_bytes(sum(sizes), threads) > memory_bytes:
+        threads = 0
     groups: list[list[_Part]] = [[]]
     filled = 0
     for part, size in zip(parts, sizes, strict=True):
         group = groups[-1]
-        if len(group) >= 2 and (_held_bytes(filled + size, threads) > memory_bytes or len(group) * threads >= files):
+        too_many = len(group) * max(threads, 1) >= files
+        if len(group) >= 2 and (too_many or _held_bytes(filled + size, threads) > memory_bytes):
             groups.append([])
             filled = 0
         groups[-1].append(part)
@@ -187,9 +192,18 @@ def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, lis
 def _held_bytes(partition_bytes: int, threads: int) -> int:
     """What combining holds at most, where a range of all counters is so much.
 
-    A thread holds a range of all counters and what it makes of them; one more range made waits to be written.
+    A thread holds a range of all counters and what it makes of them; one more range made waits to be written. Without
+    threads there is one range, and what is made of it.
     """
     return (2 * threads + 2) * partition_bytes
+
+
+def _give_back_memory() -> None:
+    """Return what was freed to the system: Arrow keeps it for itself."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    _core.give_back_memory()
 
 
 def _open_files() -> int:
@@ -208,14 +222,23 @@ def _combine(
     threads: int,
     keep: Callable[[Columns], None] = lambda _: None,
 ) -> int:
-    reader = _Reader(parts, task)
+    reader = _Reader(parts, task, _JOB_PARTITIONS if threads else 1)
     rows = 0
 
     def combined() -> Iterator[Columns]:
         nonlocal rows
         ahead = iter(reader.jobs())
+        if not threads:
+            for job in ahead:
+                for columns in reader.combine(job):
+                    rows += len(columns[2])
+                    keep(columns)
+                    yield columns
+                    del columns
+                _give_back_memory()
+            return
         # One more job than threads is under way, so that writing does not hold them up.
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             waiting = [pool.submit(reader.combine, job) for job in islice(ahead, threads + 1)]
             while waiting:
                 done = waiting.pop(0).result()
@@ -235,7 +258,7 @@ def _combine(
 class _Reader:
     """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
 
-    def __init__(self, parts: Sequence[_Part], task: CombineTask) -> None:
+    def __init__(self, parts: Sequence[_Part], task: CombineTask, most_partitions: int) -> None:
         self._parts = parts
         self._weights = [task.weights.get(part.path, (1, 1)) for part in parts]
         self._share, self._shares = task.share
@@ -247,7 +270,7 @@ class _Reader:
         piece_bytes = sum(file.piece_bytes * part.share[1] for file, part in zip(files, parts, strict=True))
         # Into how many ranges the whole of all hashes is cut.
         self.partitions = max(self._shares, *cuts, partitions_for(rows, piece_bytes) // 2)
-        self._job_partitions = min(_JOB_PARTITIONS, self.partitions // min(cuts), self.partitions // self._shares)
+        self._job_partitions = min(most_partitions, self.partitions // min(cuts), self.partitions // self._shares)
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):

@@ -13,7 +13,7 @@ import pytest
 from command import refused, run
 
 from benchmarks.process import HAS_PSS, measure
-from pipeline import budget, counters, forecast
+from pipeline import _core, budget, counters, forecast
 from pipeline.corpus.files import find_files
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import TrainingError, UsageError
@@ -189,6 +189,53 @@ engine.run(merges, threads=threads)
 print(forecast.merging_bytes(shape, merges, threads=threads, streamed=bool(streamed)), status("VmHWM") - before,
       forecast.surely_enough(shape.pieces, shape.bytes, merges))
 """
+
+
+_COMBINED = """
+import sys
+from pathlib import Path
+import pyarrow.parquet
+from pipeline import combine
+
+def status(field):
+    [line] = [line for line in open("/proc/self/status") if line.startswith(field)]
+    return int(line.split()[1]) << 10
+
+*parts, output = map(Path, sys.argv[1:])
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+combine.combine(combine.CombineTask([(part, "") for part in parts], output, "f", {}, 2, memory_bytes=6 << 20))
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
+def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
+    """At the smallest limit a worker has 24 MiB to combine in, and 12 MiB to write, and what Arrow begins with."""
+    source = random.Random(1)
+    for number in range(14):
+        pieces = list({source.randbytes(9) for _ in range(60_000)})
+        columns = _core.sorted_counter(pieces, [1] * len(pieces))
+        counters.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="", statistics={})
+    parts, output = sorted(tmp_path.iterdir()), tmp_path / "whole"
+    argv = [sys.executable, "-P", "-c", _COMBINED, *map(str, [*parts, output])]
+    result = subprocess.run(argv, check=True, capture_output=True, text=True)
+    assert int(result.stdout) <= 46 * MIB
+    with counters.open_counter(output, fingerprint="f") as counter:
+        assert counter.rows >= 14 * 59_000
+
+
+@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
+def test_very_many_pieces_at_the_smallest_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"".join(b"%d\t%d\n" % (number * 7919 % 1_000_003, number % 9 + 1) for number in range(250_000)))
+    line = refused(run("import", path, "--output", tmp_path / "run", "--pattern=none", "--memory-limit=60MiB"), 2)
+    limit = int(float(line.split("give at least ")[1].split(" ")[0]) + 2)  # what the interpreter has varies a little
+    argv = [sys.executable, "-P", "-m", "pipeline", "import", str(path), "--output", str(tmp_path / "run"),
+            "--pattern=none", "--quiet", f"--memory-limit={limit}MiB"]  # fmt: skip
+    measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
+    assert measured.status == "ok", measured.stderr
+    assert measured.peak_memory_bytes <= limit * MIB
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
