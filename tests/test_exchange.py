@@ -192,6 +192,15 @@ def test_parquet_that_is_refused(tmp_path, columns, message):
         take_file(take_task(tmp_path / "c.parquet"))
 
 
+def test_row_groups_without_a_row_are_passed_over(tmp_path: Path) -> None:
+    table = pa.table({"piece": ["a", "b"], "count": [3, 4]})
+    with pq.ParquetWriter(tmp_path / "c.parquet", table.schema) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1), table.slice(0, 0)):
+            writer.write_table(part)
+    assert pq.read_metadata(tmp_path / "c.parquet").num_row_groups == 5
+    assert read(tmp_path / "c.parquet") == [(b"a", 3), (b"b", 4)]
+
+
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3", r"(?<=x)a|.|\s"])
 def test_pieces_of_another_pattern_are_found(pattern):
     compiled = compile_pattern(pattern)
