@@ -28,7 +28,7 @@ from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
-from pipeline.take_counts import Taken, TakeTask
+from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_location
@@ -100,12 +100,13 @@ def _import(
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor, listener) as stages:
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
-        source = _source_of_files(paths) if paths else _source_of_batches(counts)
+        states, source = _source_of_files(paths) if paths else ([], _source_of_batches(counts))
         cutting = planning.cut_by(pattern)
         opened = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
         counted = None if opened.is_new else count.counted(opened.run, executor)
         if counted is None:
-            counted = _take(opened, counts, paths, pattern, options, executor, listener, stages)
+            files = list(zip(paths, states, strict=True))
+            counted = _take(opened, counts, files, pattern, options, executor, listener, stages)
         with stages.logged(opened.run):
             return finish(opened.run, counted, pattern, options, executor, listener, stages)
 
@@ -137,16 +138,18 @@ def _absolute(path: Location) -> str:
     return str(path.absolute() if isinstance(path, Path) else path)
 
 
-def _source_of_files(paths: Sequence[Location]) -> Source:
-    digests = []
+def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
+    """Size and time of change of each file as it was digested, and what all of them are."""
+    states, digests = [], []
     for path in paths:
         try:
             with io.BufferedReader(open_file(path), _READ_BYTES) as file:
+                states.append(file.raw.state())
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return Source("counts", manifest.fingerprint(sorted(digests)), description)
+    return states, Source("counts", manifest.fingerprint(sorted(digests)), description)
 
 
 def _source_of_batches(counts: Any) -> Source:
@@ -168,7 +171,7 @@ def _batches(counts: Any) -> Iterable[Batch]:
 def _take(
     opened: Opened,
     counts: Any,
-    paths: Sequence[Location],
+    files: Sequence[tuple[Location, State]],
     pattern: CompiledPattern,
     options: Options,
     executor: Executor,
@@ -179,7 +182,7 @@ def _take(
     run = opened.run
     with sources.beside(run) as place:
         whole = budget.budget(options.memory_limit)
-        workers = whole.workers(max(1, min(worker_count(options), len(paths))))
+        workers = whole.workers(max(1, min(worker_count(options), len(files))))
         room = whole.room(workers) - budget.WRITE_BYTES
         task = TakeTask(
             path=Path(),
@@ -192,9 +195,9 @@ def _take(
             limit_bytes=whole.limit_bytes,
             shares=workers * _PART_SHARE / (_PART_SHARE - 1),
         )
-        if paths:
-            listener(StageStarted(STAGE, _bytes_of(paths), "bytes"))
-            tasks = [replace(task, path=path, part=place.part(i)) for i, path in enumerate(paths)]
+        if files:
+            listener(StageStarted(STAGE, sum(size for _, (size, _) in files), "bytes"))
+            tasks = [replace(task, path=path, state=state, part=place.part(i)) for i, (path, state) in enumerate(files)]
             taken = executor.run(
                 take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
             )
@@ -213,14 +216,6 @@ def _take(
     listener(StageEnded(STAGE, elapsed_s))
     stages.times[STAGE] = elapsed_s
     return count.as_counted(run, rows, statistics, {})
-
-
-def _bytes_of(paths: Sequence[Location]) -> int:
-    try:
-        return sum(path.stat().st_size for path in paths)
-    except OSError as error:
-        name = error.filename or paths[0]
-        raise InputError(f"{name} cannot be read: {error.strerror or error}; give a readable file") from None
 
 
 def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Listener) -> None:

@@ -1,5 +1,6 @@
 """Counts in and out: what is written reads back exactly, and what cannot be a counter is named with its place."""
 
+import hashlib
 import itertools
 import random
 import re
@@ -8,6 +9,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import peers
@@ -22,7 +24,7 @@ from reference import train_reference
 from test_counters import write
 
 import pipeline
-from pipeline import _core, counts_file
+from pipeline import _core, counts_file, exchange, take_counts
 from pipeline.counters import open_counter
 from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
 from pipeline.errors import InputError, RunDirectoryError, TrainingError, UsageError
@@ -149,6 +151,42 @@ def test_rows_in_the_order_of_hashes_take_no_longer(tmp_path):
         elapsed_s[name] = time.process_time() - started
         random.Random(1).shuffle(rows)
     assert elapsed_s["sorted"] < 2 * elapsed_s["shuffled"] + 0.3
+
+
+def test_a_file_that_changes_between_its_digest_and_its_end_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "c.tsv"
+    path.write_text("a\t1\n")
+    status = path.stat()
+    state = status.st_size, status.st_mtime_ns
+    assert take_file(take_task(path, state=state)).rows == 1
+    path.write_text("a\t1\nb\t1\n")
+    with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
+        take_file(take_task(path, state=state))
+
+    def changing(*args: Any) -> Any:
+        yield from read_counts(*args)
+        path.write_text("a\t7\n")
+
+    state = path.stat().st_size, path.stat().st_mtime_ns
+    monkeypatch.setattr(take_counts, "read_counts", changing)
+    with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
+        take_file(take_task(path, state=state))
+
+
+def test_a_file_that_changes_once_the_run_is_named_after_it_is_no_run(tmp_path, monkeypatch):
+    path = tmp_path / "c.tsv"
+    path.write_text("a\t1\n")
+    digest = hashlib.file_digest
+
+    def digest_then_write(*args: Any) -> Any:
+        found = digest(*args)
+        path.write_text("b\t22\n")
+        return found
+
+    monkeypatch.setattr(exchange.hashlib, "file_digest", digest_then_write)
+    with pytest.raises(InputError, match="changed while it was read"):
+        pipeline.import_counts(path, output=tmp_path / "run", workers=1)
+    assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
 def test_sums_beyond_63_bits(tmp_path):
