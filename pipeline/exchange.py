@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
 from pipeline.config import Options, make_options
-from pipeline.counts_file import Batch
-from pipeline.errors import InputError, UsageError
+from pipeline.counts_file import MOST_COUNT, Batch
+from pipeline.errors import InputError, TrainingError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work
@@ -55,8 +55,8 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut so.
         A piece that the pattern would not leave whole is worth a warning.
 
-    Raises `InputError` naming the place of a count that is not positive or a piece that cannot be one; and as `train`
-    does.
+    Raises `InputError` naming the place of a count that is not positive or a piece that cannot be one, `TrainingError`
+    for counts that add up to more than 2^63 - 1; and as `train` does.
     """
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
@@ -207,6 +207,8 @@ def _take(
             found = [take_counts.take(_batches(counts), task)]
         if not any(one.rows for one in found):
             raise InputError("there is not a single count to import; give at least one piece with its count")
+        if sum(one.pieces for one in found) > MOST_COUNT:
+            raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
         _tell_of_otherwise(found, options, listener)
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]

@@ -230,6 +230,13 @@ def test_parquet_that_is_refused(tmp_path, columns, message):
         take_file(take_task(tmp_path / "c.parquet"))
 
 
+def test_counts_that_add_up_beyond_63_bits(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"add up to more than 2\^63 - 1; give smaller counts"):
+        pipeline.import_counts({"a": (1 << 63) - 1, "b": 1}, output=tmp_path / "run", workers=1)
+    assert not (tmp_path / "run").exists()
+    pipeline.import_counts({"a": (1 << 63) - 2, "b": 1}, output=tmp_path / "run", workers=1)
+
+
 def test_row_groups_without_a_row_are_passed_over(tmp_path: Path) -> None:
     table = pa.table({"piece": ["a", "b"], "count": [3, 4]})
     with pq.ParquetWriter(tmp_path / "c.parquet", table.schema) as writer:
@@ -291,7 +298,7 @@ def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(coun
     half = f"{(1 << 62)}"
     (tmp_path / "b.tsv").write_text(f"a\t{half}\n")
     (tmp_path / "c.tsv").write_text(f"a\t{half}\n")
-    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # which only combining finds
+    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # together, though each file is good
         pipeline.import_counts([tmp_path / "b.tsv", tmp_path / "c.tsv"], output=tmp_path / "run", overwrite=True)
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     pipeline.import_counts(tmp_path / "b.tsv", output=tmp_path / "run", overwrite=True)
