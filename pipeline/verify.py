@@ -188,13 +188,15 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
     compared = []
     for expected in sorted(right.iterdir()):
         found = home / expected.name
-        if not exists(found) and expected.name != "tokenizer.json":
-            continue  # a format that was not asked for
         try:
+            if not exists(found) and expected.name != "tokenizer.json":
+                continue  # a format that was not asked for
             right_bytes = expected.read_bytes()
             same = read_bounded(found, len(right_bytes)) == right_bytes
         except ValueError:
             same = False  # it is longer
+        except PermissionError as error:
+            raise RunDirectoryError(f"{found} cannot be read: {error.strerror}; check its permissions") from None
         except OSError as error:
             raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; run merge again") from None
         if not same:

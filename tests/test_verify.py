@@ -1,5 +1,6 @@
 """Verifying: a right run passes, and whatever was tampered with is found and named."""
 
+import errno
 import json
 import random
 from array import array
@@ -217,6 +218,20 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
         pipeline.verify_run(copy)
     (copy / "counts" / "000000.parquet").unlink()
     with pytest.raises(RunDirectoryError, match=r"000000.parquet is missing"):
+        pipeline.verify_run(copy)
+
+
+def test_a_tokenizer_that_may_not_be_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system says it of a directory without permissions; for root there are none that hold."""
+    stat = Path.stat
+
+    def refusing(path: Path, **options: Any) -> Any:
+        if path.parent == copy / "tokenizer":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refusing)
+    with pytest.raises(RunDirectoryError, match=r"tokenizer/\S+ cannot be read: Permission denied; check its perm"):
         pipeline.verify_run(copy)
 
 
