@@ -263,6 +263,14 @@ class WriteTask:
         return f"writing {self.output}"
 
 
+def read_whole(task: WriteTask) -> int:
+    """Read a counter to its end, whose checksums must be right; gives the number of pieces."""
+    with open_counter(task.counter, fingerprint=task.fingerprint) as counter:
+        for partition in range(counter.partitions):
+            counter.read(partition)
+        return counter.rows
+
+
 def write_tsv(task: WriteTask) -> int:
     """Write a counter as TSV, the most frequent piece first, equally frequent ones as the counter has them.
 

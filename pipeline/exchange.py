@@ -243,7 +243,8 @@ def export_counts(
     first; or, where the name ends in `.parquet`, a copy of the run's combined counter. band_bytes: of pieces in memory
     at once.
 
-    Raises `RunDirectoryError` for a run that is not counted to its end, or where the file cannot be written.
+    Raises `RunDirectoryError` for a run that is not counted to its end, whose counter is damaged, or where the file
+    cannot be written.
     """
     with executor_here(make_options({"workers": 1})) as executor:
         return run_export_counts(named(run), named(path), executor, band_bytes)
@@ -252,10 +253,11 @@ def export_counts(
 def run_export_counts(directory: Location, path: Location, executor: Executor, band_bytes: int = _BAND_BYTES) -> int:
     """Write the counts of a run, in a worker."""
     counted = count.require_counted(manifest.require(directory), executor)
+    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     if path.suffix == ".parquet":
+        list(executor.run(counts_file.read_whole, [task]))  # a damaged counter is not passed on
         with whole_file(path) as partial, open_file(counted.path) as counter, partial.open("wb") as copy:
             shutil.copyfileobj(counter, copy, 1 << 20)
         return counted.facts.different_pieces
-    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     [(_, rows)] = executor.run(counts_file.write_tsv, [task])
     return rows

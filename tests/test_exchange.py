@@ -285,6 +285,18 @@ def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path
     assert list((tmp_path / "run").glob(".*.part")) == []
 
 
+def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> None:
+    shutil.copytree(counted, tmp_path / "run")
+    counter = tmp_path / "run" / "counter.parquet"
+    data = bytearray(counter.read_bytes())
+    data[len(data) // 3] ^= 1
+    counter.write_bytes(data)
+    for name in ("c.parquet", "c.tsv"):
+        with pytest.raises(RunDirectoryError, match=r"counter\.parquet is damaged"):
+            pipeline.export_counts(tmp_path / "run", tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
 def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(counted: Path, tmp_path: Path) -> None:
     shutil.copytree(counted, tmp_path / "run")
     pipeline.verify_run(tmp_path / "run")
