@@ -23,7 +23,7 @@ from test_counters import columns_of
 
 import pipeline
 from pipeline import _core, counters, merge_list
-from pipeline.errors import PipelineError, RunDirectoryError
+from pipeline.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(
@@ -243,6 +243,20 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
     rewrite(mixed / "counter.parquet", raise_count)
     with pytest.raises(RunDirectoryError, match="but says that"):
         pipeline.verify_run(mixed)
+
+
+def test_leaving_out_every_piece_is_refused_and_removes_nothing(copy: Path) -> None:
+    most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "log.txt"}
+    with pytest.raises(TrainingError, match=rf"leaves out every piece.*give at most {most}$"):
+        pipeline.merge_run(copy, vocab_size=300, min_piece_count=most + 1, overwrite=True)
+    after = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "log.txt"}
+    assert after == before
+    mixed = pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
+    with pytest.raises(TrainingError, match="leaves out every piece"):
+        pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most + 1)
+    assert not (mixed / "merges.parquet").exists()
+    pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
 
 
 def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
