@@ -7,6 +7,7 @@ counters in parts, so that neither its size nor its order matters.
 import hashlib
 import io
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
 from pipeline.config import Options, make_options
+from pipeline.corpus.formats import compression_marked
 from pipeline.counts_file import MOST_COUNT, Batch
 from pipeline.errors import InputError, TrainingError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
@@ -38,6 +40,7 @@ STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
 _BAND_BYTES = 256 << 20
 _READ_BYTES = 1 << 20
+_OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 _NOTHING_LOST = {
     **dict.fromkeys(count.SUMMED, 0),
     "losses": {},
@@ -143,13 +146,25 @@ def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
     states, digests = [], []
     for path in paths:
         try:
+            _require_regular(path)
             with io.BufferedReader(open_file(path), _READ_BYTES) as file:
+                compression = compression_marked(file.peek(16)[:16])
+                if compression != "none":
+                    raise InputError(f"{path} is compressed with {compression}: decompress it and name the result")
                 states.append(file.raw.state())
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     return states, Source("counts", manifest.fingerprint(sorted(digests)), description)
+
+
+def _require_regular(path: Location) -> None:
+    """Raise `InputError` for a pipe or a device, which cannot be read twice, or is another one in a worker."""
+    if not isinstance(path, Path) or path.is_dir():
+        return
+    if not stat.S_ISREG(path.stat().st_mode) or str(path.absolute()).startswith(_OWN_OF_PROCESSES):
+        raise InputError(f"{path} is not a regular file: save its content to a file and name that")
 
 
 def _source_of_batches(counts: Any) -> Source:

@@ -1,7 +1,11 @@
 """Counts in and out: what is written reads back exactly, and what cannot be a counter is named with its place."""
 
+import bz2
+import gzip
 import hashlib
 import itertools
+import lzma
+import os
 import random
 import re
 import shutil
@@ -235,6 +239,22 @@ def test_counts_that_add_up_beyond_63_bits(tmp_path: Path) -> None:
         pipeline.import_counts({"a": (1 << 63) - 1, "b": 1}, output=tmp_path / "run", workers=1)
     assert not (tmp_path / "run").exists()
     pipeline.import_counts({"a": (1 << 63) - 2, "b": 1}, output=tmp_path / "run", workers=1)
+
+
+@pytest.mark.parametrize("compressor", [gzip, bz2, lzma])
+def test_compressed_files_are_refused(tmp_path: Path, compressor: Any) -> None:
+    (tmp_path / "c.tsv.z").write_bytes(compressor.compress(b"a\t1\n"))
+    with pytest.raises(InputError, match=r"c\.tsv\.z is compressed with \w+: decompress it"):
+        pipeline.import_counts(tmp_path / "c.tsv.z", output=tmp_path / "run", workers=1)
+
+
+def test_pipes_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "c.tsv")
+    (tmp_path / "kept.tsv").write_text("a\t1\n")
+    with (tmp_path / "kept.tsv").open("rb") as kept:
+        for path in (tmp_path / "c.tsv", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")):
+            with pytest.raises(InputError, match=f"{path} is not a regular file: save its content to a file"):
+                pipeline.import_counts(path, output=tmp_path / "run", workers=1)
 
 
 def test_row_groups_without_a_row_are_passed_over(tmp_path: Path) -> None:
