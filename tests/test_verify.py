@@ -3,6 +3,7 @@
 import errno
 import json
 import random
+import shutil
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -88,8 +89,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(good: Path, tmp_path: Path) -> Path:
-    import shutil
-
     return Path(shutil.copytree(good, tmp_path / "run"))
 
 
@@ -219,6 +218,17 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
     (copy / "counts" / "000000.parquet").unlink()
     with pytest.raises(RunDirectoryError, match=r"000000.parquet is missing"):
         pipeline.verify_run(copy)
+
+
+def test_what_is_not_there_is_said(copy: Path) -> None:
+    (copy / "tokenizer-360" / "merges.txt").unlink()
+    shutil.rmtree(copy / "tokenizer")
+    (copy / "tokenizer-5").mkdir()
+    (copy / "tokenizer-5" / "notes.txt").write_text("somebody else's")
+    verified = pipeline.verify_run(copy)
+    assert verified["tokenizer"] == "none"
+    assert verified["tokenizer-5"].startswith("not one of this run's")
+    assert verified["tokenizer-360"].endswith("; not there: merges.txt")
 
 
 def test_a_tokenizer_that_may_not_be_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
