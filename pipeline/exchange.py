@@ -38,7 +38,8 @@ from pipeline.workers import executor_here, worker_count
 
 STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
-_BAND_BYTES = 256 << 20
+_BAND_SHARE = 4  # pieces that are sorted take one in so many bytes of the room: filtered, joined, taken, as text
+_MOST_BAND_BYTES = 256 << 20
 _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 _NOTHING_LOST = {
@@ -250,23 +251,27 @@ def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Liste
 
 
 def export_counts(
-    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, band_bytes: int = _BAND_BYTES
+    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, memory_limit: int | str | None = None
 ) -> int:
     """Write the counts of a run for other tools; gives the number of pieces.
 
     path: a path or a URI; TSV, in the format that `import` reads (see `pipeline.counts_file`), the most frequent piece
-    first; or, where the name ends in `.parquet`, a copy of the run's combined counter. band_bytes: of pieces in memory
-    at once.
+    first; or, where the name ends in `.parquet`, a copy of the run's combined counter. memory_limit: as of
+    `pipeline.train`; with less of it the counter is read more often.
 
     Raises `RunDirectoryError` for a run that is not counted to its end, whose counter is damaged, or where the file
     cannot be written.
     """
-    with executor_here(make_options({"workers": 1})) as executor:
-        return run_export_counts(named(run), named(path), executor, band_bytes)
+    options = make_options({"workers": 1, "memory_limit": memory_limit})
+    with executor_here(options) as executor:
+        return run_export_counts(named(run), named(path), executor, options)
 
 
-def run_export_counts(directory: Location, path: Location, executor: Executor, band_bytes: int = _BAND_BYTES) -> int:
+def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
     """Write the counts of a run, in a worker."""
+    whole = budget.budget(options.memory_limit)
+    room = whole.room(whole.workers(1)) - budget.WRITE_BYTES
+    band_bytes = min(_MOST_BAND_BYTES, room // _BAND_SHARE)
     counted = count.require_counted(manifest.require(directory), executor)
     task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     if path.suffix == ".parquet":

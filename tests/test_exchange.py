@@ -317,6 +317,15 @@ def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> Non
         assert not (tmp_path / name).exists()
 
 
+def test_exporting_counts_within_a_memory_limit(counted: Path, tmp_path: Path) -> None:
+    pipeline.export_counts(counted, tmp_path / "a.tsv")
+    assert run("export", counted, "--counts", tmp_path / "b.tsv", "--memory-limit", "150MiB").returncode == 0
+    assert (tmp_path / "b.tsv").read_bytes() == (tmp_path / "a.tsv").read_bytes()
+    line = refused(run("export", counted, "--counts", tmp_path / "c.tsv", "--memory-limit", "20MiB"), 2)
+    assert "--memory-limit 20.0 MiB is too small" in line
+    assert "for piece counts" in refused(run("export", counted, "--memory-limit", "150MiB"), 2)
+
+
 def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(counted: Path, tmp_path: Path) -> None:
     shutil.copytree(counted, tmp_path / "run")
     pipeline.verify_run(tmp_path / "run")
