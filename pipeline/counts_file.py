@@ -171,7 +171,10 @@ def _read_parquet(path: Location, room: Room) -> Iterator[Batch]:
             _require_columns(file.schema_arrow, str(path))
             first = 1
             for number in range(file.num_row_groups):
-                rows = _batch_rows(path, stream, file.metadata.row_group(number), number, room)
+                group = file.metadata.row_group(number)
+                if not group.num_rows:
+                    continue  # it has no pages, and where they begin is not said
+                rows = _batch_rows(path, stream, group, number, room)
                 for batch in file.iter_batches(
                     rows, row_groups=[number], columns=["piece", "count"], use_threads=False
                 ):
@@ -258,6 +261,14 @@ class WriteTask:
 
     def __str__(self) -> str:
         return f"writing {self.output}"
+
+
+def read_whole(task: WriteTask) -> int:
+    """Read a counter to its end, whose checksums must be right; gives the number of pieces."""
+    with open_counter(task.counter, fingerprint=task.fingerprint) as counter:
+        for partition in range(counter.partitions):
+            counter.read(partition)
+        return counter.rows
 
 
 def write_tsv(task: WriteTask) -> int:

@@ -7,6 +7,7 @@ counters in parts, so that neither its size nor its order matters.
 import hashlib
 import io
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,8 +19,9 @@ from typing import Any, TypeVar
 from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
 from pipeline.config import Options, make_options
-from pipeline.counts_file import Batch
-from pipeline.errors import InputError, UsageError
+from pipeline.corpus.formats import compression_marked
+from pipeline.counts_file import MOST_COUNT, Batch
+from pipeline.errors import InputError, TrainingError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work
@@ -28,7 +30,7 @@ from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
-from pipeline.take_counts import Taken, TakeTask
+from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_location
@@ -36,8 +38,10 @@ from pipeline.workers import executor_here, worker_count
 
 STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
-_BAND_BYTES = 256 << 20
+_BAND_SHARE = 4  # pieces that are sorted take one in so many bytes of the room: filtered, joined, taken, as text
+_MOST_BAND_BYTES = 256 << 20
 _READ_BYTES = 1 << 20
+_OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 _NOTHING_LOST = {
     **dict.fromkeys(count.SUMMED, 0),
     "losses": {},
@@ -55,8 +59,8 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut so.
         A piece that the pattern would not leave whole is worth a warning.
 
-    Raises `InputError` naming the place of a count that is not positive or a piece that cannot be one; and as `train`
-    does.
+    Raises `InputError` naming the place of a count that is not positive or a piece that cannot be one, `TrainingError`
+    for counts that add up to more than 2^63 - 1; and as `train` does.
     """
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
@@ -100,12 +104,13 @@ def _import(
     directory = options.output or run_directory.new_directory()
     with at_work(directory, options, executor, listener) as stages:
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
-        source = _source_of_files(paths) if paths else _source_of_batches(counts)
+        states, source = _source_of_files(paths) if paths else ([], _source_of_batches(counts))
         cutting = planning.cut_by(pattern)
         opened = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
         counted = None if opened.is_new else count.counted(opened.run, executor)
         if counted is None:
-            counted = _take(opened, counts, paths, pattern, options, executor, listener, stages)
+            files = list(zip(paths, states, strict=True))
+            counted = _take(opened, counts, files, pattern, options, executor, listener, stages)
         with stages.logged(opened.run):
             return finish(opened.run, counted, pattern, options, executor, listener, stages)
 
@@ -137,16 +142,30 @@ def _absolute(path: Location) -> str:
     return str(path.absolute() if isinstance(path, Path) else path)
 
 
-def _source_of_files(paths: Sequence[Location]) -> Source:
-    digests = []
+def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
+    """Size and time of change of each file as it was digested, and what all of them are."""
+    states, digests = [], []
     for path in paths:
         try:
+            _require_regular(path)
             with io.BufferedReader(open_file(path), _READ_BYTES) as file:
+                compression = compression_marked(file.peek(16)[:16])
+                if compression != "none":
+                    raise InputError(f"{path} is compressed with {compression}: decompress it and name the result")
+                states.append(file.raw.state())
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return Source("counts", manifest.fingerprint(sorted(digests)), description)
+    return states, Source("counts", manifest.fingerprint(sorted(digests)), description)
+
+
+def _require_regular(path: Location) -> None:
+    """Raise `InputError` for a pipe or a device, which cannot be read twice, or is another one in a worker."""
+    if not isinstance(path, Path) or path.is_dir():
+        return
+    if not stat.S_ISREG(path.stat().st_mode) or str(path.absolute()).startswith(_OWN_OF_PROCESSES):
+        raise InputError(f"{path} is not a regular file: save its content to a file and name that")
 
 
 def _source_of_batches(counts: Any) -> Source:
@@ -168,7 +187,7 @@ def _batches(counts: Any) -> Iterable[Batch]:
 def _take(
     opened: Opened,
     counts: Any,
-    paths: Sequence[Location],
+    files: Sequence[tuple[Location, State]],
     pattern: CompiledPattern,
     options: Options,
     executor: Executor,
@@ -179,7 +198,7 @@ def _take(
     run = opened.run
     with sources.beside(run) as place:
         whole = budget.budget(options.memory_limit)
-        workers = whole.workers(max(1, min(worker_count(options), len(paths))))
+        workers = whole.workers(max(1, min(worker_count(options), len(files))))
         room = whole.room(workers) - budget.WRITE_BYTES
         task = TakeTask(
             path=Path(),
@@ -192,9 +211,9 @@ def _take(
             limit_bytes=whole.limit_bytes,
             shares=workers * _PART_SHARE / (_PART_SHARE - 1),
         )
-        if paths:
-            listener(StageStarted(STAGE, _bytes_of(paths), "bytes"))
-            tasks = [replace(task, path=path, part=place.part(i)) for i, path in enumerate(paths)]
+        if files:
+            listener(StageStarted(STAGE, sum(size for _, (size, _) in files), "bytes"))
+            tasks = [replace(task, path=path, state=state, part=place.part(i)) for i, (path, state) in enumerate(files)]
             taken = executor.run(
                 take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
             )
@@ -204,6 +223,8 @@ def _take(
             found = [take_counts.take(_batches(counts), task)]
         if not any(one.rows for one in found):
             raise InputError("there is not a single count to import; give at least one piece with its count")
+        if sum(one.pieces for one in found) > MOST_COUNT:
+            raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
         _tell_of_otherwise(found, options, listener)
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
@@ -213,14 +234,6 @@ def _take(
     listener(StageEnded(STAGE, elapsed_s))
     stages.times[STAGE] = elapsed_s
     return count.as_counted(run, rows, statistics, {})
-
-
-def _bytes_of(paths: Sequence[Location]) -> int:
-    try:
-        return sum(path.stat().st_size for path in paths)
-    except OSError as error:
-        name = error.filename or paths[0]
-        raise InputError(f"{name} cannot be read: {error.strerror or error}; give a readable file") from None
 
 
 def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Listener) -> None:
@@ -238,27 +251,33 @@ def _tell_of_otherwise(found: Sequence[Taken], options: Options, listener: Liste
 
 
 def export_counts(
-    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, band_bytes: int = _BAND_BYTES
+    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, memory_limit: int | str | None = None
 ) -> int:
     """Write the counts of a run for other tools; gives the number of pieces.
 
     path: a path or a URI; TSV, in the format that `import` reads (see `pipeline.counts_file`), the most frequent piece
-    first; or, where the name ends in `.parquet`, a copy of the run's combined counter. band_bytes: of pieces in memory
-    at once.
+    first; or, where the name ends in `.parquet`, a copy of the run's combined counter. memory_limit: as of
+    `pipeline.train`; with less of it the counter is read more often.
 
-    Raises `RunDirectoryError` for a run that is not counted to its end, or where the file cannot be written.
+    Raises `RunDirectoryError` for a run that is not counted to its end, whose counter is damaged, or where the file
+    cannot be written.
     """
-    with executor_here(make_options({"workers": 1})) as executor:
-        return run_export_counts(named(run), named(path), executor, band_bytes)
+    options = make_options({"workers": 1, "memory_limit": memory_limit})
+    with executor_here(options) as executor:
+        return run_export_counts(named(run), named(path), executor, options)
 
 
-def run_export_counts(directory: Location, path: Location, executor: Executor, band_bytes: int = _BAND_BYTES) -> int:
+def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
     """Write the counts of a run, in a worker."""
+    whole = budget.budget(options.memory_limit)
+    room = whole.room(whole.workers(1)) - budget.WRITE_BYTES
+    band_bytes = min(_MOST_BAND_BYTES, room // _BAND_SHARE)
     counted = count.require_counted(manifest.require(directory), executor)
+    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     if path.suffix == ".parquet":
+        list(executor.run(counts_file.read_whole, [task]))  # a damaged counter is not passed on
         with whole_file(path) as partial, open_file(counted.path) as counter, partial.open("wb") as copy:
             shutil.copyfileobj(counter, copy, 1 << 20)
         return counted.facts.different_pieces
-    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     [(_, rows)] = executor.run(counts_file.write_tsv, [task])
     return rows

@@ -8,7 +8,7 @@ takes it in, with fewer threads, and where even that is too much, nothing is beg
 import logging
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline import _core, merge_list
@@ -63,19 +63,22 @@ def stored(task: MergeTask) -> MergeList | None:
 def check(task: MergeTask) -> int:
     """The bytes that `learn` will take; raises as it does where there are not so many. Runs in a worker process."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        _require_some(task, _ranges(counter))
         return _way(task, None, counter).bytes
 
 
 def learn(task: MergeTask) -> MergeList:
     """Train on counted pieces until there are so many merges or no pair is frequent enough; write `merges.parquet`.
 
-    Runs in a worker process. Raises `TrainingError` where the counts are beyond what 64 bits hold, or merging beyond
-    what memory holds; `RunDirectoryError` for a damaged counter or an output that cannot be written.
+    Runs in a worker process. Raises `TrainingError` where the counts are beyond what 64 bits hold, merging beyond what
+    memory holds, or every piece too rare; `RunDirectoryError` for a damaged counter or an output that cannot be
+    written.
     """
     started = time.monotonic()
     kept = take_kept(task.counter, task.counter_fingerprint)
     _core.give_back_memory()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        _require_some(task, kept or _ranges(counter))
         way = _way(task, kept, counter)
         engine = _core.MergeEngine()
         if way.streamed:
@@ -100,6 +103,22 @@ def learn(task: MergeTask) -> MergeList:
     merge_list.save(learned, task.output, task.fingerprint)
     _core.give_back_memory()  # the coordinator exports beside this process, which stays
     return learned
+
+
+def _require_some(task: MergeTask, ranges: Iterable[Columns]) -> None:
+    """Raise `TrainingError` where every piece is rarer than those that are to be merged."""
+    if task.min_piece_count == 1:
+        return
+    most = 0
+    for _, _, counts in ranges:
+        most = max(most, max(memoryview(counts).cast("B").cast("Q"), default=0))
+        if most >= task.min_piece_count:
+            return
+    if most:
+        raise TrainingError(
+            f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
+            f"{most:,} times; give at most {most}"
+        )
 
 
 def _way(task: MergeTask, kept: list[Columns] | None, counter: CounterFile) -> Merging:

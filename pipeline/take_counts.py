@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipeline import _core, counters
 from pipeline.corpus.room import Room
@@ -16,7 +16,9 @@ from pipeline.counters import Columns
 from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.errors import InputError, TrainingError
 from pipeline.pattern import CompiledPattern
-from pipeline.storage import Location
+from pipeline.storage import Location, open_file
+
+State: TypeAlias = tuple[int, int]  # of a file: its size and time of change (ns)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Taken:
 class TakeTask:
     """A file of piece counts for a worker, and what the pieces must be.
 
-    part: the parts are named after it. part_bytes: memory that the counts may take before they are written as one.
+    state: the file's when it was digested; None: whichever. part: the parts are named after it. part_bytes: memory
+    that the counts may take before they are written as one.
     room_bytes: for reading a batch of them, one of so many shares of the memory limit; None: no limit is known.
     """
 
@@ -47,15 +50,32 @@ class TakeTask:
     room_bytes: int | None = None
     limit_bytes: int | None = None
     shares: float = 1
+    state: State | None = None
 
     def __str__(self) -> str:
         return f"taking the counts of {self.path}"
 
 
 def take_file(task: TakeTask) -> Taken:
-    """Take the counts of a file. Runs in a worker process. Raises as `take` and `read_counts` do."""
+    """Take the counts of a file. Runs in a worker process.
+
+    Raises `InputError` where it is no longer as it was, and as `take` and `read_counts` do.
+    """
     room = Room(task.room_bytes, lambda _: None, limit_bytes=task.limit_bytes, shares=task.shares)
-    return take(read_counts(task.path, room), task)
+    _require_unchanged(task)
+    taken = take(read_counts(task.path, room), task)
+    _require_unchanged(task)
+    return taken
+
+
+def _require_unchanged(task: TakeTask) -> None:
+    try:
+        with open_file(task.path) as stream:
+            state = stream.state()
+    except OSError as error:
+        raise InputError(f"{task.path} cannot be read: {error.strerror or error}; give a readable file") from None
+    if task.state not in (None, state):
+        raise InputError(f"{task.path} changed while it was read; import it again when nobody writes it")
 
 
 def take(batches: Iterable[Batch], task: TakeTask) -> Taken:

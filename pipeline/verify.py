@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import budget, forecast, manifest, replay, run_directory
-from pipeline.config import Options, make_options
-from pipeline.errors import RunDirectoryError, TrainingError
+from pipeline.config import Options, check_vocabulary, make_options
+from pipeline.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.export import write_model
@@ -155,9 +155,17 @@ def _verify_tokenizers(run: Run, merges: MergeList, asked: Options, verified: di
     """Hold every file of every tokenizer against what the merge list gives."""
     manifest_ = run.manifest
     pattern = compile_pattern(manifest_.counting["pattern"])
-    for home in _homes(run):
+    homes = _homes(run)
+    if run.directory / "tokenizer" not in homes:
+        verified["tokenizer"] = "none"
+    for home in homes:
         size = manifest_.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
-        options = make_options({**manifest_.counting, **(manifest_.merging or {}), "vocab_size": size})
+        try:
+            options = make_options({**manifest_.counting, **(manifest_.merging or {}), "vocab_size": size})
+            check_vocabulary(options)
+        except UsageError:
+            verified[home.name] = "not one of this run's: there is no vocabulary of this size"
+            continue
         _require_served(merges, home, options)
         tokens = options.vocab_size[0]
         needed = forecast.exporting_bytes(tokens, merges.token_bytes())
@@ -169,8 +177,10 @@ def _verify_tokenizers(run: Run, merges: MergeList, asked: Options, verified: di
             if not (there / "tokenizer.json").exists():
                 write_model(model, there)
             compared = _compare(home, there)
+            missing = sorted(path.name for path in there.iterdir() if path.name not in compared)
         verified[str(home.name)] = (
             f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
+            + (f"; not there: {', '.join(missing)}" if missing else "")
         )
 
 
@@ -188,13 +198,15 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
     compared = []
     for expected in sorted(right.iterdir()):
         found = home / expected.name
-        if not exists(found) and expected.name != "tokenizer.json":
-            continue  # a format that was not asked for
         try:
+            if not exists(found) and expected.name != "tokenizer.json":
+                continue  # a format that was not asked for
             right_bytes = expected.read_bytes()
             same = read_bounded(found, len(right_bytes)) == right_bytes
         except ValueError:
             same = False  # it is longer
+        except PermissionError as error:
+            raise RunDirectoryError(f"{found} cannot be read: {error.strerror}; check its permissions") from None
         except OSError as error:
             raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; run merge again") from None
         if not same:

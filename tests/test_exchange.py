@@ -1,6 +1,11 @@
 """Counts in and out: what is written reads back exactly, and what cannot be a counter is named with its place."""
 
+import bz2
+import gzip
+import hashlib
 import itertools
+import lzma
+import os
 import random
 import re
 import shutil
@@ -8,6 +13,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import peers
@@ -22,7 +28,7 @@ from reference import train_reference
 from test_counters import write
 
 import pipeline
-from pipeline import _core, counts_file
+from pipeline import _core, counts_file, exchange, take_counts
 from pipeline.counters import open_counter
 from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
 from pipeline.errors import InputError, RunDirectoryError, TrainingError, UsageError
@@ -151,6 +157,42 @@ def test_rows_in_the_order_of_hashes_take_no_longer(tmp_path):
     assert elapsed_s["sorted"] < 2 * elapsed_s["shuffled"] + 0.3
 
 
+def test_a_file_that_changes_between_its_digest_and_its_end_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "c.tsv"
+    path.write_text("a\t1\n")
+    status = path.stat()
+    state = status.st_size, status.st_mtime_ns
+    assert take_file(take_task(path, state=state)).rows == 1
+    path.write_text("a\t1\nb\t1\n")
+    with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
+        take_file(take_task(path, state=state))
+
+    def changing(*args: Any) -> Any:
+        yield from read_counts(*args)
+        path.write_text("a\t7\n")
+
+    state = path.stat().st_size, path.stat().st_mtime_ns
+    monkeypatch.setattr(take_counts, "read_counts", changing)
+    with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
+        take_file(take_task(path, state=state))
+
+
+def test_a_file_that_changes_once_the_run_is_named_after_it_is_no_run(tmp_path, monkeypatch):
+    path = tmp_path / "c.tsv"
+    path.write_text("a\t1\n")
+    digest = hashlib.file_digest
+
+    def digest_then_write(*args: Any) -> Any:
+        found = digest(*args)
+        path.write_text("b\t22\n")
+        return found
+
+    monkeypatch.setattr(exchange.hashlib, "file_digest", digest_then_write)
+    with pytest.raises(InputError, match="changed while it was read"):
+        pipeline.import_counts(path, output=tmp_path / "run", workers=1)
+    assert not (tmp_path / "run" / "counter.parquet").exists()
+
+
 def test_sums_beyond_63_bits(tmp_path):
     (tmp_path / "c.tsv").write_text(f"a\t{(1 << 63) - 1}\na\t1\n")
     with pytest.raises(TrainingError, match=r"2\^63 - 1"):
@@ -192,6 +234,38 @@ def test_parquet_that_is_refused(tmp_path, columns, message):
         take_file(take_task(tmp_path / "c.parquet"))
 
 
+def test_counts_that_add_up_beyond_63_bits(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"add up to more than 2\^63 - 1; give smaller counts"):
+        pipeline.import_counts({"a": (1 << 63) - 1, "b": 1}, output=tmp_path / "run", workers=1)
+    assert not (tmp_path / "run").exists()
+    pipeline.import_counts({"a": (1 << 63) - 2, "b": 1}, output=tmp_path / "run", workers=1)
+
+
+@pytest.mark.parametrize("compressor", [gzip, bz2, lzma])
+def test_compressed_files_are_refused(tmp_path: Path, compressor: Any) -> None:
+    (tmp_path / "c.tsv.z").write_bytes(compressor.compress(b"a\t1\n"))
+    with pytest.raises(InputError, match=r"c\.tsv\.z is compressed with \w+: decompress it"):
+        pipeline.import_counts(tmp_path / "c.tsv.z", output=tmp_path / "run", workers=1)
+
+
+def test_pipes_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "c.tsv")
+    (tmp_path / "kept.tsv").write_text("a\t1\n")
+    with (tmp_path / "kept.tsv").open("rb") as kept:
+        for path in (tmp_path / "c.tsv", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")):
+            with pytest.raises(InputError, match=f"{path} is not a regular file: save its content to a file"):
+                pipeline.import_counts(path, output=tmp_path / "run", workers=1)
+
+
+def test_row_groups_without_a_row_are_passed_over(tmp_path: Path) -> None:
+    table = pa.table({"piece": ["a", "b"], "count": [3, 4]})
+    with pq.ParquetWriter(tmp_path / "c.parquet", table.schema) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1), table.slice(0, 0)):
+            writer.write_table(part)
+    assert pq.read_metadata(tmp_path / "c.parquet").num_row_groups == 5
+    assert read(tmp_path / "c.parquet") == [(b"a", 3), (b"b", 4)]
+
+
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3", r"(?<=x)a|.|\s"])
 def test_pieces_of_another_pattern_are_found(pattern):
     compiled = compile_pattern(pattern)
@@ -231,6 +305,27 @@ def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path
     assert list((tmp_path / "run").glob(".*.part")) == []
 
 
+def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> None:
+    shutil.copytree(counted, tmp_path / "run")
+    counter = tmp_path / "run" / "counter.parquet"
+    data = bytearray(counter.read_bytes())
+    data[len(data) // 3] ^= 1
+    counter.write_bytes(data)
+    for name in ("c.parquet", "c.tsv"):
+        with pytest.raises(RunDirectoryError, match=r"counter\.parquet is damaged"):
+            pipeline.export_counts(tmp_path / "run", tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_exporting_counts_within_a_memory_limit(counted: Path, tmp_path: Path) -> None:
+    pipeline.export_counts(counted, tmp_path / "a.tsv")
+    assert run("export", counted, "--counts", tmp_path / "b.tsv", "--memory-limit", "150MiB").returncode == 0
+    assert (tmp_path / "b.tsv").read_bytes() == (tmp_path / "a.tsv").read_bytes()
+    line = refused(run("export", counted, "--counts", tmp_path / "c.tsv", "--memory-limit", "20MiB"), 2)
+    assert "--memory-limit 20.0 MiB is too small" in line
+    assert "for piece counts" in refused(run("export", counted, "--memory-limit", "150MiB"), 2)
+
+
 def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(counted: Path, tmp_path: Path) -> None:
     shutil.copytree(counted, tmp_path / "run")
     pipeline.verify_run(tmp_path / "run")
@@ -244,7 +339,7 @@ def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(coun
     half = f"{(1 << 62)}"
     (tmp_path / "b.tsv").write_text(f"a\t{half}\n")
     (tmp_path / "c.tsv").write_text(f"a\t{half}\n")
-    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # which only combining finds
+    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # together, though each file is good
         pipeline.import_counts([tmp_path / "b.tsv", tmp_path / "c.tsv"], output=tmp_path / "run", overwrite=True)
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     pipeline.import_counts(tmp_path / "b.tsv", output=tmp_path / "run", overwrite=True)

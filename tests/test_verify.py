@@ -1,7 +1,9 @@
 """Verifying: a right run passes, and whatever was tampered with is found and named."""
 
+import errno
 import json
 import random
+import shutil
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from test_counters import columns_of
 
 import pipeline
 from pipeline import _core, counters, merge_list
-from pipeline.errors import PipelineError, RunDirectoryError
+from pipeline.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(
@@ -87,8 +89,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(good: Path, tmp_path: Path) -> Path:
-    import shutil
-
     return Path(shutil.copytree(good, tmp_path / "run"))
 
 
@@ -220,6 +220,31 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
         pipeline.verify_run(copy)
 
 
+def test_what_is_not_there_is_said(copy: Path) -> None:
+    (copy / "tokenizer-360" / "merges.txt").unlink()
+    shutil.rmtree(copy / "tokenizer")
+    (copy / "tokenizer-5").mkdir()
+    (copy / "tokenizer-5" / "notes.txt").write_text("somebody else's")
+    verified = pipeline.verify_run(copy)
+    assert verified["tokenizer"] == "none"
+    assert verified["tokenizer-5"].startswith("not one of this run's")
+    assert verified["tokenizer-360"].endswith("; not there: merges.txt")
+
+
+def test_a_tokenizer_that_may_not_be_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system says it of a directory without permissions; for root there are none that hold."""
+    stat = Path.stat
+
+    def refusing(path: Path, **options: Any) -> Any:
+        if path.parent == copy / "tokenizer":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refusing)
+    with pytest.raises(RunDirectoryError, match=r"tokenizer/\S+ cannot be read: Permission denied; check its perm"):
+        pipeline.verify_run(copy)
+
+
 def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> None:
     mixed = pipeline.combine_runs([good], [3], output=tmp_path / "mix")
     assert pipeline.verify_run(mixed)["merges"] == "none were learned yet"
@@ -228,6 +253,20 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
     rewrite(mixed / "counter.parquet", raise_count)
     with pytest.raises(RunDirectoryError, match="but says that"):
         pipeline.verify_run(mixed)
+
+
+def test_leaving_out_every_piece_is_refused_and_removes_nothing(copy: Path) -> None:
+    most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "log.txt"}
+    with pytest.raises(TrainingError, match=rf"leaves out every piece.*give at most {most}$"):
+        pipeline.merge_run(copy, vocab_size=300, min_piece_count=most + 1, overwrite=True)
+    after = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "log.txt"}
+    assert after == before
+    mixed = pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
+    with pytest.raises(TrainingError, match="leaves out every piece"):
+        pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most + 1)
+    assert not (mixed / "merges.parquet").exists()
+    pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
 
 
 def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:

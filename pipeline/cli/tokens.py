@@ -35,6 +35,7 @@ _ENCODE_OPTIONS = (
 @click.option(
     "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
 )
+@click.option("--memory-limit", metavar="SIZE", help="of writing piece counts, for all processes together")
 @debug
 def export(
     tokenizer: Location,
@@ -44,6 +45,7 @@ def export(
     check: bool,
     samples: tuple[Location, ...],
     counts: Location | None,
+    memory_limit: str | None,
 ) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
     piece counts.
@@ -56,8 +58,10 @@ def export(
                 "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, --check "
                 "and --sample"
             )
-        _export_counts(tokenizer, counts)
+        _export_counts(tokenizer, counts, memory_limit)
         return
+    if memory_limit is not None:
+        raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
     from pipeline.encode import load_tokenizer, tokenizer_home
     from pipeline.exporting import export_model, with_chat_template
 
@@ -79,12 +83,12 @@ def export(
             click.echo(line)
 
 
-def _export_counts(run: Location, path: Location) -> None:
+def _export_counts(run: Location, path: Location, memory_limit: str | None) -> None:
     from pipeline.exchange import export_counts
 
     if path.suffix not in (".tsv", ".parquet"):
         raise UsageError(f"--counts {path}: the name must end in .tsv or .parquet, which says the format")
-    export_counts(run, path)
+    export_counts(run, path, memory_limit=memory_limit)
     click.echo(path)
 
 

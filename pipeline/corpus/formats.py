@@ -90,7 +90,7 @@ def _suffixes(path: str) -> list[str]:
 
 
 def _compression(path: str, head: bytes) -> str:
-    found = _compression_marked(head)
+    found = compression_marked(head)
     suffixes = _suffixes(path)
     named = _COMPRESSION_SUFFIXES.get(suffixes[-1]) if suffixes else None
     if found == "none" and named is not None and head:
@@ -101,7 +101,8 @@ def _compression(path: str, head: bytes) -> str:
     return found
 
 
-def _compression_marked(head: bytes) -> str:
+def compression_marked(head: bytes) -> str:
+    """The compression that the first bytes of a file tell, or none."""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F):
