@@ -70,17 +70,11 @@ def _held(directory: Remote) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _flocked(directory: Path, manifest: str) -> Iterator[None]:
+    descriptor = _lock_file(directory)
+    while descriptor is None:
+        make_directory(directory)
+        descriptor = _lock_file(directory)
     try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunDirectoryError(
-                f"another process is working on {directory}; wait for it, or choose another --output"
-            ) from None
         try:
             yield
         finally:
@@ -90,6 +84,30 @@ def _flocked(directory: Path, manifest: str) -> Iterator[None]:
                     directory.rmdir()
     finally:
         os.close(descriptor)
+
+
+def _lock_file(directory: Path) -> int | None:
+    """Lock a directory's lock file; None where its last holder removed it meanwhile, so that the lock holds nothing."""
+    path = directory / _LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not directory.is_dir():
+            return None
+        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
+    holds = False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(FileNotFoundError):
+            holds = os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        raise RunDirectoryError(
+            f"another process is working on {directory}; wait for it, or choose another --output"
+        ) from None
+    finally:
+        if not holds:
+            os.close(descriptor)
+    return descriptor if holds else None
 
 
 def clear(directory: Location, keep: Sequence[str] = ()) -> None:

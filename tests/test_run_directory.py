@@ -1,5 +1,6 @@
 """A run directory removes what is a run's own, and nothing else, and keeps what it would need again."""
 
+import fcntl
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,3 +110,24 @@ def test_runs_are_combined_in_any_order_whatever_they_were_read_from(corpus: Pat
     first = manifest.require(pipeline.combine_runs([one, tmp_path / "two"], output=tmp_path / "mix"))
     again = manifest.require(pipeline.combine_runs([tmp_path / "two", one], output=tmp_path / "mix"))
     assert replace(first, directory=again.directory) == again
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_lock_on_a_file_that_its_last_holder_removed_is_none(tmp_path: Path, monkeypatch, whole: bool) -> None:
+    directory, flock, tries = tmp_path / "run", fcntl.flock, []
+
+    def after_its_end(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        tries.append(descriptor)
+        if len(tries) <= 2:
+            (directory / ".lock").unlink()
+            if whole:
+                directory.rmdir()
+
+    monkeypatch.setattr(fcntl, "flock", after_its_end)
+    with run_directory.locked(directory):
+        assert len(tries) == 3
+        with pytest.raises(RunDirectoryError, match="another process"), run_directory.locked(directory):
+            pass
+        assert (directory / ".lock").exists()
+    assert not directory.exists()
