@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from pipeline import combine, count, counters, losses, manifest, run_directory, sources
@@ -55,6 +56,8 @@ def run_combine(
     directory = options.output or run_directory.new_directory()
     if any(same_place(directory, run.directory) for run in runs):
         raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
+    places = [place for run in runs for place in _places(run.directory)]
+    run_directory.refuse_corpus_inside(directory, places, "one of the runs to combine")
     first = runs[0].manifest
     with at_work(directory, options, executor, listener) as stages:
         pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
@@ -65,6 +68,11 @@ def run_combine(
             counted = _combined(opened, parts, pieces, options, executor, listener)
         with stages.logged(opened.run):
             return stages.summary(opened.run, counted)
+
+
+def _places(directory: Location) -> list[str]:
+    """A run's directory as it is named, and where that leads through links."""
+    return [str(directory.absolute()), str(directory.resolve())] if isinstance(directory, Path) else [str(directory)]
 
 
 @dataclass(frozen=True)

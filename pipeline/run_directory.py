@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.atomic import make_directory
 from pipeline.errors import RunDirectoryError
-from pipeline.storage import Location, Remote, is_uri, lock, named, names_in, remove
+from pipeline.storage import Location, Remote, existing, is_uri, lock, named, names_in, remove
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
@@ -132,8 +132,14 @@ def remove_results(directory: Location) -> None:
 
 
 def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
-    """Remove what has these names, in their order, and the tokenizers of other sizes."""
-    for path in [*(directory / name for name in names), *other_tokenizers(directory)]:
+    """Remove what has these names, in their order, and the tokenizers of other sizes; never another run."""
+    paths = [*(directory / name for name in names), *other_tokenizers(directory)]
+    for path, holds_run in zip(paths, existing([path / "run.json" for path in paths]), strict=True):
+        if holds_run:
+            raise RunDirectoryError(
+                f"{path} holds a run of its own and would be removed; choose another --output, or move it elsewhere"
+            )
+    for path in paths:
         _remove(path)
 
 
@@ -170,18 +176,18 @@ def _remove(path: Location) -> None:
         raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
 
 
-def refuse_corpus_inside(directory: Location, paths: Iterable[str]) -> None:
+def refuse_corpus_inside(directory: Location, paths: Iterable[str], what: str = "part of the corpus") -> None:
     """Raise `RunDirectoryError` where a corpus file lies where the run's own files go: they would replace it.
 
-    paths: absolute ones, or URIs.
+    paths: absolute ones, or URIs. what: they are, where it is no corpus.
     """
     real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
     for path in paths:
         name = _inner_name(directory, path, real)
         if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
             raise RunDirectoryError(
-                f"{path} is part of the corpus, but the run's own files go to {directory / name}; choose another "
-                "--output, or move the corpus"
+                f"{path} is {what}, but the run's own files go to {directory / name}; choose another --output, or move "
+                "it elsewhere"
             )
 
 

@@ -131,3 +131,26 @@ def test_a_lock_on_a_file_that_its_last_holder_removed_is_none(tmp_path: Path, m
             pass
         assert (directory / ".lock").exists()
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("name", ["counts", "counts/deep", "tokenizer-9"])
+def test_a_run_to_combine_is_not_replaced_by_what_it_becomes(corpus: Path, tmp_path: Path, name: str) -> None:
+    source = tmp_path / "run" / name
+    pipeline.train(corpus, output=source, vocab_size=300)
+    (tmp_path / "link").symlink_to(source)
+    for named_so in (source, tmp_path / "link"):
+        with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but the run's own files go to"):
+            pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
+    assert (source / "counter.parquet").exists()
+
+
+def test_overwriting_removes_no_other_run(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=300)
+    inner = output / "tokenizer-8000" / "run.json"
+    inner.parent.mkdir()
+    inner.touch()
+    with pytest.raises(RunDirectoryError, match="tokenizer-8000 holds a run of its own"):
+        pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
+    assert inner.exists()
+    assert (output / "merges.parquet").exists()
