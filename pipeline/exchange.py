@@ -30,7 +30,7 @@ from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
 from pipeline.take_counts import Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
-from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
+from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_location
 from pipeline.workers import executor_here, worker_count
 
@@ -97,7 +97,7 @@ def _import(
         raise UsageError("inputs are not read where counts are given; leave them out")
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
-    directory = options.output or run_directory.new_directory()
+    directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)

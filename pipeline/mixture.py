@@ -22,7 +22,7 @@ from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
-from pipeline.training import at_work, warn_of
+from pipeline.training import at_work, directory_for, warn_of
 from pipeline.values import parse_weight
 from pipeline.workers import executor_here
 
@@ -53,7 +53,7 @@ def run_combine(
     for run in runs[1:]:
         _require_comparable(runs[0], run)
     parts = [_Part(run, factor, _statistics(run, executor)) for run, factor in zip(runs, factors, strict=True)]
-    directory = options.output or run_directory.new_directory()
+    directory = directory_for(options)
     if any(same_place(directory, run.directory) for run in runs):
         raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
     places = [place for run in runs for place in _places(run.directory)]
