@@ -99,6 +99,7 @@ def _import(
     paths = _paths(counts)
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
+        stages.untouched = True
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
         source = _source_of_files(paths) if paths else _source_of_batches(counts)
         cutting = planning.cut_by(pattern)
@@ -106,6 +107,7 @@ def _import(
         counted = None if opened.is_new else count.counted(opened.run, executor)
         if counted is None:
             counted = _take(opened, counts, paths, pattern, options, executor, listener, stages)
+        stages.untouched = False
         with stages.logged(opened.run):
             return finish(opened.run, counted, pattern, options, executor, listener, stages)
 
@@ -208,6 +210,7 @@ def _take(
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
         rows = sources.combine_parts(run, parts, place, statistics, options, executor)
+        stages.untouched = False
         sources.settle(opened, place)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))

@@ -22,7 +22,7 @@ from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
-from pipeline.training import at_work, directory_for, warn_of
+from pipeline.training import Stages, at_work, directory_for, warn_of
 from pipeline.values import parse_weight
 from pipeline.workers import executor_here
 
@@ -60,12 +60,14 @@ def run_combine(
     run_directory.refuse_corpus_inside(directory, places, "one of the runs to combine")
     first = runs[0].manifest
     with at_work(directory, options, executor, listener) as stages:
+        stages.untouched = True
         pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
         counting = first.counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
         opened = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)
         counted = None if opened.is_new else count.counted(opened.run, executor)
         if counted is None:
-            counted = _combined(opened, parts, pieces, options, executor, listener)
+            counted = _combined(opened, parts, pieces, options, executor, listener, stages)
+        stages.untouched = False
         with stages.logged(opened.run):
             return stages.summary(opened.run, counted)
 
@@ -156,7 +158,13 @@ def _pieces(parts: Sequence[_Part], executor: Executor) -> int:
 
 
 def _combined(
-    opened: Opened, parts: Sequence[_Part], pieces: int, options: Options, executor: Executor, listener: Listener
+    opened: Opened,
+    parts: Sequence[_Part],
+    pieces: int,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    stages: Stages,
 ) -> count.Counted:
     started = time.monotonic()
     listener(StageStarted(count.COMBINING, len(parts), "runs"))
@@ -174,6 +182,7 @@ def _combined(
             executor,
             {task.path: task.weight for task in tasks if task.weight != (1, 1)},
         )
+        stages.untouched = False
         sources.settle(opened, place)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(count.COMBINING, elapsed_s))

@@ -128,12 +128,13 @@ def run_merge(
 
 @dataclass
 class Stages:
-    """The times and the memory of a command, noted as it goes."""
+    """The times and the memory of a command, noted as it goes. untouched: nothing that it made is in its place yet."""
 
     options: Options
     executor: Executor
     watch: environment.MemoryWatch
     times: dict[str, float | None] = field(default_factory=dict)
+    untouched: bool = False
 
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
@@ -194,10 +195,14 @@ def at_work(
 ) -> Iterator[Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on, if that is possible."""
     _refuse_small_limit(options)
+    stages = None
     try:
         with run_directory.locked(directory), watched(options.memory_limit, listener) as watch:
-            yield Stages(options, executor, watch)
+            stages = Stages(options, executor, watch)
+            yield stages
     except KeyboardInterrupt:
+        if stages is not None and stages.untouched:
+            raise KeyboardInterrupt("interrupted; nothing was changed: start again") from None
         if not resumable:
             raise KeyboardInterrupt(
                 f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run goes "

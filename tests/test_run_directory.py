@@ -9,7 +9,7 @@ import pytest
 from command import refused, run
 
 import pipeline
-from pipeline import manifest, run_directory
+from pipeline import manifest, run_directory, sources
 from pipeline.config import make_options
 from pipeline.errors import RunDirectoryError, UsageError
 from pipeline.storage import named
@@ -154,3 +154,21 @@ def test_overwriting_removes_no_other_run(corpus: Path, tmp_path: Path) -> None:
         pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
     assert inner.exists()
     assert (output / "merges.parquet").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_interrupted_before_counts_are_whole_nothing_is_promised(tmp_path: Path, monkeypatch, overwrite: bool) -> None:
+    source = pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for whole, message in ((False, "^interrupted; nothing was changed: start again$"), (True, "is kept: the same")):
+        monkeypatch.setattr(sources, "settle" if whole else "combine_parts", interrupted)
+        for begin in (
+            lambda: pipeline.import_counts({"ab": 3}, output=tmp_path / "run", overwrite=overwrite),
+            lambda: pipeline.combine_runs([source], output=tmp_path / "run", overwrite=overwrite),
+        ):
+            with pytest.raises(KeyboardInterrupt, match=message):
+                begin()
+        monkeypatch.undo()
