@@ -9,9 +9,9 @@ import pytest
 from command import refused, run
 
 import pipeline
-from pipeline import manifest, run_directory, sources
+from pipeline import manifest, run_directory, shards, sources
 from pipeline.config import make_options
-from pipeline.errors import RunDirectoryError, UsageError
+from pipeline.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.storage import named
 
 
@@ -172,3 +172,19 @@ def test_interrupted_before_counts_are_whole_nothing_is_promised(tmp_path: Path,
             with pytest.raises(KeyboardInterrupt, match=message):
                 begin()
         monkeypatch.undo()
+
+
+def test_what_the_system_does_not_let_us_read_is_not_called_damaged(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=300)
+    for name in ("merges.parquet", "counter.parquet", "run.json"):
+        (output / name).rename(tmp_path / "kept")
+        (output / name).mkdir()  # which no one may read as a file, not even the superuser
+        with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
+            pipeline.train(corpus, output=output, vocab_size=300)
+        (output / name).rmdir()
+        (tmp_path / "kept").rename(output / name)
+    for name, load in ((shards.MANIFEST, shards.load), (shards.RESULT, shards.load_result)):
+        (tmp_path / name).mkdir()
+        with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
+            load(tmp_path)
