@@ -260,6 +260,9 @@ class WriteTask:
         return f"writing {self.output}"
 
 
+EXPORT_REMEDY = "make room and its directory, or name another file for the counts"
+
+
 def write_tsv(task: WriteTask) -> int:
     """Write a counter as TSV, the most frequent piece first, equally frequent ones as the counter has them.
 
@@ -273,7 +276,7 @@ def write_tsv(task: WriteTask) -> int:
 
     with (
         open_counter(task.counter, fingerprint=task.fingerprint) as counter,
-        whole_file(task.output) as partial,
+        whole_file(task.output, EXPORT_REMEDY) as partial,
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
 

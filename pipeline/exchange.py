@@ -259,7 +259,11 @@ def run_export_counts(directory: Location, path: Location, executor: Executor, b
     """Write the counts of a run, in a worker."""
     counted = count.require_counted(manifest.require(directory), executor)
     if path.suffix == ".parquet":
-        with whole_file(path) as partial, open_file(counted.path) as counter, partial.open("wb") as copy:
+        with (
+            whole_file(path, counts_file.EXPORT_REMEDY) as partial,
+            open_file(counted.path) as counter,
+            partial.open("wb") as copy,
+        ):
             shutil.copyfileobj(counter, copy, 1 << 20)
         return counted.facts.different_pieces
     task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
