@@ -15,20 +15,19 @@ from pipeline.storage.scratch import scratch_directory
 
 
 @contextlib.contextmanager
-def whole_file(where: Location) -> Iterator[Path]:
+def whole_file(where: Location, remedy: str = "free the place or choose another --output") -> Iterator[Path]:
     """Give a local path to write to; when the block ends well, what is there takes the place of `where`.
 
     The output is the completion mark: after a stop at any moment `where` is absent, or complete and on the disk.
-    Raises `RunDirectoryError` naming the file where the disk is full or read-only, or a store refuses.
+    Raises `RunDirectoryError` naming the file where the disk is full or read-only, or a store refuses. remedy: what
+    the message then advises.
     """
     try:
         with _uploaded(where) if isinstance(where, Remote) else _renamed(where) as partial:
             yield partial
     except OSError as error:
         reason = error.strerror or error
-        raise RunDirectoryError(
-            f"{where} cannot be written: {reason}; free the place or choose another --output"
-        ) from None
+        raise RunDirectoryError(f"{where} cannot be written: {reason}; {remedy}") from None
 
 
 @contextlib.contextmanager

@@ -245,6 +245,16 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def _first_wrong(paths: object) -> object:
+    """Of several paths the first that is none, so that a message shows it alone."""
+    for path in paths if isinstance(paths, list | tuple) else ():
+        try:
+            parse_paths([path])
+        except ValueError:
+            return path
+    return paths
+
+
 def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
     """Check and complete the options given by name; `None` means the default. `spell` says how messages name them.
 
@@ -266,7 +276,8 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
         try:
             checked[name] = OPTION_FIELDS[name].metadata["parse"](value)
         except ValueError as error:
-            raise UsageError(f"{spell(name)}: expected {error}, not {_shown(value)}") from None
+            wrong = _first_wrong(value) if name == "inputs" else value
+            raise UsageError(f"{spell(name)}: expected {error}, not {_shown(wrong)}") from None
         if name == "inputs" and not checked[name]:
             raise UsageError(
                 f"no inputs: {spell(name)} is an empty list; name files, directories or globs, or leave it out to "

@@ -185,7 +185,8 @@ def _facts(path: Location, fingerprint: str) -> CounterFacts | None:
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:
     """Open a counter file; a context manager, which closes it.
 
-    Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`.
+    Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`, and
+    `StorageError` where it may not be read.
     """
     import pyarrow.parquet as pq
 
@@ -224,5 +225,7 @@ def _damage(path: Location) -> Iterator[None]:
     except RemoteError as error:
         raise StorageError(f"the counter {path} cannot be read: {error.strerror}") from None
     except tables.DAMAGE as error:
+        if refused := tables.refused(error):
+            raise StorageError(f"the counter {path} cannot be read: {refused}; make it readable") from None
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

@@ -263,6 +263,9 @@ class WriteTask:
         return f"writing {self.output}"
 
 
+EXPORT_REMEDY = "make room and its directory, or name another file for the counts"
+
+
 def read_whole(task: WriteTask) -> int:
     """Read a counter to its end, whose checksums must be right; gives the number of pieces."""
     with open_counter(task.counter, fingerprint=task.fingerprint) as counter:
@@ -284,7 +287,7 @@ def write_tsv(task: WriteTask) -> int:
 
     with (
         open_counter(task.counter, fingerprint=task.fingerprint) as counter,
-        whole_file(task.output) as partial,
+        whole_file(task.output, EXPORT_REMEDY) as partial,
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
 

@@ -38,7 +38,7 @@ class RunDirectoryError(PipelineError):
 
 
 class StorageError(PipelineError):
-    """A store of objects that did not answer, or refused; nothing is said about what lies there."""
+    """A store of objects, or the system, that did not answer or refused; nothing is said about what lies there."""
 
 
 class TrainingError(PipelineError):

@@ -32,7 +32,7 @@ from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
 from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
-from pipeline.training import Stages, at_work, first_tokenizer, merge_and_export, warn_of
+from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count, parse_location
 from pipeline.workers import executor_here, worker_count
 
@@ -101,8 +101,9 @@ def _import(
         raise UsageError("inputs are not read where counts are given; leave them out")
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
-    directory = options.output or run_directory.new_directory()
+    directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
+        stages.untouched = True
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
         states, source = _source_of_files(paths) if paths else ([], _source_of_batches(counts))
         cutting = planning.cut_by(pattern)
@@ -111,6 +112,7 @@ def _import(
         if counted is None:
             files = list(zip(paths, states, strict=True))
             counted = _take(opened, counts, files, pattern, options, executor, listener, stages)
+        stages.untouched = False
         with stages.logged(opened.run):
             return finish(opened.run, counted, pattern, options, executor, listener, stages)
 
@@ -229,6 +231,7 @@ def _take(
         statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
         rows = sources.combine_parts(run, parts, place, statistics, options, executor)
+        stages.untouched = False
         sources.settle(opened, place)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))
@@ -276,7 +279,11 @@ def run_export_counts(directory: Location, path: Location, executor: Executor, o
     task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     if path.suffix == ".parquet":
         list(executor.run(counts_file.read_whole, [task]))  # a damaged counter is not passed on
-        with whole_file(path) as partial, open_file(counted.path) as counter, partial.open("wb") as copy:
+        with (
+            whole_file(path, counts_file.EXPORT_REMEDY) as partial,
+            open_file(counted.path) as counter,
+            partial.open("wb") as copy,
+        ):
             shutil.copyfileobj(counter, copy, 1 << 20)
         return counted.facts.different_pieces
     [(_, rows)] = executor.run(counts_file.write_tsv, [task])

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, budget, count, counters, manifest, planning, run_directory, sources
+from pipeline import _core, budget, count, counters, manifest, planning, sources
 from pipeline.config import Options, make_options
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
@@ -30,7 +30,7 @@ from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.sources import Opened
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
-from pipeline.training import at_work, first_tokenizer, merge_and_export, warn_of
+from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export, warn_of
 from pipeline.values import format_count
 from pipeline.workers import executor_here
 
@@ -58,7 +58,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
         raise UsageError("inputs and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
-    directory = settled.output or run_directory.new_directory()
+    directory = directory_for(settled)
     with executor_here(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
         opened = _open(directory, pattern, settled)
         counted = _count(opened, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)

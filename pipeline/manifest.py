@@ -141,7 +141,8 @@ def save(run: Run) -> None:
 def load(directory: Location) -> Run | None:
     """The run in a directory, or None where there is none.
 
-    Raises `RunDirectoryError` where `run.json` cannot be read, is not as it was written, or is of a newer format.
+    Raises `RunDirectoryError` where `run.json` is not as it was written, or is of a newer format, and `StorageError`
+    where it may not be read.
     """
     path = directory / "run.json"
     try:
@@ -152,7 +153,9 @@ def load(directory: Location) -> Run | None:
         raise RunDirectoryError(f"{directory} is a file, not a run directory; choose another --output") from None
     except RemoteError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
+    except (ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
     version = document.get("format_version") if isinstance(document, dict) else None
     if version != FORMAT_VERSION:

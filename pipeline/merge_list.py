@@ -103,7 +103,7 @@ def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
 def load(path: Location, fingerprint: str) -> MergeList | None:
     """The merge list at `path`, or None where there is none with this fingerprint.
 
-    Raises `RunDirectoryError` where the file is damaged.
+    Raises `RunDirectoryError` where the file is damaged, `StorageError` where it may not be read.
     """
     import pyarrow.parquet as pq
 
@@ -130,5 +130,7 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
     except RemoteError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     except (*tables.DAMAGE, OverflowError, InputError, TrainingError) as error:
+        if refused := tables.refused(error):
+            raise StorageError(f"{path} cannot be read: {refused}; make it readable") from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

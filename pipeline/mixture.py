@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from pipeline import combine, count, counters, losses, manifest, run_directory, sources
@@ -21,7 +22,7 @@ from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
-from pipeline.training import at_work, warn_of
+from pipeline.training import Stages, at_work, directory_for, warn_of
 from pipeline.values import parse_weight
 from pipeline.workers import executor_here
 
@@ -52,19 +53,28 @@ def run_combine(
     for run in runs[1:]:
         _require_comparable(runs[0], run)
     parts = [_Part(run, factor, _statistics(run, executor)) for run, factor in zip(runs, factors, strict=True)]
-    directory = options.output or run_directory.new_directory()
+    directory = directory_for(options)
     if any(same_place(directory, run.directory) for run in runs):
         raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
+    places = [place for run in runs for place in _places(run.directory)]
+    run_directory.refuse_corpus_inside(directory, places, "one of the runs to combine")
     first = runs[0].manifest
     with at_work(directory, options, executor, listener) as stages:
+        stages.untouched = True
         pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
         counting = first.counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
         opened = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)
         counted = None if opened.is_new else count.counted(opened.run, executor)
         if counted is None:
-            counted = _combined(opened, parts, pieces, options, executor, listener)
+            counted = _combined(opened, parts, pieces, options, executor, listener, stages)
+        stages.untouched = False
         with stages.logged(opened.run):
             return stages.summary(opened.run, counted)
+
+
+def _places(directory: Location) -> list[str]:
+    """A run's directory as it is named, and where that leads through links."""
+    return [str(directory.absolute()), str(directory.resolve())] if isinstance(directory, Path) else [str(directory)]
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,13 @@ def _pieces(parts: Sequence[_Part], executor: Executor) -> int:
 
 
 def _combined(
-    opened: Opened, parts: Sequence[_Part], pieces: int, options: Options, executor: Executor, listener: Listener
+    opened: Opened,
+    parts: Sequence[_Part],
+    pieces: int,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    stages: Stages,
 ) -> count.Counted:
     started = time.monotonic()
     listener(StageStarted(count.COMBINING, len(parts), "runs"))
@@ -166,6 +182,7 @@ def _combined(
             executor,
             {task.path: task.weight for task in tasks if task.weight != (1, 1)},
         )
+        stages.untouched = False
         sources.settle(opened, place)
     elapsed_s = time.monotonic() - started
     listener(StageEnded(count.COMBINING, elapsed_s))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.atomic import make_directory
 from pipeline.errors import RunDirectoryError
-from pipeline.storage import Location, Remote, is_uri, lock, named, names_in, remove
+from pipeline.storage import Location, Remote, existing, is_uri, lock, named, names_in, remove
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
@@ -70,17 +70,11 @@ def _held(directory: Remote) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _flocked(directory: Path, manifest: str) -> Iterator[None]:
+    descriptor = _lock_file(directory)
+    while descriptor is None:
+        make_directory(directory)
+        descriptor = _lock_file(directory)
     try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunDirectoryError(
-                f"another process is working on {directory}; wait for it, or choose another --output"
-            ) from None
         try:
             yield
         finally:
@@ -90,6 +84,30 @@ def _flocked(directory: Path, manifest: str) -> Iterator[None]:
                     directory.rmdir()
     finally:
         os.close(descriptor)
+
+
+def _lock_file(directory: Path) -> int | None:
+    """Lock a directory's lock file; None where its last holder removed it meanwhile, so that the lock holds nothing."""
+    path = directory / _LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not directory.is_dir():
+            return None
+        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
+    holds = False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(FileNotFoundError):
+            holds = os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        raise RunDirectoryError(
+            f"another process is working on {directory}; wait for it, or choose another --output"
+        ) from None
+    finally:
+        if not holds:
+            os.close(descriptor)
+    return descriptor if holds else None
 
 
 def clear(directory: Location, keep: Sequence[str] = ()) -> None:
@@ -114,8 +132,14 @@ def remove_results(directory: Location) -> None:
 
 
 def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
-    """Remove what has these names, in their order, and the tokenizers of other sizes."""
-    for path in [*(directory / name for name in names), *other_tokenizers(directory)]:
+    """Remove what has these names, in their order, and the tokenizers of other sizes; never another run."""
+    paths = [*(directory / name for name in names), *other_tokenizers(directory)]
+    for path, holds_run in zip(paths, existing([path / "run.json" for path in paths]), strict=True):
+        if holds_run:
+            raise RunDirectoryError(
+                f"{path} holds a run of its own and would be removed; choose another --output, or move it elsewhere"
+            )
+    for path in paths:
         _remove(path)
 
 
@@ -152,18 +176,18 @@ def _remove(path: Location) -> None:
         raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
 
 
-def refuse_corpus_inside(directory: Location, paths: Iterable[str]) -> None:
+def refuse_corpus_inside(directory: Location, paths: Iterable[str], what: str = "part of the corpus") -> None:
     """Raise `RunDirectoryError` where a corpus file lies where the run's own files go: they would replace it.
 
-    paths: absolute ones, or URIs.
+    paths: absolute ones, or URIs. what: they are, where it is no corpus.
     """
     real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
     for path in paths:
         name = _inner_name(directory, path, real)
         if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
             raise RunDirectoryError(
-                f"{path} is part of the corpus, but the run's own files go to {directory / name}; choose another "
-                "--output, or move the corpus"
+                f"{path} is {what}, but the run's own files go to {directory / name}; choose another --output, or move "
+                "it elsewhere"
             )
 
 

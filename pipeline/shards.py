@@ -110,7 +110,8 @@ def save(directory: Location, encoding: Encoding) -> None:
 def load(directory: Location) -> Encoding | None:
     """The encoding in a directory, or None where there is none.
 
-    Raises `RunDirectoryError` where it cannot be read, is not as it was written, or is of a newer format.
+    Raises `RunDirectoryError` where it is not as it was written, or is of a newer format, and `StorageError` where it
+    may not be read.
     """
     path = directory / MANIFEST
     try:
@@ -126,7 +127,9 @@ def load(directory: Location) -> Encoding | None:
         raise RunDirectoryError(f"{directory} is a file, not a directory; choose another --output") from None
     except RemoteError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
 
 
@@ -245,5 +248,7 @@ def load_result(directory: Location) -> EncodedCorpus | None:
         return replace(found, shards=tuple(ShardFacts(**shard) for shard in document["shards"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus anew") from None

@@ -27,6 +27,11 @@ _NO_SEAL = b"0" * 16
 _END_BYTES = 8  # of a Parquet file: the footer's length and PAR1
 
 
+def refused(error: BaseException) -> str | None:
+    """Why the system did not let a file be read, which says nothing of what is in it; None where Arrow or we raised."""
+    return error.strerror if isinstance(error, OSError) and error.errno is not None else None
+
+
 def checksum(*columns: Any) -> str:
     """A checksum of buffers: 16 hexadecimal digits for each, by the core's own hash (by which it orders counters)."""
     return "".join(f"{_core.hash64(column):016x}" for column in columns)

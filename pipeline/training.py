@@ -78,7 +78,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
-    directory = options.output or run_directory.new_directory()
+    directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run):
@@ -90,7 +90,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
 def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
     """Count alone; the run directory then waits for `run_merge`."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    directory = options.output or run_directory.new_directory()
+    directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run):
@@ -128,12 +128,13 @@ def run_merge(
 
 @dataclass
 class Stages:
-    """The times and the memory of a command, noted as it goes."""
+    """The times and the memory of a command, noted as it goes. untouched: nothing that it made is in its place yet."""
 
     options: Options
     executor: Executor
     watch: environment.MemoryWatch
     times: dict[str, float | None] = field(default_factory=dict)
+    untouched: bool = False
 
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
@@ -180,16 +181,31 @@ def watched(memory_limit: int | None, listener: Listener) -> Iterator[environmen
             listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
 
 
+def directory_for(options: Options) -> Location:
+    """Where the run goes: a new directory where none was named, made only where a limit of memory lets work begin."""
+    _refuse_small_limit(options)
+    return options.output or run_directory.new_directory()
+
+
+def _refuse_small_limit(options: Options) -> None:
+    """A limit that is too small for anything is refused before anything is made."""
+    budget.budget(options.memory_limit).workers(1)
+
+
 @contextlib.contextmanager
 def at_work(
     directory: Location, options: Options, executor: Executor, listener: Listener, *, resumable: bool = True
 ) -> Iterator[Stages]:
     """Work on a run directory alone, watching memory; an interruption says how to go on, if that is possible."""
-    budget.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
+    _refuse_small_limit(options)
+    stages = None
     try:
         with run_directory.locked(directory), watched(options.memory_limit, listener) as watch:
-            yield Stages(options, executor, watch)
+            stages = Stages(options, executor, watch)
+            yield stages
     except KeyboardInterrupt:
+        if stages is not None and stages.untouched:
+            raise KeyboardInterrupt("interrupted; nothing was changed: start again") from None
         if not resumable:
             raise KeyboardInterrupt(
                 f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run goes "

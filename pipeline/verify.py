@@ -171,17 +171,32 @@ def _verify_tokenizers(run: Run, merges: MergeList, asked: Options, verified: di
         needed = forecast.exporting_bytes(tokens, merges.token_bytes())
         _room_for(f"looking at {home}", needed, format_count(tokens, "tokens"), asked)
         model = model_of(merges, options.vocab_size[0], pattern, options)
-        with tempfile.TemporaryDirectory() as name:
-            there = Path(name)
-            export_model(model, there, None)
-            if not (there / "tokenizer.json").exists():
-                write_model(model, there)
+        try:
+            scratch = tempfile.TemporaryDirectory()
+        except OSError as error:
+            raise _no_scratch(error) from None
+        with scratch:
+            there = Path(scratch.name)
+            try:
+                export_model(model, there, None)
+                if not (there / "tokenizer.json").exists():
+                    write_model(model, there)
+            except RunDirectoryError as error:
+                raise _no_scratch(error.__context__ or error) from None
             compared = _compare(home, there)
             missing = sorted(path.name for path in there.iterdir() if path.name not in compared)
         verified[str(home.name)] = (
             f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
             + (f"; not there: {', '.join(missing)}" if missing else "")
         )
+
+
+def _no_scratch(error: BaseException) -> RunDirectoryError:
+    """The tokenizers are written anew among temporary files, to be compared; where they cannot be, nothing is wrong."""
+    reason = getattr(error, "strerror", None) or error
+    return RunDirectoryError(
+        f"temporary files cannot be written: {reason}; make room there, or name another directory with TMPDIR"
+    )
 
 
 def _require_served(merges: MergeList, home: Location, options: Options) -> None:

@@ -189,3 +189,8 @@ def test_missing_configuration_is_named(tmp_path: Path) -> None:
 def test_flags_are_spelt_as_on_the_command_line() -> None:
     assert flag_of("special_tokens") == "--special-token"
     assert flag_of("max_token_bytes") == "--max-token-bytes"
+
+
+def test_of_several_inputs_the_wrong_one_is_shown() -> None:
+    with pytest.raises(UsageError, match=r"rename it, not 'caf\\udce9'$"):
+        make_options({"inputs": ("good", "caf\udce9")})

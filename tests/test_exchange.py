@@ -416,3 +416,10 @@ def test_wrong_words(tmp_path: Path) -> None:
         pipeline.import_counts(tmp_path / "none.tsv", output=tmp_path / "run")
     with pytest.warns(UserWarning, match="1 piece of 2 would be cut otherwise by the pattern gpt2, such as 'a b'"):
         pipeline.train_from_counts({"a b": 2, "ab": 3}, output=tmp_path / "run", vocab_size=258)
+
+
+@pytest.mark.parametrize("name", ["c.tsv", "c.parquet"])
+def test_counts_for_a_directory_that_is_missing(tmp_path: Path, name: str) -> None:
+    run = pipeline.import_counts({"ab": 3}, output=tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match=r"No such file or directory; make .* its directory, or name another"):
+        pipeline.export_counts(run, tmp_path / "missing" / name)

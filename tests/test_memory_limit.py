@@ -12,6 +12,7 @@ import peers
 import pytest
 from command import refused, run
 
+import pipeline
 from benchmarks.process import HAS_PSS, measure
 from pipeline import _core, budget, counters, forecast
 from pipeline.corpus.files import find_files
@@ -270,3 +271,19 @@ def test_what_would_fit_is_found() -> None:
     assert "no --min-piece-count would be enough" in text
     text = forecast.too_large(classes, shape, 1000, room_bytes=-10 * MIB, beside_bytes=50 * MIB)
     assert "for all processes together, and there are 40.0 MiB:" in text  # the limit that was given
+
+
+def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
+    asked = {"memory_limit": "50MiB"}
+    for begin in (
+        lambda: pipeline.train(__file__, **asked),
+        lambda: pipeline.train_from_iterator(["a b"], **asked),
+        lambda: pipeline.import_counts({"ab": 3}, **asked),
+    ):
+        with pytest.raises(UsageError, match="too small"):
+            begin()
+    assert "too small" in refused(run("combine", "counted", "--memory-limit", "50MiB", cwd=tmp_path), 2)
+    assert "too small" in refused(run("count", __file__, "--memory-limit", "50MiB", cwd=tmp_path), 2)
+    assert not (tmp_path / "runs").exists()

@@ -133,3 +133,18 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(data[:-20])
     with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
         read(tmp_path / "a.parquet")
+
+
+def test_a_column_may_have_a_dot_in_its_name(tmp_path: Path) -> None:
+    dotted, nested = pa.array(["one", "two"]), pa.array([{"body": "three"}, {"body": "four"}])
+    other = pa.array([{"title": "t"}] * 2)
+    for columns_of, expected in (
+        ({"page.body": dotted}, [b"one", b"two"]),
+        ({"page": other, "page.body": dotted}, [b"one", b"two"]),
+        ({"page": nested}, [b"three", b"four"]),
+    ):
+        pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
+        assert read(tmp_path / "a.parquet", "page.body")[0] == expected
+    pq.write_table(pa.table({"page": nested, "page.body": dotted}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet has more than one column 'page\.body'"):
+        read(tmp_path / "a.parquet", "page.body")

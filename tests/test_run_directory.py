@@ -1,5 +1,6 @@
 """A run directory removes what is a run's own, and nothing else, and keeps what it would need again."""
 
+import fcntl
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 from command import refused, run
 
 import pipeline
-from pipeline import manifest, run_directory
+from pipeline import manifest, run_directory, shards, sources
 from pipeline.config import make_options
-from pipeline.errors import RunDirectoryError, UsageError
+from pipeline.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.storage import named
 
 
@@ -109,3 +110,81 @@ def test_runs_are_combined_in_any_order_whatever_they_were_read_from(corpus: Pat
     first = manifest.require(pipeline.combine_runs([one, tmp_path / "two"], output=tmp_path / "mix"))
     again = manifest.require(pipeline.combine_runs([tmp_path / "two", one], output=tmp_path / "mix"))
     assert replace(first, directory=again.directory) == again
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_lock_on_a_file_that_its_last_holder_removed_is_none(tmp_path: Path, monkeypatch, whole: bool) -> None:
+    directory, flock, tries = tmp_path / "run", fcntl.flock, []
+
+    def after_its_end(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        tries.append(descriptor)
+        if len(tries) <= 2:
+            (directory / ".lock").unlink()
+            if whole:
+                directory.rmdir()
+
+    monkeypatch.setattr(fcntl, "flock", after_its_end)
+    with run_directory.locked(directory):
+        assert len(tries) == 3
+        with pytest.raises(RunDirectoryError, match="another process"), run_directory.locked(directory):
+            pass
+        assert (directory / ".lock").exists()
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("name", ["counts", "counts/deep", "tokenizer-9"])
+def test_a_run_to_combine_is_not_replaced_by_what_it_becomes(corpus: Path, tmp_path: Path, name: str) -> None:
+    source = tmp_path / "run" / name
+    pipeline.train(corpus, output=source, vocab_size=300)
+    (tmp_path / "link").symlink_to(source)
+    for named_so in (source, tmp_path / "link"):
+        with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but the run's own files go to"):
+            pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
+    assert (source / "counter.parquet").exists()
+
+
+def test_overwriting_removes_no_other_run(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=300)
+    inner = output / "tokenizer-8000" / "run.json"
+    inner.parent.mkdir()
+    inner.touch()
+    with pytest.raises(RunDirectoryError, match="tokenizer-8000 holds a run of its own"):
+        pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
+    assert inner.exists()
+    assert (output / "merges.parquet").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_interrupted_before_counts_are_whole_nothing_is_promised(tmp_path: Path, monkeypatch, overwrite: bool) -> None:
+    source = pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for whole, message in ((False, "^interrupted; nothing was changed: start again$"), (True, "is kept: the same")):
+        monkeypatch.setattr(sources, "settle" if whole else "combine_parts", interrupted)
+        for begin in (
+            lambda: pipeline.import_counts({"ab": 3}, output=tmp_path / "run", overwrite=overwrite),
+            lambda: pipeline.combine_runs([source], output=tmp_path / "run", overwrite=overwrite),
+        ):
+            with pytest.raises(KeyboardInterrupt, match=message):
+                begin()
+        monkeypatch.undo()
+
+
+def test_what_the_system_does_not_let_us_read_is_not_called_damaged(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=300)
+    for name in ("merges.parquet", "counter.parquet", "run.json"):
+        (output / name).rename(tmp_path / "kept")
+        (output / name).mkdir()  # which no one may read as a file, not even the superuser
+        with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
+            pipeline.train(corpus, output=output, vocab_size=300)
+        (output / name).rmdir()
+        (tmp_path / "kept").rename(output / name)
+    for name, load in ((shards.MANIFEST, shards.load), (shards.RESULT, shards.load_result)):
+        (tmp_path / name).mkdir()
+        with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
+            load(tmp_path)

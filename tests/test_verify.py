@@ -2,8 +2,10 @@
 
 import errno
 import json
+import os
 import random
 import shutil
+import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from reference import GPT2_BYTES, train_reference
 from test_counters import columns_of
 
 import pipeline
-from pipeline import _core, counters, merge_list
+from pipeline import _core, atomic, counters, merge_list
 from pipeline.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.vocabulary import Vocabulary
 
@@ -294,3 +296,20 @@ def test_several_sizes_from_the_command_and_the_configuration_file(good: Path, t
     assert "290" in run("merge", mixed, "--config", tmp_path / "c.yaml", "--print-config").stdout
     assert "too small" in refused(run("merge", mixed, "--vocab-size", "300,3"), 2)
     assert "whole number" in refused(run("merge", mixed, "--vocab-size", "300,,3"), 2)
+
+
+def test_temporary_files_that_cannot_be_written_are_no_fault_of_the_run(tmp_path: Path, monkeypatch) -> None:
+    pipeline.train_from_counts({"ab": 3}, output=tmp_path / "run", vocab_size=257)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def no_room(*_: object, **__: object) -> None:
+        raise full
+
+    monkeypatch.setattr(atomic, "_flush", no_room)
+    told = "No space left on device; make room there, or name another directory with TMPDIR"
+    with pytest.raises(RunDirectoryError, match=told):
+        pipeline.verify_run(tmp_path / "run")
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", no_room)
+    with pytest.raises(RunDirectoryError, match=told):
+        pipeline.verify_run(tmp_path / "run")

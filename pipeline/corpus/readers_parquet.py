@@ -61,7 +61,7 @@ def read_row_groups(
     """
     by_dictionary = _in_dictionary(file, stream, text_field)
     opened = _open(file, stream, text_field, by_dictionary=by_dictionary)
-    metadata, names = opened.metadata, text_field.split(".")
+    metadata, names = opened.metadata, _names(opened.schema_arrow, text_field)
     leaf = _leaf(opened, text_field)
     for group in groups:
         first = at = sum(metadata.row_group(before).num_rows for before in range(group))
@@ -104,7 +104,11 @@ def _open(file: CorpusFile, stream: OpenFile, text_field: str, *, by_dictionary:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, "its end, where Parquet keeps its index", error) from None
     kind: Any = pa.struct(list(schema))
-    for name in text_field.split("."):
+    if [opened.schema.column(index).path for index in range(len(opened.schema))].count(text_field) > 1:
+        raise InputError(
+            f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
+        )
+    for name in _names(schema, text_field):
         names = [field.name for field in kind] if pa.types.is_struct(kind) else []
         if names.count(name) != 1:
             raise InputError(
@@ -117,6 +121,11 @@ def _open(file: CorpusFile, stream: OpenFile, text_field: str, *, by_dictionary:
             f"{file.path}: the column {text_field!r} is {kind}, not text; say which one is the text with --text-field"
         )
     return opened
+
+
+def _names(schema: pa.Schema, text_field: str) -> list[str]:
+    """The names that lead to a column: its own, where one is called just that, or those that its dots part."""
+    return [text_field] if text_field in schema.names else text_field.split(".")
 
 
 def _leaf(opened: pq.ParquetFile, text_field: str) -> int:
