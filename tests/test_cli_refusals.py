@@ -221,7 +221,7 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (r"bpe train a.txt --output $'caf\xe9'", 2, "--output"),
         (r"bpe train a.txt --pattern $'caf\xe9'", 2, "--pattern"),
         (r"bpe train a.txt --special-token $'caf\xe9'", 2, "--special-token"),
-        ("bpe train a.txt --executor local", 2, "--executor"),
+        ("bpe train a.txt --executor spark", 2, "--executor"),
         ("bpe train a.txt --config deep.json", 2, "nested too deeply"),
         ("bpe train --config none.json", 2, "no inputs"),
         ("bpe encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
