@@ -90,7 +90,7 @@ class RayExecutor:
             except (ConnectionError, OSError, RuntimeError, ValueError) as error:
                 where = self._address or "this machine"
                 raise UsageError(
-                    f"no Ray cluster at {where} ({str(error).splitlines()[0]}); begin one with `ray start --head`, or "
+                    f"no Ray cluster at {where} ({_in_a_line(error)}); begin one with `ray start --head`, or "
                     "name one with --ray-address"
                 ) from None
         self._mailbox: Any = self._ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1).remote()
