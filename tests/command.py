@@ -1,5 +1,6 @@
 """The command as the tests run it: in a process of its own, from the installed package."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,15 @@ from pathlib import Path
 def run(*arguments: object, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=stdin, check=False)
+
+
+def script(text: str, *arguments: object) -> str:
+    """What a Python program printed that knows the installed package and the modules of the tests."""
+    command = [sys.executable, "-P", "-c", text, *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def refused(result: subprocess.CompletedProcess[str], code: int) -> str:

@@ -5,10 +5,9 @@ import gzip
 import json
 import lzma
 import random
-import subprocess
-import sys
 from pathlib import Path
 
+import command
 import oracle_counting
 import peers
 import pyarrow as pa
@@ -259,22 +258,19 @@ def _as_decoded(text: bytes) -> list[bytes]:
 
 
 BOUNDED = """
-import resource, sys
+import sys
+from memory_peak import growth
 from test_inputs import count
 from pathlib import Path
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+grown = growth()
 total, documents, lost = count(Path(sys.argv[1]), sys.argv[2])
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(sum(len(piece) * times for piece, times in total.items()), documents, lost and sorted(lost), grown >> 10)
+print(sum(len(piece) * times for piece, times in total.items()), documents, lost and sorted(lost), grown() >> 20)
 """
 
 
 def grown_mib(directory: Path, name: str) -> tuple[str, int]:
     """Count a file in a process of its own: what came of it, and the MiB that the process grew by."""
-    path = str(Path(__file__).parent)
-    script = f"import sys; sys.path.insert(0, {path!r}); {BOUNDED.strip()}".replace("; \n", "\n")
-    command = [sys.executable, "-P", "-c", script, str(directory), name]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    found = command.script(BOUNDED, directory, name).split()
     return " ".join(found[:-1]), int(found[-1])
 
 

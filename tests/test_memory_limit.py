@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import oracle_counting
 import peers
 import pytest
-from command import refused, run
+from command import refused, run, script
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
@@ -153,6 +152,7 @@ sys.modules["numpy"] = None
 import random
 from array import array
 from itertools import accumulate
+from memory_peak import growth
 from pipeline import _core, forecast
 
 name, merges, threads, streamed = sys.argv[1], *map(int, sys.argv[2:])
@@ -173,21 +173,16 @@ tally.add(*columns[0])
 shape = forecast.shape_of(tally, merges, 1)
 _core.give_back_memory()
 
-def status(field):
-    [line] = [line for line in open("/proc/self/status") if line.startswith(field)]
-    return int(line.split()[1]) << 10
-
-open("/proc/self/clear_refs", "w").write("5")
-before = status("VmRSS")
+grown = growth()
 engine = _core.MergeEngine()
 if streamed:
     held = columns * 1
     engine.stream(lambda: held, shape.bytes)
 else:
-    before -= 16 * shape.pieces + shape.bytes
     engine.add(*columns.pop())
 engine.run(merges, threads=threads)
-print(forecast.merging_bytes(shape, merges, threads=threads, streamed=bool(streamed)), status("VmHWM") - before,
+print(forecast.merging_bytes(shape, merges, threads=threads, streamed=bool(streamed)),
+      grown() + (0 if streamed else 16 * shape.pieces + shape.bytes),
       forecast.surely_enough(shape.pieces, shape.bytes, merges))
 """
 
@@ -196,17 +191,13 @@ _COMBINED = """
 import sys
 from pathlib import Path
 import pyarrow.parquet
+from memory_peak import growth
 from pipeline import combine
 
-def status(field):
-    [line] = [line for line in open("/proc/self/status") if line.startswith(field)]
-    return int(line.split()[1]) << 10
-
 *parts, output = map(Path, sys.argv[1:])
-open("/proc/self/clear_refs", "w").write("5")
-before = status("VmRSS")
+grown = growth()
 combine.combine(combine.CombineTask([(part, "") for part in parts], output, "f", {}, 2, memory_bytes=6 << 20))
-print(status("VmHWM") - before)
+print(grown())
 """
 
 
@@ -219,9 +210,7 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
         columns = _core.sorted_counter(pieces, [1] * len(pieces))
         counters.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="", statistics={})
     parts, output = sorted(tmp_path.iterdir()), tmp_path / "whole"
-    argv = [sys.executable, "-P", "-c", _COMBINED, *map(str, [*parts, output])]
-    result = subprocess.run(argv, check=True, capture_output=True, text=True)
-    assert int(result.stdout) <= 46 * MIB
+    assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counters.open_counter(output, fingerprint="f") as counter:
         assert counter.rows >= 14 * 59_000
 
@@ -243,9 +232,7 @@ def test_very_many_pieces_at_the_smallest_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
 @pytest.mark.parametrize(("merges", "threads", "streamed"), [(8000, 2, 0), (32_000, 1, 1)])
 def test_the_forecast_of_merging_is_above_what_is_taken(name: str, merges: int, threads: int, streamed: int) -> None:
-    argv = [sys.executable, "-P", "-c", _MEASURED, name, str(merges), str(threads), str(streamed)]
-    result = subprocess.run(argv, check=True, capture_output=True, text=True)
-    forecasted, taken, surely = map(int, result.stdout.split())
+    forecasted, taken, surely = map(int, script(_MEASURED, name, merges, threads, streamed).split())
     # What a single piece is like is not looked at: its forecast is for the worst.
     most = 1.5 if name == "random words" else 5
     assert taken <= forecasted <= most * taken + 24 * MIB

@@ -168,7 +168,7 @@ def test_nodes_and_workers_and_coordinators_come_and_go(corpus: Path, expected: 
         ]
         for loss in ("node", "worker", "coordinator", "node"):
             before = _counters(output)
-            process = subprocess.Popen([sys.executable, "-m", "pipeline", *map(str, words)])
+            process = subprocess.Popen([sys.executable, "-P", "-m", "pipeline", *map(str, words)])
             while _counters(output) < before + 20 and process.poll() is None:
                 time.sleep(0.01)
             if loss == "node":
