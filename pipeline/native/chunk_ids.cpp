@@ -1,8 +1,6 @@
 #include "chunk_ids.hpp"
 
 #include <algorithm>
-#include <array>
-#include <stdexcept>
 #include <utility>
 
 namespace bpe {
@@ -22,17 +20,13 @@ ChunkIds::ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::opt
       judged_(judged) {}
 
 void ChunkIds::pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) {
-  std::array<uint32_t, Encoder::State::kBlockPieces> block;
-  size_t begin = start;
-  for (size_t at = 0; at < count;) {
-    const size_t stop = std::min(count, at + block.size());
-    const size_t first = at, block_begin = begin;
-    for (; at < stop; ++at) {
-      if (ends[at] - begin > RankMerger::kMaxPieceBytes) throw std::length_error("a piece is beyond the limit of 1 GiB");
-      block[at - first] = static_cast<uint32_t>(ends[at] - block_begin);
-      begin = ends[at];
-    }
-    encoder_.encode_block(text + block_begin, {block.data(), stop - first}, begin - block_begin + kReadable, *state_, ids_);
+  const size_t readable = ends[count - 1] + kReadable;
+  while (count != 0) {
+    const size_t block = std::min(count, Encoder::State::kBlockPieces);
+    encoder_.encode_block(text, start, {ends, block}, readable, *state_, ids_);
+    start = ends[block - 1];
+    ends += block;
+    count -= block;
   }
 }
 

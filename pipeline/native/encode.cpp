@@ -16,12 +16,11 @@ namespace {
 constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
 
-// The first eight bytes of a piece, of which `readable` may be read.
-uint64_t beginning_of(const uint8_t* piece, size_t readable) {
-  if (readable >= 8) [[likely]] return load64(piece);
-  uint8_t padded[8] = {};
-  std::memcpy(padded, piece, readable);
-  return load64(padded);
+// The key of a piece behind which hardly anything may be read.
+[[gnu::noinline]] Key key_at_end(const uint8_t* piece, size_t size) {
+  uint8_t padded[16] = {};
+  std::memcpy(padded, piece, size);
+  return PieceCache::key_of_any(padded, size);
 }
 
 }  // namespace
@@ -113,7 +112,7 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
       if (whole && !at_end) break;
       throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes is beyond the limit of 1 GiB");
     }
-    encode_block(bytes + begin, {state.ends.data(), count}, text.size() - begin, state, out);
+    encode_block(bytes + begin, 0, {state.ends.data(), count}, text.size() - begin, state, out);
     if (counted) {
       *counted += out.size();
       out.clear();
@@ -123,63 +122,56 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
   return begin;
 }
 
-void Encoder::encode_block(const uint8_t* text, std::span<const uint32_t> ends, size_t readable, State& state,
-                           IdBuffer& out) const {
-  // Which pieces are frequent ones; the list of the others is written without a branch.
-  size_t unknown = 0;
-  uint32_t begin = 0;
+void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
+                           State& state, IdBuffer& out) const {
+  size_t longer = 0, start = begin;
   for (size_t i = 0; i < ends.size(); ++i) {
-    const size_t size = ends[i] - begin;
-    const uint64_t word = HotIds::word_of(beginning_of(text + begin, readable - begin), size);
-    State::Unknown& next = state.unknown[unknown];
-    next.word = word;
-    next.index = static_cast<uint32_t>(i);
-    next.begin = begin;
-    unknown += 1 - state.hot.find(word, size, state.found[i]);
-    begin = ends[i];
+    const size_t size = ends[i] - start;
+    const Key key = readable - start >= 16 ? PieceCache::key_of_any(text + start, size) : key_at_end(text + start, size);
+    const uint64_t hash = PieceCache::hash(key);
+    state.keys[i] = key;
+    state.hashes[i] = hash;
+    state.cache.prefetch(hash);
+    state.longer[longer] = static_cast<uint32_t>(i);  // without a branch
+    longer += static_cast<size_t>(size > PieceCache::kMaxBytes);
+    start = ends[i];
   }
-  for (size_t i = 0; i < unknown; ++i) {
-    State::Unknown& now = state.unknown[i];
-    const uint8_t* const piece = text + now.begin;
-    const size_t size = ends[now.index] - now.begin;
-    if (size <= PieceCache::kMaxBytes) {
-      now.key = readable - now.begin >= 16 ? key_of_padded(piece, size) : key_of(piece, size);
-      now.hash = hash_key(now.key);
-      state.cache.prefetch(now.hash);
-    } else if (size <= LongPieceCache::kMaxBytes) {
-      now.hash = hash_long(piece, size);
-      state.long_cache.prefetch(now.hash);
-    }
+  for (size_t k = 0; k < longer; ++k) {
+    const size_t i = state.longer[k], from = i ? ends[i - 1] : begin, size = ends[i] - from;
+    if (size > LongPieceCache::kMaxBytes) continue;
+    state.hashes[i] = hash_long(text + from, size);
+    state.long_cache.prefetch(state.hashes[i]);
   }
-  size_t at = 0;
-  for (size_t i = 0; i <= unknown; ++i) {
-    const size_t stop = i < unknown ? state.unknown[i].index : ends.size();
-    uint32_t* row = out.reserve(2 * (stop - at));
+  for (size_t k = 0; k < longer; ++k) state.long_cache.prefetch_record(state.hashes[state.longer[k]]);
+  size_t at = begin;
+  for (size_t i = 0; i < ends.size();) {
+    uint32_t* row = out.reserve(PieceCache::kMaxIds * (ends.size() - i));
     const uint32_t* const first = row;
-    for (; at < stop; ++at) {
-      std::memcpy(row, &state.found[at], sizeof(HotIds::Ids));
-      row += state.found[at].count();
+    const PieceCache::Entry* entry = nullptr;
+    for (; i < ends.size() && (entry = state.cache.find(state.keys[i], state.hashes[i])); ++i) {
+      std::memcpy(row, entry->ids, sizeof(entry->ids));
+      row += entry->count();
+      at = ends[i];
     }
     out.advance(static_cast<size_t>(row - first));
-    if (i == unknown) break;
-    const State::Unknown& now = state.unknown[i];
-    encode_unknown(text + now.begin, ends[at] - now.begin, now.word, now.key, now.hash, state, out);
-    ++at;
+    if (i == ends.size()) break;
+    encode_other(text + at, ends[i] - at, state.keys[i], state.hashes[i], state, out);
+    at = ends[i++];
   }
 }
 
-void Encoder::encode_unknown(const uint8_t* piece, size_t size, uint64_t word, const Key& key, uint64_t hash,
-                             State& state, IdBuffer& out) const {
+void Encoder::encode_other(const uint8_t* piece, size_t size, const Key& key, uint64_t hash, State& state,
+                           IdBuffer& out) const {
   const std::string_view bytes(reinterpret_cast<const char*>(piece), size);
   if (size > LongPieceCache::kMaxBytes) {
     encode_piece(bytes, state, out);
     return;
   }
-  if (size <= PieceCache::kMaxBytes) {
-    if (const auto* entry = state.cache.find(key, hash)) {
+  const bool is_short = size <= PieceCache::kMaxBytes;
+  if (is_short) {
+    if (const auto* entry = state.cache.find_aside(key, hash)) {
       std::memcpy(out.reserve(PieceCache::kMaxIds), entry->ids, sizeof(entry->ids));
       out.advance(entry->count());
-      if (size <= HotIds::kMaxBytes && entry->count() <= 2) state.hot.offer(word, entry->ids, entry->count());
       return;
     }
   }
@@ -192,9 +184,8 @@ void Encoder::encode_unknown(const uint8_t* piece, size_t size, uint64_t word, c
   encode_piece(bytes, state, out);
   const size_t made = out.size() - before;
   const uint32_t* const ids = out.data() + before;
-  if (size <= PieceCache::kMaxBytes && made <= PieceCache::kMaxIds) {
+  if (is_short && made <= PieceCache::kMaxIds) {
     state.cache.insert(key, hash, ids, made);
-    if (size <= HotIds::kMaxBytes && made <= 2) state.hot.offer(word, ids, made);
   } else {
     state.long_cache.insert(piece, size, hash, ids, made);
   }
@@ -216,7 +207,7 @@ void Encoder::encode_pieces(std::span<const std::string_view> pieces, IdBuffer& 
     if (piece.size() > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
     const auto end = static_cast<uint32_t>(piece.size());
     if (end == 0) continue;
-    encode_block(reinterpret_cast<const uint8_t*>(piece.data()), {&end, 1}, end, *state, out);
+    encode_block(reinterpret_cast<const uint8_t*>(piece.data()), 0, {&end, 1}, end, *state, out);
   }
 }
 
@@ -232,7 +223,7 @@ void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, 
       if (end - before > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
       block.push_back(static_cast<uint32_t>(end - begin));
     }
-    encode_block(reinterpret_cast<const uint8_t*>(text.data()) + begin, block, text.size() - begin, *state, out);
+    encode_block(reinterpret_cast<const uint8_t*>(text.data()) + begin, 0, block, text.size() - begin, *state, out);
     begin += block.back();
   }
 }

@@ -4,9 +4,8 @@
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
 // token, also where no chain of merges reaches it. Text must be valid UTF-8.
 //
-// Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them; of the others,
-// the places in two larger caches, one of short and one of longer pieces, are fetched ahead; then each is looked up,
-// and only unknown ones are merged. Calls from several threads run side by side: each takes a state with caches of its
+// Ideas: pieces are cut some hundred at a time. Their places in two caches, one of short and one of longer pieces, are
+// fetched ahead; then each is looked up, and only unknown ones are merged. Calls from several threads run side by side: each takes a state with caches of its
 // own from a pool. Many texts at once are taken from a common counter by threads that live as long as the call.
 // Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0: as
 // many as there are cores, at least four), any more of them make do with next to none.
@@ -83,11 +82,12 @@ class Encoder {
   // change are encoded. Returns where the rest begins.
   size_t encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state, IdBuffer& out,
                          size_t* counted) const;
-  // Pieces that end at `ends`, the first beginning at `text`, from which `readable` bytes may be read.
-  void encode_block(const uint8_t* text, std::span<const uint32_t> ends, size_t readable, State& state,
+  // At most kBlockPieces pieces of `text`, the first from `begin` on, that end at `ends`; the text may be read up to
+  // `readable`.
+  void encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, State& state,
                     IdBuffer& out) const;
-  void encode_unknown(const uint8_t* piece, size_t size, uint64_t word, const Key& key, uint64_t hash, State& state,
-                      IdBuffer& out) const;
+  // A piece that is not in its line of the cache of short ones.
+  void encode_other(const uint8_t* piece, size_t size, const Key& key, uint64_t hash, State& state, IdBuffer& out) const;
   void encode_piece(std::string_view piece, State& state, IdBuffer& out) const;
 
   const Automaton* automaton_;

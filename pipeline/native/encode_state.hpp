@@ -11,7 +11,6 @@
 
 #include "encode.hpp"
 #include "hash.hpp"
-#include "hot_ids.hpp"
 #include "long_piece_cache.hpp"
 #include "piece_cache.hpp"
 #include "rank_merge.hpp"
@@ -21,21 +20,15 @@ namespace bpe {
 struct Encoder::State {
   static constexpr size_t kBlockPieces = 256;
 
-  // A piece that is not among the frequent ones.
-  struct Unknown {
-    uint64_t word, hash;
-    Key key;
-    uint32_t index, begin;
-  };
-
   explicit State(size_t cache_bytes) : cache(cache_bytes / 2), long_cache(cache_bytes / 2) {}
-  HotIds hot;
   PieceCache cache;
   LongPieceCache long_cache;
   RankMerger::Scratch scratch;
   std::array<uint32_t, kBlockPieces> ends;
-  std::array<HotIds::Ids, kBlockPieces> found;
-  std::array<Unknown, kBlockPieces + 1> unknown;
+  // Of the pieces of a block: keys of the short ones, hashes, and the numbers of the longer ones.
+  std::array<Key, kBlockPieces> keys;
+  std::array<uint64_t, kBlockPieces> hashes;
+  std::array<uint32_t, kBlockPieces> longer;
 };
 
 // A state taken from the encoder's pool for one call; beyond the pool, one of its own with hardly any cache.

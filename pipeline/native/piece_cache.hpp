@@ -1,10 +1,14 @@
 // A bounded memory of how short pieces were encoded: up to 15 bytes in, up to 4 ids out, 32 bytes an entry.
 //
-// Two entries share a cache line and form a bucket; a new entry pushes out the older one of its bucket. The table
-// begins small, so that it is dense, and doubles when as many pieces came as it has entries, until the next size would
-// not fit beside it in the limit; from then on nothing grows. One thread at a time.
+// Idea: two entries fill a cache line, two lines are a bucket. The hash names a line; nearly every piece is found in it,
+// without a branch between its entries, and whoever asks for many pieces fetches their lines ahead. A new entry takes
+// a free place of its line, then one of the other line, and otherwise pushes out the older entry of its own. The table
+// begins small and doubles when it is half full, until the next size would not fit beside it in the limit; from then
+// on nothing grows. One thread at a time.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,65 +32,89 @@ class PieceCache {
 
   // `bytes`: upper limit of the memory used; at least one bucket is kept.
   explicit PieceCache(size_t bytes) : limit_(bytes) {
-    size_t buckets = kFirstBuckets;
-    while (buckets > 1 && buckets * sizeof(Bucket) > bytes) buckets /= 2;
-    assign(buckets);
+    size_t lines = kFirstLines;
+    while (lines > 2 && lines * sizeof(Line) > bytes) lines /= 2;
+    assign(lines);
   }
 
-  size_t hash(const Key& key) const { return hash_key(key); }
-  void prefetch(uint64_t hash) const { __builtin_prefetch(&buckets_[hash & mask_]); }
-
-  const Entry* find(const Key& key, uint64_t hash) const {
-    for (const Entry& entry : buckets_[hash & mask_].entries) {
-      if (entry.key.low == key.low && (entry.key.high & kWithoutCount) == key.high) return &entry;
-    }
-    return nullptr;
+  // The key of a piece of any size, of which 16 bytes may be read; of more than kMaxBytes, one that is never found.
+  static Key key_of_any(const uint8_t* piece, size_t size) {
+    const size_t length = std::min(size, kMaxBytes + 1);
+    const Key& mask = kMasks[length];
+    return {load64(piece) & mask.low, (load64(piece + 8) & mask.high) | uint64_t{length} << 56};
   }
-  // `count` in 1..kMaxIds.
+  static uint64_t hash(const Key& key) { return detail::fold(key.low ^ detail::kSeed1, key.high ^ detail::kSeed2); }
+  void prefetch(uint64_t hash) const { __builtin_prefetch(&lines_[hash & mask_]); }
+
+  // Where the piece stands in the line that its hash names.
+  const Entry* find(const Key& key, uint64_t hash) const { return find_in(lines_[hash & mask_], key); }
+  // Where it stands in the other line.
+  const Entry* find_aside(const Key& key, uint64_t hash) const { return find_in(lines_[(hash & mask_) ^ 1], key); }
+
+  // A piece that is not here. `count` in 1..kMaxIds.
   void insert(const Key& key, uint64_t hash, const uint32_t* ids, size_t count) {
-    if (inserted_++ == 2 * mask_ + 2 && 3 * sizeof(Bucket) * (mask_ + 1) <= limit_) grow();
-    Entry& entry = make_room(buckets_[hash & mask_]);
-    entry.key = {key.low, key.high | uint64_t{count} << 60};
+    if (entries_ > mask_ && 3 * sizeof(Line) * (mask_ + 1) <= limit_) grow();
+    Entry entry{{key.low, key.high | uint64_t{count} << 60}, {}};
     std::memcpy(entry.ids, ids, count * sizeof(uint32_t));
+    put(entry, hash);
   }
 
  private:
   static constexpr uint64_t kWithoutCount = UINT64_MAX >> 4;
-  static constexpr size_t kFirstBuckets = 1024;
+  static constexpr size_t kFirstLines = 1024;
+  static constexpr std::array<Key, kMaxBytes + 2> kMasks = [] {
+    std::array<Key, kMaxBytes + 2> masks{};
+    std::copy(detail::kKeyMasks.begin(), detail::kKeyMasks.end(), masks.begin());
+    return masks;
+  }();
 
-  struct Bucket {
-    Entry entries[2];
+  struct Line {
+    Entry entries[2];  // the newer first
   };
-  static Entry& make_room(Bucket& bucket) {
-    bucket.entries[1] = bucket.entries[0];
-    return bucket.entries[0];
+  static const Entry* find_in(const Line& line, const Key& key) {
+    const auto is = [&key](const Entry& entry) {
+      return ((entry.key.low ^ key.low) | ((entry.key.high & kWithoutCount) ^ key.high)) == 0;
+    };
+    const bool second = is(line.entries[1]);
+    if (!(second | is(line.entries[0]))) return nullptr;
+    return line.entries + static_cast<size_t>(second);
   }
-  void assign(size_t buckets) {
-    pages_ = Pages((buckets + 1) * sizeof(Bucket));
+  void put(const Entry& entry, uint64_t hash) {
+    Line& line = lines_[hash & mask_];
+    Line& other = lines_[(hash & mask_) ^ 1];
+    const bool full = line.entries[1].count() != 0;
+    if (full && other.entries[1].count() == 0) {
+      other.entries[1] = entry;
+    } else {
+      line.entries[1] = line.entries[0];
+      line.entries[0] = entry;
+    }
+    ++entries_;
+  }
+  void assign(size_t lines) {
+    pages_ = Pages((lines + 1) * sizeof(Line));
     const auto address = reinterpret_cast<uintptr_t>(pages_.data());
-    buckets_ = reinterpret_cast<Bucket*>((address + sizeof(Bucket) - 1) & ~uintptr_t{sizeof(Bucket) - 1});
-    mask_ = buckets - 1;
-    inserted_ = 0;
+    lines_ = reinterpret_cast<Line*>((address + sizeof(Line) - 1) & ~uintptr_t{sizeof(Line) - 1});
+    mask_ = lines - 1;
+    entries_ = 0;
   }
   void grow() {
     const Pages old = std::move(pages_);
-    const Bucket* const from = buckets_;
-    const size_t buckets = mask_ + 1;
-    assign(2 * buckets);
-    for (size_t i = 0; i < buckets; ++i) {
+    const Line* const from = lines_;
+    const size_t lines = mask_ + 1;
+    assign(2 * lines);
+    for (size_t i = 0; i < lines; ++i) {
       for (size_t side : {1, 0}) {  // the older one first
         const Entry& entry = from[i].entries[side];
-        if (entry.count() == 0) continue;
-        const Key key{entry.key.low, entry.key.high & kWithoutCount};
-        make_room(buckets_[hash(key) & mask_]) = entry;
+        if (entry.count() != 0) put(entry, hash({entry.key.low, entry.key.high & kWithoutCount}));
       }
     }
   }
 
   Pages pages_;
-  Bucket* buckets_ = nullptr;
+  Line* lines_ = nullptr;
   size_t mask_ = 0;
-  size_t inserted_ = 0;  // since the table has this size
+  size_t entries_ = 0;  // put into a table of this size
   size_t limit_;
 };
 
