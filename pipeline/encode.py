@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pipeline import terminal
 from pipeline.errors import InputError, StorageError
+from pipeline.load import load_model
+from pipeline.model import Model
 from pipeline.storage import Location, RemoteError, exists
 from pipeline.tokenizer import Tokenizer
 
@@ -25,8 +27,13 @@ def tokenizer_home(path: Location) -> Location:
 
 def load_tokenizer(path: Location) -> Tokenizer:
     """The tokenizer in a tokenizer.json, a tokenizer directory, or a run directory."""
+    return Tokenizer.from_model(load_named_model(path))
+
+
+def load_named_model(path: Location) -> Model:
+    """The same as a value, without the encoder that a tokenizer builds at once."""
     try:
-        return Tokenizer.load(path if path.is_file() else tokenizer_home(path))
+        return load_model(path if path.is_file() else tokenizer_home(path))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}; give a tokenizer directory, tokenizer.json, or a run "

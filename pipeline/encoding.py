@@ -23,12 +23,13 @@ from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.id_parts import Part, PartReader, look_at_part
+from pipeline.load import load_model
 from pipeline.log import log_to
 from pipeline.model import CACHE_BYTES, Model
 from pipeline.report.encoded import Encoded
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import EncodedCorpus, Encoding
-from pipeline.storage import Location, Remote, existing
+from pipeline.storage import Location, Remote, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import warn_of
 from pipeline.values import format_bytes
@@ -59,9 +60,9 @@ def encode_corpus(
     Raises as `train` does.
     """
     settled = make_options({"inputs": inputs, "output": output, **options})
-    loaded = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
     with executor_here(settled, ENCODING) as executor:
-        return run_encode(settled, loaded.model, executor, warn_of).corpus
+        model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
+        return run_encode(settled, model, executor, warn_of).corpus
 
 
 def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> Encoded:

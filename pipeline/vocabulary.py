@@ -10,8 +10,8 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from typing import Literal
+from itertools import accumulate, islice, pairwise
+from typing import Literal, NoReturn
 
 from pipeline.errors import InputError, TrainingError, UsageError
 
@@ -58,6 +58,14 @@ def tokens_to_texts(tokens: Iterable[bytes]) -> list[str]:
         texts.append(joined[start:stop])
         start = stop
     return texts
+
+
+def texts_to_tokens(texts: Iterable[str]) -> list[bytes]:
+    """`text_to_token` of many texts at once."""
+    listed = list(texts)
+    joined = text_to_token("".join(listed))  # a byte for each character
+    stops = list(accumulate(map(len, listed), initial=0))
+    return [joined[start:stop] for start, stop in pairwise(stops)]
 
 
 def _number_tokens(left: Sequence[int], right: Sequence[int]) -> tuple[list[bytes], "array[int]"]:
@@ -209,12 +217,9 @@ class Vocabulary:
         Raises InputError saying which token, merge or id breaks the promises of the class.
         """
         check_special_tokens(list(special_tokens))
-        by_bytes: dict[bytes, int] = {}
-        for id_, token in tokens.items():
-            if not token:
-                raise InputError(f"token {id_} is empty")
-            if by_bytes.setdefault(token, id_) != id_:
-                raise InputError(f"tokens {by_bytes[token]} and {id_} both stand for {token!r}")
+        by_bytes = {token: id_ for id_, token in tokens.items()}
+        if len(by_bytes) < len(tokens) or b"" in by_bytes:
+            _refuse_tokens(tokens)
         for byte in range(256):
             if bytes([byte]) not in by_bytes:
                 raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
@@ -223,24 +228,43 @@ class Vocabulary:
             if id_ in tokens or texts_by_id.setdefault(id_, text) != text:
                 raise InputError(f"the special token {text!r} has id {id_}, which another token has too")
         most = min(MAX_IDS, _ANY_ID + _IDS_PER_TOKEN * len(tokens))
-        for id_ in (*tokens, *texts_by_id):
-            if not 0 <= id_ < most:
-                raise InputError(f"token id {id_} is outside 0..{most - 1}, far from those of {len(tokens)} tokens")
-        left, right, result = array("I"), array("I"), array("I")
-        seen: set[tuple[bytes, bytes]] = set()
-        for rank, (a, b) in enumerate(merges):
-            if (a, b) in seen:
-                raise InputError(f"merge {rank} ({a!r}, {b!r}) stands in the merge list twice")
-            seen.add((a, b))
-            for part in (a, b, a + b):
-                if part not in by_bytes:
-                    raise InputError(
-                        f"merge {rank} ({a!r}, {b!r}) needs the token {part!r}, which the vocabulary lacks"
-                    )
-            left.append(by_bytes[a])
-            right.append(by_bytes[b])
-            result.append(by_bytes[a + b])
+        outside = [id_ for id_ in (*tokens, *texts_by_id) if not 0 <= id_ < most]
+        if outside:
+            raise InputError(f"token id {outside[0]} is outside 0..{most - 1}, far from those of {len(tokens)} tokens")
+        listed = list(merges)
+        try:
+            left = array("I", [by_bytes[a] for a, _ in listed])
+            right = array("I", [by_bytes[b] for _, b in listed])
+            result = array("I", [by_bytes[a + b] for a, b in listed])
+        except KeyError:
+            _refuse_merges(listed, by_bytes)
+        if len(set(listed)) < len(listed):
+            _refuse_merges(listed, by_bytes)
         return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
+
+
+def _refuse_tokens(tokens: Mapping[int, bytes]) -> NoReturn:
+    """Raise InputError for the first token that is empty or stands twice."""
+    by_bytes: dict[bytes, int] = {}
+    for id_, token in tokens.items():
+        if not token:
+            raise InputError(f"token {id_} is empty")
+        if by_bytes.setdefault(token, id_) != id_:
+            raise InputError(f"tokens {by_bytes[token]} and {id_} both stand for {token!r}")
+    raise AssertionError("every token is one of its own")
+
+
+def _refuse_merges(merges: Sequence[tuple[bytes, bytes]], by_bytes: Mapping[bytes, int]) -> NoReturn:
+    """Raise InputError for the first merge that stands twice or needs a token that is none."""
+    seen: set[tuple[bytes, bytes]] = set()
+    for rank, (a, b) in enumerate(merges):
+        if (a, b) in seen:
+            raise InputError(f"merge {rank} ({a!r}, {b!r}) stands in the merge list twice")
+        seen.add((a, b))
+        for part in (a, b, a + b):
+            if part not in by_bytes:
+                raise InputError(f"merge {rank} ({a!r}, {b!r}) needs the token {part!r}, which the vocabulary lacks")
+    raise AssertionError("every merge has its tokens")
 
 
 MAX_IDS = 1 << 28

@@ -131,11 +131,11 @@ def _encode_corpus(options: Options, tokenizer: Location) -> None:
 
     with executor_here(options, ENCODING) as executor:  # its workers start beside the next imports
         from pipeline import terminal
-        from pipeline.encode import load_tokenizer
+        from pipeline.encode import load_named_model
         from pipeline.encoding import run_encode
         from pipeline.report.encoded import render
 
-        model = load_tokenizer(tokenizer).model
+        model = load_named_model(tokenizer)
         with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
             encoded = run_encode(options, model, executor, listener)
     if options.log_json:

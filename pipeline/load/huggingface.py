@@ -8,7 +8,7 @@ Ids are those without the special tokens that a post-processor adds around a tex
 """
 
 import json
-from collections.abc import Iterator
+from typing import Any, NoReturn
 
 from pipeline.errors import InputError, UsageError
 from pipeline.load.added_tokens import check_numbering, read_added_tokens, special_rules
@@ -16,7 +16,7 @@ from pipeline.load.fields import Field, read_json, read_text
 from pipeline.load.splits import read_pre_tokenizer
 from pipeline.model import PATTERN_KEY, ChatTemplate, Model, Preparation
 from pipeline.storage import Location
-from pipeline.vocabulary import Vocabulary, text_to_token
+from pipeline.vocabulary import Vocabulary, text_to_token, texts_to_tokens
 
 CONFIG_NAME = "tokenizer_config.json"
 TEMPLATE_NAME = "chat_template.jinja"
@@ -107,7 +107,22 @@ def _check_model(model: Field) -> None:
 
 
 def _tokens(field: Field, special_tokens: dict[str, int]) -> dict[int, bytes]:
-    tokens: dict[int, bytes] = {}
+    listed = field.read(dict)
+    if set(map(type, listed.values())) - {int}:
+        _refuse_tokens(field, special_tokens)
+    ordinary = {text: id_ for text, id_ in listed.items() if special_tokens.get(text) != id_}
+    try:
+        tokens = dict(zip(ordinary.values(), texts_to_tokens(ordinary), strict=True))
+    except UnicodeEncodeError:
+        _refuse_tokens(field, special_tokens)
+    if len(tokens) < len(ordinary) or ordinary.keys() & special_tokens.keys():
+        _refuse_tokens(field, special_tokens)
+    return tokens
+
+
+def _refuse_tokens(field: Field, special_tokens: dict[str, int]) -> NoReturn:
+    """Refuse the first token that is none, or has an id that it cannot have."""
+    texts: dict[int, str] = {}
     for text, id_ in field.read(dict).items():
         if type(id_) is not int:
             field.member(text).read(int)
@@ -115,25 +130,37 @@ def _tokens(field: Field, special_tokens: dict[str, int]) -> dict[int, bytes]:
             if special_tokens[text] != id_:
                 field.refuse(f"gives {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
             continue
-        if id_ in tokens:
+        if texts.setdefault(id_, text) != text:
             field.refuse(f"gives the id {id_} to {text!r} and to another token")
         try:
-            tokens[id_] = text_to_token(text)
+            text_to_token(text)
         except UnicodeEncodeError:
             field.refuse(
                 f"has the token {text!r}, which is not written in the byte alphabet: not a byte-level vocabulary"
             )
-    return tokens
+    raise AssertionError("every token has an id of its own")
 
 
-def _merges(field: Field) -> Iterator[tuple[bytes, bytes]]:
-    for index, pair in enumerate(field.read(list)):
-        parts = pair.split(" ") if isinstance(pair, str) else pair
+def _merges(field: Field) -> list[tuple[bytes, bytes]]:
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in field.read(list)]
+    if not pairs:
+        return []
+    try:
+        left, right = zip(*pairs, strict=True)
+        return list(zip(texts_to_tokens(left), texts_to_tokens(right), strict=True))
+    except (TypeError, ValueError):
+        _refuse_merges(field, pairs)
+
+
+def _refuse_merges(field: Field, pairs: list[Any]) -> NoReturn:
+    """Refuse the first merge that is not a pair of tokens."""
+    for index, pair in enumerate(pairs):
         try:
-            left, right = parts
-            yield text_to_token(left), text_to_token(right)
+            left, right = pair
+            text_to_token(left + right)
         except (TypeError, ValueError):
             Field(pair, field.file, f"{field.place}[{index}]").refuse("is not a pair of tokens in the byte alphabet")
+    raise AssertionError("every merge is a pair")
 
 
 def _pad_token(field: Field, special_tokens: dict[str, int]) -> str | None:

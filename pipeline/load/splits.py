@@ -12,7 +12,7 @@ from pipeline.load.fields import Field, shortened
 from pipeline.model import REGEX_STAGE
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, in_sequence
 from pipeline.pattern.alike import first_difference
-from pipeline.pattern.translate import for_tokenizers, leaves_text
+from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, leaves_text
 
 # What Digits takes for digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
 _DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
@@ -75,8 +75,10 @@ def _check_behavior(split: Field, compiled: CompiledPattern) -> None:
 def _recovered(expression: str, noted: Field) -> CompiledPattern:
     """The pattern that tokenizers reads in an expression: the one noted beside, a named one, or the expression."""
     if noted.value is None:
-        if expression in _written_presets():
-            return compile_pattern(_written_presets()[expression])
+        known = next((name for name in VERBATIM_FOR_TOKENIZERS if PRESETS[name] == expression), None)
+        known = known or _rewritten_presets().get(expression)
+        if known is not None:
+            return compile_pattern(known)
     else:
         compiled = compile_pattern(noted.read(str))
         if for_tokenizers(compiled) == expression:
@@ -90,9 +92,10 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
 
 
 @cache
-def _written_presets() -> dict[str, str]:
-    """What each named pattern is written as for tokenizers, and its name."""
-    return {for_tokenizers(compile_pattern(name)): name for name in PRESETS}
+def _rewritten_presets() -> dict[str, str]:
+    """What the other named patterns are written as for tokenizers, and their names."""
+    others = (name for name in PRESETS if name not in VERBATIM_FOR_TOKENIZERS)
+    return {for_tokenizers(compile_pattern(name)): name for name in others}
 
 
 def _our_escapes(expression: str) -> str:
