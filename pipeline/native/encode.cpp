@@ -16,7 +16,16 @@ namespace {
 constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
 
-// The key of a piece behind which hardly anything may be read.
+// Instead of a number of ids: they lie aside; the piece is encoded when its turn comes.
+constexpr uint8_t kAside = 254, kGiant = 255;
+
+// The first eight bytes of a piece behind which hardly anything may be read, and its key.
+[[gnu::noinline]] uint64_t beginning_at_end(const uint8_t* piece, size_t readable) {
+  uint8_t padded[8] = {};
+  std::memcpy(padded, piece, readable);
+  return load64(padded);
+}
+
 [[gnu::noinline]] Key key_at_end(const uint8_t* piece, size_t size) {
   uint8_t padded[16] = {};
   std::memcpy(padded, piece, size);
@@ -124,49 +133,83 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
 
 void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
                            State& state, IdBuffer& out) const {
-  size_t longer = 0, start = begin;
+  size_t others = 0, start = begin;
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t size = ends[i] - start;
-    const Key key = readable - start >= 16 ? PieceCache::key_of_any(text + start, size) : key_at_end(text + start, size);
-    const uint64_t hash = PieceCache::hash(key);
-    state.keys[i] = key;
-    state.hashes[i] = hash;
-    state.cache.prefetch(hash);
-    state.longer[longer] = static_cast<uint32_t>(i);  // without a branch
-    longer += static_cast<size_t>(size > PieceCache::kMaxBytes);
+    const uint8_t* const piece = text + start;
+    const uint64_t beginning = readable - start >= 8 ? load64(piece) : beginning_at_end(piece, readable - start);
+    HotIds::Ids ids;
+    const size_t known = state.hot.find(HotIds::word_of(beginning, size), size, ids);
+    std::memcpy(state.found[i].data(), &ids, sizeof ids);
+    state.counts[i] = static_cast<uint8_t>(ids.count());
+    state.others[others] = static_cast<uint32_t>(i);  // without a branch
+    others += 1 - known;
     start = ends[i];
   }
-  for (size_t k = 0; k < longer; ++k) {
-    const size_t i = state.longer[k], from = i ? ends[i - 1] : begin, size = ends[i] - from;
-    if (size > LongPieceCache::kMaxBytes) continue;
-    state.hashes[i] = hash_long(text + from, size);
-    state.long_cache.prefetch(state.hashes[i]);
-  }
-  for (size_t k = 0; k < longer; ++k) state.long_cache.prefetch_record(state.hashes[state.longer[k]]);
-  size_t at = begin;
-  for (size_t i = 0; i < ends.size();) {
-    uint32_t* row = out.reserve(PieceCache::kMaxIds * (ends.size() - i));
-    const uint32_t* const first = row;
-    const PieceCache::Entry* entry = nullptr;
-    for (; i < ends.size() && (entry = state.cache.find(state.keys[i], state.hashes[i])); ++i) {
-      std::memcpy(row, entry->ids, sizeof(entry->ids));
-      row += entry->count();
-      at = ends[i];
+  find_others(text, begin, ends, readable, others, state);
+  const size_t room = PieceCache::kMaxIds * ends.size() + state.aside.size();
+  uint32_t* row = out.reserve(room);
+  const uint32_t* first = row;
+  const uint32_t* aside = state.aside.data();
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (state.counts[i] < kAside) [[likely]] {
+      std::memcpy(row, state.found[i].data(), sizeof state.found[i]);
+      row += state.counts[i];
+    } else if (state.counts[i] == kAside) {
+      const size_t count = state.found[i][0];
+      std::memcpy(row, aside, count * sizeof(uint32_t));
+      row += count;
+      aside += count;
+    } else {
+      out.advance(static_cast<size_t>(row - first));
+      const size_t from = i ? ends[i - 1] : begin;
+      encode_piece({reinterpret_cast<const char*>(text) + from, ends[i] - from}, state, out);
+      first = row = out.reserve(room);
     }
-    out.advance(static_cast<size_t>(row - first));
-    if (i == ends.size()) break;
-    encode_other(text + at, ends[i] - at, state.keys[i], state.hashes[i], state, out);
-    at = ends[i++];
+  }
+  out.advance(static_cast<size_t>(row - first));
+}
+
+void Encoder::find_others(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
+                          size_t others, State& state) const {
+  size_t longer = 0;
+  for (size_t k = 0; k < others; ++k) {
+    const size_t i = state.others[k], start = i ? ends[i - 1] : begin, size = ends[i] - start;
+    const Key key = readable - start >= 16 ? PieceCache::key_of_any(text + start, size) : key_at_end(text + start, size);
+    const uint64_t hash = PieceCache::hash(key);
+    state.keys[k] = key;
+    state.hashes[k] = hash;
+    state.cache.prefetch(hash);
+    state.longer[longer] = static_cast<uint32_t>(k);
+    longer += static_cast<size_t>(size > PieceCache::kMaxBytes);
+  }
+  for (size_t n = 0; n < longer; ++n) {
+    const size_t k = state.longer[n], i = state.others[k], start = i ? ends[i - 1] : begin, size = ends[i] - start;
+    if (size > LongPieceCache::kMaxBytes) continue;
+    state.hashes[k] = hash_long(text + start, size);
+    state.long_cache.prefetch(state.hashes[k]);
+  }
+  for (size_t n = 0; n < longer; ++n) state.long_cache.prefetch_record(state.hashes[state.longer[n]]);
+  state.aside.clear();
+  for (size_t k = 0; k < others; ++k) {
+    const size_t i = state.others[k], start = i ? ends[i - 1] : begin, size = ends[i] - start;
+    if (const auto* entry = state.cache.find(state.keys[k], state.hashes[k])) [[likely]] {
+      std::memcpy(state.found[i].data(), entry->ids, sizeof entry->ids);
+      state.counts[i] = static_cast<uint8_t>(entry->count());
+      state.hot.offer(state.keys[k], size, entry->ids, entry->count());
+    } else if (size > LongPieceCache::kMaxBytes) {
+      state.counts[i] = kGiant;
+    } else {
+      const size_t before = state.aside.size();
+      encode_other(text + start, size, state.keys[k], state.hashes[k], state, state.aside);
+      state.counts[i] = kAside;
+      state.found[i][0] = static_cast<uint32_t>(state.aside.size() - before);
+    }
   }
 }
 
 void Encoder::encode_other(const uint8_t* piece, size_t size, const Key& key, uint64_t hash, State& state,
                            IdBuffer& out) const {
-  const std::string_view bytes(reinterpret_cast<const char*>(piece), size);
-  if (size > LongPieceCache::kMaxBytes) {
-    encode_piece(bytes, state, out);
-    return;
-  }
   const bool is_short = size <= PieceCache::kMaxBytes;
   if (is_short) {
     if (const auto* entry = state.cache.find_aside(key, hash)) {
@@ -181,7 +224,7 @@ void Encoder::encode_other(const uint8_t* piece, size_t size, const Key& key, ui
     return;
   }
   const size_t before = out.size();
-  encode_piece(bytes, state, out);
+  encode_piece({reinterpret_cast<const char*>(piece), size}, state, out);
   const size_t made = out.size() - before;
   const uint32_t* const ids = out.data() + before;
   if (is_short && made <= PieceCache::kMaxIds) {

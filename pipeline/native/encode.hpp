@@ -4,8 +4,9 @@
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
 // token, also where no chain of merges reaches it. Text must be valid UTF-8.
 //
-// Ideas: pieces are cut some hundred at a time. Their places in two caches, one of short and one of longer pieces, are
-// fetched ahead; then each is looked up, and only unknown ones are merged. Calls from several threads run side by side: each takes a state with caches of its
+// Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them; of the others,
+// the places in two larger caches, one of short and one of longer pieces, are fetched ahead; then each is looked up,
+// and only unknown ones are merged. When all are known their ids are written, a few of each without a branch. Calls from several threads run side by side: each takes a state with caches of its
 // own from a pool. Many texts at once are taken from a common counter by threads that live as long as the call.
 // Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0: as
 // many as there are cores, at least four), any more of them make do with next to none.
@@ -86,7 +87,10 @@ class Encoder {
   // `readable`.
   void encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, State& state,
                     IdBuffer& out) const;
-  // A piece that is not in its line of the cache of short ones.
+  // Finds or makes the ids of the pieces of a block that are not among the frequent ones, but for giant pieces.
+  void find_others(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, size_t others,
+                   State& state) const;
+  // A piece of at most LongPieceCache::kMaxBytes that is not in its line of the cache of short ones.
   void encode_other(const uint8_t* piece, size_t size, const Key& key, uint64_t hash, State& state, IdBuffer& out) const;
   void encode_piece(std::string_view piece, State& state, IdBuffer& out) const;
 

@@ -11,6 +11,8 @@
 
 #include "encode.hpp"
 #include "hash.hpp"
+#include "hot_ids.hpp"
+#include "id_buffer.hpp"
 #include "long_piece_cache.hpp"
 #include "piece_cache.hpp"
 #include "rank_merge.hpp"
@@ -21,14 +23,19 @@ struct Encoder::State {
   static constexpr size_t kBlockPieces = 256;
 
   explicit State(size_t cache_bytes) : cache(cache_bytes / 2), long_cache(cache_bytes / 2) {}
+  HotIds hot;
   PieceCache cache;
   LongPieceCache long_cache;
   RankMerger::Scratch scratch;
   std::array<uint32_t, kBlockPieces> ends;
-  // Of the pieces of a block: keys of the short ones, hashes, and the numbers of the longer ones.
+  // Of the pieces of a block: how many ids, and the ids of those that have few.
+  std::array<uint8_t, kBlockPieces> counts;
+  std::array<std::array<uint32_t, PieceCache::kMaxIds>, kBlockPieces> found;
+  IdBuffer aside;  // the ids of the others, in order
+  // Of those that are not among the frequent ones: which they are, and which of these are longer; keys and hashes.
+  std::array<uint32_t, kBlockPieces> others, longer;
   std::array<Key, kBlockPieces> keys;
   std::array<uint64_t, kBlockPieces> hashes;
-  std::array<uint32_t, kBlockPieces> longer;
 };
 
 // A state taken from the encoder's pool for one call; beyond the pool, one of its own with hardly any cache.
