@@ -8,7 +8,7 @@ carried out.
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
@@ -292,6 +292,18 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
     if options.pad_token is not None:
         _check_special_tokens("pad_token", [options.pad_token], spell)
     return options
+
+
+def names_of(*stages: str) -> set[str]:
+    """The names of the options of these stages."""
+    return {name for name, option in OPTION_FIELDS.items() if option.metadata["stage"] in stages}
+
+
+def refuse_unfit(given: Mapping[str, Any], unfit: Collection[str], work: str) -> None:
+    """Raise `UsageError` for the first option that was given and would change nothing of this work."""
+    for name, value in given.items():
+        if value is not None and name in unfit:
+            raise UsageError(f"option {name!r} means nothing for {work}: leave it out")
 
 
 def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str], str]) -> None:

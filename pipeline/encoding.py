@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline import budget, environment, losses, run_directory, shards
 from pipeline.atomic import make_directory
-from pipeline.config import Options, make_options
+from pipeline.config import READING_OPTIONS, Options, make_options, names_of, refuse_unfit
 from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
 from pipeline.encode_plan import open_encoding, separator_of, special_bytes
 from pipeline.errors import InputError, RunDirectoryError, UsageError
@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
 _MODEL_BYTES_A_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
+_OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
+    *("no_special_tokens", "export", "chat_template", "pattern_timeout", "dry_run")
+}
 _BUFFER_BYTES = 8 << 20  # text at hand and the ids of it
 _LEAST_ROOM_BYTES = 4 << 20  # for a long piece
 
@@ -59,6 +62,7 @@ def encode_corpus(
     Returns what `shards.json` says. A directory that holds the same shards is completed; one of others is refused.
     Raises as `train` does.
     """
+    refuse_unfit(options, _OF_TRAINING, "encoding, which does as the tokenizer says")
     settled = make_options({"inputs": inputs, "output": output, **options})
     with executor_here(settled, ENCODING) as executor:
         model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -214,5 +215,9 @@ class MemoryWatch:
             self.peak_bytes = max(self.peak_bytes, process_tree_memory())
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        pause_s = self._interval_s
+        while not self._stop.wait(pause_s):
+            started_s = time.thread_time()
             self.look()
+            # Looking takes longer the more memory there is: at most a fiftieth of a core.
+            pause_s = max(self._interval_s, 50 * (time.thread_time() - started_s))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core, budget, count, counters, manifest, planning, sources
-from pipeline.config import Options, make_options
+from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
 from pipeline.errors import InvalidTextError, PatternTimeoutError, RunDirectoryError, TrainingError, UsageError
@@ -53,6 +53,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
     replaces lies there until the counts are whole. These are an ordinary run that `merge_run` goes on with. Raises as
     `train` does, and whatever the iterable raises.
     """
+    refuse_unfit(options, names_of("encode"), "training")
     settled = make_options(options)
     if settled.inputs is not None or settled.dry_run:
         raise UsageError("inputs and dry_run mean nothing for an iterator; leave them out")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline import budget, count, environment, forecast, manifest, merging, planning, run_directory
 from pipeline.atomic import write_whole
-from pipeline.config import Options, make_options
+from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.errors import TrainingError, UsageError
 from pipeline.events import Event, Listener, Notice
 from pipeline.executors import Executor
@@ -44,6 +44,7 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     warning. Of several vocabulary sizes (`vocab_size=[8_000, 32_000]`) the first is returned; all are in the run
     directory, and `merge_run` gives them all.
     """
+    refuse_unfit(options, names_of("encode"), "training")
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
@@ -58,6 +59,7 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
     options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes are cut from one merge list. Raises
     as `train` does.
     """
+    refuse_unfit(options, names_of("encode"), "training")
     with executor_for(make_options(options)) as executor:
         _, trained = run_merge(named(run), options, executor, warn_of)
     return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}

@@ -271,6 +271,19 @@ def test_refusals(saved: Path, tmp_path: Path, words: list[str], code: int, reas
     assert reason in command.refused(command.run(*base, *words), code)
 
 
+def test_options_that_mean_nothing_are_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("one")
+    for name, value in {"vocab_size": 300, "pattern": "gpt2", "special_tokens": [EOT], "dry_run": True}.items():
+        with pytest.raises(UsageError, match=f"option '{name}' means nothing for encoding"):
+            pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", **{name: value})
+    calls = (pipeline.train, pipeline.merge_run, pipeline.train_from_iterator)
+    for call in calls:
+        with pytest.raises(UsageError, match="option 'shard_size' means nothing for training"):
+            call(text, output=tmp_path / "run", shard_size=10)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
+
+
 def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     one, two, output = tmp_path / "one.txt", tmp_path / "two.txt", tmp_path / "shards"
     one.write_text("one")
