@@ -41,7 +41,7 @@ def test_categories_agree_with_the_engines(name):
 
 
 def assert_members(name):
-    members = "".join(sorted(ours(name)))
+    members = "".join(filter(ours(name).__contains__, CHARACTERS))
     assert by_tiktoken(rf"\P{{{name}}}", members) == set()
     assert by_tokenizers(rf"\P{{{name}}}", members) == set()
 
@@ -49,9 +49,10 @@ def assert_members(name):
 @pytest.mark.parametrize("name", ["L", "N", "White_Space"])
 def test_properties_agree_with_the_engines(name):
     assert_members(name)
-    others = "".join(sorted(set(CHARACTERS) - ours(name)))
+    members = ours(name)
+    others = "".join(character for character in CHARACTERS if character not in members)
     assert by_tiktoken(rf"\p{{{name}}}", others) == set()
-    assert by_tokenizers(rf"\p{{{name}}}", others[::7]) == set()  # it takes long
+    assert by_tokenizers(rf"\p{{{name}}}", others[::3]) == set()  # it takes long
 
 
 def test_word_characters_agree_with_tiktoken():
