@@ -83,7 +83,7 @@ def combine(task: CombineTask) -> int:
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
                 _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
-                _give_back_memory()
+                give_back_memory()
                 joined.append(_Part(part, "", task.share))
             parts = joined
             threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
@@ -198,7 +198,7 @@ def _held_bytes(partition_bytes: int, threads: int) -> int:
     return (2 * threads + 2) * partition_bytes
 
 
-def _give_back_memory() -> None:
+def give_back_memory() -> None:
     """Return what was freed to the system: Arrow keeps it for itself."""
     import pyarrow as pa
 
@@ -235,7 +235,7 @@ def _combine(
                     keep(columns)
                     yield columns
                     del columns
-                _give_back_memory()
+                give_back_memory()
             return
         # One more job than threads is under way, so that writing does not hold them up.
         with ThreadPoolExecutor(threads) as pool:

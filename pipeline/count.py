@@ -119,7 +119,8 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
     """Raise `InputError` where nothing was counted, or (`fail_on_loss`) not everything as it stood."""
     lost = ", ".join(map(str, facts.losses))
     if facts.different_pieces == 0:
-        why = f": {lost}" if lost else ": there is nothing but special tokens"
+        nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
+        why = f": {lost or nothing}"
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:
