@@ -297,9 +297,14 @@ def added_files(directory: Location, before: Sequence[CorpusFile], files: Sequen
 def forget_merging(run: Run) -> Run:
     """The run as it was before anything was merged; its counts stay."""
     remove_results(run.directory)
-    run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+    run = without_merging(run)
     save(run)
     return run
+
+
+def without_merging(run: Run) -> Run:
+    """The run as one from whose counts nothing was learned."""
+    return replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
 
 
 def with_merging(run: Run, options: Options) -> Run:

@@ -31,6 +31,7 @@ def open_run(
 ) -> Run:
     """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
 
+    What was learned from a smaller corpus, or from another one, stays until all of this one is counted (`count.count`).
     With `options.dry_run` nothing is written, and nothing removed.
 
     Raises `RunDirectoryError` where the directory holds another run, `InputError` for a corpus that cannot be read.
@@ -71,7 +72,7 @@ def _opened(
             nodes,
         )
         if not options.dry_run:
-            run_directory.clear(directory, keep=[file.path for file in listing.files])
+            run_directory.clear_counts(directory, keep=[file.path for file in listing.files])
             manifest.save(run)
         return run
     if stored.manifest.cutting != cutting:
@@ -82,10 +83,8 @@ def _opened(
     added = manifest.added_files(directory, stored.manifest.files, listing.files)
     run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
     if added:
-        run = _planned(run, tuple(added), options, pattern, nodes)
+        run = _planned(manifest.without_merging(run), tuple(added), options, pattern, nodes)
     if run != stored and not options.dry_run:
-        if added:
-            run_directory.remove_results(directory)  # they are of the smaller corpus
         manifest.save(run)
     return run
 
