@@ -58,7 +58,7 @@ def _opened(
     listener: Listener,
     nodes: Sequence[Node],
 ) -> Run:
-    listing = _list_corpus(options, listener)
+    listing = _list_corpus(options, listener, may_be_empty=stored is not None)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = cut_by(pattern)
     if stored is None:
@@ -80,7 +80,7 @@ def _opened(
             f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
         )
-    added = manifest.added_files(directory, stored.manifest.files, listing.files)
+    added = manifest.added_files(directory, stored.manifest.files, listing)
     run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
     if added:
         run = _planned(manifest.without_merging(run), tuple(added), options, pattern, nodes)
@@ -126,8 +126,9 @@ def _planned(
     return replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
 
 
-def _list_corpus(options: Options, listener: Listener) -> Listing:
-    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
+def _list_corpus(options: Options, listener: Listener, *, may_be_empty: bool) -> Listing:
+    asked = Asked(options.input_format, options.compression)
+    listing = find_files(options.inputs, asked, may_be_empty=may_be_empty)
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
