@@ -20,7 +20,7 @@ from pipeline.storage.scratch import sweep_scratch
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
 _OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
-_KEPT_INPUT = re.compile("[0-9a-f]{32}")  # a text from standard input
+_KEPT_INPUT = re.compile("input-[0-9a-f]{32}")  # a text from standard input
 _COUNTS = ("counts", "counter.parquet", "log.txt")
 _OWNED = (*_COUNTS, *_RESULTS, "run.json")  # removed in this order: the manifest last
 STANDARD_INPUT = "stdin"  # texts that came by standard input; one may be there before there is a run
