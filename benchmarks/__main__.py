@@ -9,7 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import cliffs, corpora, counting, encoding, growth, memory, ours, plots, records, render, run, startup
+from benchmarks import (
+    cliffs,
+    corpora,
+    cost,
+    cost_text,
+    counting,
+    encoding,
+    growth,
+    memory,
+    ours,
+    plots,
+    records,
+    render,
+    run,
+    startup,
+)
 from benchmarks.corpora import Corpus
 from benchmarks.tools import PATTERNS, TOOLS, Tool, installed
 
@@ -137,6 +152,16 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     table.add_argument("--plots", type=Path, default=PLOTS, metavar="DIRECTORY", help="for SVG files (%(default)s)")
     table.add_argument("--no-plots", action="store_true", help="tables only")
 
+    foresee = commands.add_parser("cost", parents=[common], help="what larger runs would take, by a model of ours")
+    foresee.add_argument("--plan", type=sizes, default=[10**12, 10**13], metavar="SIZES", help="of corpora (1TB,10TB)")
+    foresee.add_argument("--nodes", type=positive, default=16, help="(%(default)s)")
+    foresee.add_argument("--cores", type=positive, default=32, help="of a node (%(default)s)")
+    foresee.add_argument("--memory", type=size, default=256 << 30, help="of a node (256GiB)")
+    foresee.add_argument("--network", type=size, default=1_250_000_000, help="of a node, bytes a second (1.25GB)")
+    foresee.add_argument("--request-ms", type=float, default=20.0, help="that a store takes to answer (%(default)s)")
+    foresee.add_argument("--chunk-size", type=size, default=4 << 30, help="(4GiB)")
+    foresee.add_argument("--into", type=existing_file, help="a document with the two markers; else: standard output")
+
     commands.add_parser("list", help="the tools and whether they are installed")
     arguments = parser.parse_args(argv)
     if arguments.command == "growth" and not (arguments.sizes or arguments.vocab_sizes or arguments.workers):
@@ -188,12 +213,25 @@ def render_all(arguments: argparse.Namespace) -> None:
             path = arguments.plots / f"{'tools' if kind == 'train' else kind}.svg"
             if draw(by_kind[kind], path):
                 images.append((title, Path(os.path.relpath(path.resolve(), base)).as_posix()))
-    text = render.markdown(measured, images)
-    if arguments.into is None:
+    show(render.markdown(measured, images), arguments.into)
+
+
+def show(text: str, into: Path | None) -> None:
+    """Prints the text, or puts it between the markers of a document."""
+    if into is None:
         print(text)
     else:
-        changed = render.write_document(arguments.into, text)
-        print(f"{arguments.into}: {'written' if changed else 'already up to date'}")
+        changed = render.write_document(into, text)
+        print(f"{into}: {'written' if changed else 'already up to date'}")
+
+
+def foretell(arguments: argparse.Namespace) -> None:
+    """Shows what the model says of the runs that were measured, and of those that are planned."""
+    cluster = cost.Cluster(
+        arguments.nodes, arguments.cores, arguments.memory, arguments.network, arguments.request_ms / 1000
+    )
+    measured = records.read(arguments.results)
+    show(cost_text.text(measured, cluster, arguments.plan, arguments.chunk_size), arguments.into)
 
 
 def perform(arguments: argparse.Namespace) -> int:
@@ -203,6 +241,9 @@ def perform(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.command == "render":
         render_all(arguments)
+        return 0
+    if arguments.command == "cost":
+        foretell(arguments)
         return 0
     session = run.start_session(arguments.results, arguments.rounds, arguments.timeout, arguments.special_token)
     if arguments.command == "growth":

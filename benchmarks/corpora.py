@@ -31,8 +31,8 @@ def parse_size(text: str) -> int:
 
 def size_text(size: float) -> str:
     """1234567 -> `1.23 MB`: three figures, powers of ten."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5 or unit == "GB":
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.5 or unit == "TB":
             break
         size /= 1000
     return f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"

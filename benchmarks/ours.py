@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyarrow import compute, parquet
+
 from benchmarks.adapters import describe, learned_from_json
 
 NAME = "bpe-pipeline"
@@ -71,6 +73,25 @@ def stage_seconds(run_directory: Path) -> dict[str, float]:
     """Seconds by stage (`counting`, `combining`, `merging`, `exporting`) as the run's report.json tells them."""
     stages = json.loads((run_directory / "report.json").read_text("utf-8"))["stages"]
     return {name: float(elapsed_s) for name, elapsed_s in stages.items() if elapsed_s is not None}
+
+
+def counted(run_directory: Path) -> dict[str, Any]:
+    """What the run's counters hold: of the whole one the pieces and their bytes, of the chunks' their rows and size."""
+    whole = parquet.ParquetFile(run_directory / "counter.parquet")
+    pieces = piece_bytes = repeated_bytes = 0
+    for batch in whole.iter_batches():
+        lengths = compute.binary_length(batch["piece"])
+        pieces += batch.num_rows
+        piece_bytes += compute.sum(lengths).as_py()
+        repeated_bytes += compute.sum(lengths.filter(compute.greater(batch["count"], 1))).as_py() or 0
+    chunks = list((run_directory / "counts").glob("*.parquet"))
+    return {
+        "different_pieces": pieces,
+        "piece_bytes": piece_bytes,
+        "repeated_bytes": repeated_bytes,
+        "chunk_rows": sum(parquet.read_metadata(chunk).num_rows for chunk in chunks),
+        "chunk_counter_bytes": sum(chunk.stat().st_size for chunk in chunks),
+    }
 
 
 def environment() -> dict[str, str]:

@@ -115,6 +115,7 @@ def train_once(
             try:
                 if tool.name == ours.NAME:
                     learned = ours.learned(run_directory) | {"stages": ours.stage_seconds(run_directory)}
+                    learned |= ours.counted(run_directory) if kind == "growth" else {}
                 else:
                     learned = answer_of(measured.stdout)
                     # telling us what was learned is not the tool's work

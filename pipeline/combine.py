@@ -5,7 +5,6 @@ a few ranges for each thread, however large the counters are.
 """
 
 import contextlib
-import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,24 +14,12 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
-from pipeline.counters import Columns, CounterFile, open_counter, partitions_for, write_counter
+from pipeline.combine_plan import WHOLE, Part, cut, extent_of, plan
+from pipeline.counters import Columns, CounterFile, open_counter, write_counter
 from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.storage import Location
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
-_MOST_OPEN_FILES = 1024
-_OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
-_JOB_PARTITIONS = 4  # at most; a power of two
-_WHOLE = (0, 1)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A counter, the fingerprint it must have, and which of how many equal ranges of hashes it holds."""
-
-    path: Location
-    fingerprint: str | None
-    share: tuple[int, int] = _WHOLE
 
 
 @dataclass(frozen=True)
@@ -57,7 +44,7 @@ class CombineTask:
     keep_bytes: int = 0
     kept_as: Location | None = None
     weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
-    share: tuple[int, int] = _WHOLE
+    share: tuple[int, int] = WHOLE
 
     def __str__(self) -> str:
         return f"combining {len(self.parts)} counters into {self.output}"
@@ -69,12 +56,12 @@ def combine(task: CombineTask) -> int:
     Raises `RunDirectoryError` for a counter that is damaged or not the one expected, `TrainingError` for a count
     beyond 2^63 - 1.
     """
-    parts = [_Part(path, fingerprint) for path, fingerprint in task.parts]
+    parts = [Part(path, fingerprint) for path, fingerprint in task.parts]
     number = 0
     with parts_beside(task.output) as place, contextlib.ExitStack() as cleaning:
-        threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
+        threads, groups = plan(parts, max(task.threads, 1), task.memory_bytes, task.share[1])
         while len(groups) > 1:
-            joined: list[_Part] = []
+            joined: list[Part] = []
             for group in groups:
                 if len(group) == 1:
                     joined += group
@@ -83,10 +70,10 @@ def combine(task: CombineTask) -> int:
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
                 _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
-                _give_back_memory()
-                joined.append(_Part(part, "", task.share))
+                give_back_memory()
+                joined.append(Part(part, "", task.share))
             parts = joined
-            threads, groups = _plan(parts, max(task.threads, 1), task.memory_bytes)
+            threads, groups = plan(parts, max(task.threads, 1), task.memory_bytes, task.share[1])
         kept = _Kept(task.kept_as or task.output, task.fingerprint, task.keep_bytes)
         rows = _combine(
             parts,
@@ -161,44 +148,7 @@ def take_kept(path: Location, fingerprint: str) -> list[Columns] | None:
     return kept.batches
 
 
-def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, list[list[_Part]]]:
-    """With how many threads to combine, and in which groups: one group where all fit the memory together.
-
-    A group has at least two counters, so that there is an end. No thread: where memory is short, a range is written
-    before the next is read.
-    """
-    sizes = []
-    for part in parts:
-        with open_counter(part.path, fingerprint=part.fingerprint) as counter:
-            sizes.append(counter.partition_bytes() + _OPEN_BYTES * counter.partitions)
-    files = _open_files()
-    while threads > 1 and (_held_bytes(sum(sizes), threads) > memory_bytes or len(parts) * threads > files):
-        threads -= 1
-    if _held_bytes(sum(sizes), threads) > memory_bytes:
-        threads = 0
-    groups: list[list[_Part]] = [[]]
-    filled = 0
-    for part, size in zip(parts, sizes, strict=True):
-        group = groups[-1]
-        too_many = len(group) * max(threads, 1) >= files
-        if len(group) >= 2 and (too_many or _held_bytes(filled + size, threads) > memory_bytes):
-            groups.append([])
-            filled = 0
-        groups[-1].append(part)
-        filled += size
-    return threads, groups
-
-
-def _held_bytes(partition_bytes: int, threads: int) -> int:
-    """What combining holds at most, where a range of all counters is so much.
-
-    A thread holds a range of all counters and what it makes of them; one more range made waits to be written. Without
-    threads there is one range, and what is made of it.
-    """
-    return (2 * threads + 2) * partition_bytes
-
-
-def _give_back_memory() -> None:
+def give_back_memory() -> None:
     """Return what was freed to the system: Arrow keeps it for itself."""
     import pyarrow as pa
 
@@ -206,14 +156,8 @@ def _give_back_memory() -> None:
     _core.give_back_memory()
 
 
-def _open_files() -> int:
-    """Files that may be open at the same time for reading counters."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN_FILES if allowed == resource.RLIM_INFINITY else max(4, min(_MOST_OPEN_FILES, allowed // 2))
-
-
 def _combine(
-    parts: Sequence[_Part],
+    parts: Sequence[Part],
     output: Location,
     task: CombineTask,
     *,
@@ -222,7 +166,7 @@ def _combine(
     threads: int,
     keep: Callable[[Columns], None] = lambda _: None,
 ) -> int:
-    reader = _Reader(parts, task, _JOB_PARTITIONS if threads else 1)
+    reader = _Reader(parts, task, threads)
     rows = 0
 
     def combined() -> Iterator[Columns]:
@@ -235,7 +179,7 @@ def _combine(
                     keep(columns)
                     yield columns
                     del columns
-                _give_back_memory()
+                give_back_memory()
             return
         # One more job than threads is under way, so that writing does not hold them up.
         with ThreadPoolExecutor(threads) as pool:
@@ -258,19 +202,14 @@ def _combine(
 class _Reader:
     """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
 
-    def __init__(self, parts: Sequence[_Part], task: CombineTask, most_partitions: int) -> None:
+    def __init__(self, parts: Sequence[Part], task: CombineTask, threads: int) -> None:
         self._parts = parts
         self._weights = [task.weights.get(part.path, (1, 1)) for part in parts]
         self._share, self._shares = task.share
         self._local = threading.local()
         self._opened: list[CounterFile] = []
-        files = self._files()
-        cuts = [file.partitions * part.share[1] for file, part in zip(files, parts, strict=True)] or [1]
-        rows = sum(file.rows * part.share[1] for file, part in zip(files, parts, strict=True))
-        piece_bytes = sum(file.piece_bytes * part.share[1] for file, part in zip(files, parts, strict=True))
-        # Into how many ranges the whole of all hashes is cut.
-        self.partitions = max(self._shares, *cuts, partitions_for(rows, piece_bytes) // 2)
-        self._job_partitions = min(most_partitions, self.partitions // min(cuts), self.partitions // self._shares)
+        extents = [extent_of(file, part.share[1]) for file, part in zip(self._files(), parts, strict=True)]
+        self.partitions, self._job_partitions = cut(extents, self._shares, threads)
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):
@@ -281,7 +220,7 @@ class _Reader:
         return files
 
     def jobs(self) -> list[range]:
-        """Neighbouring partitions for a thread to combine, in order: of coarse counters it reads a range only once."""
+        """Neighbouring partitions for a thread to combine at a time, in order."""
         step, size = self._job_partitions, self.partitions // self._shares
         first = self._share * size
         return [range(start, start + step) for start in range(first, first + size, step)]

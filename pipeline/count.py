@@ -1,7 +1,8 @@
 """The story of `count`: count each planned chunk in a worker, combine the counters.
 
 Every chunk's counter is a checkpoint. What is counted stays counted: a run that was stopped goes on with the chunks
-whose counters are missing, and a run whose corpus got new files counts only those.
+whose counters are missing, and a run whose corpus got new files counts only those. What was learned from other counts
+gives way when all chunks are counted, not before.
 """
 
 import logging
@@ -100,7 +101,10 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
         statistics = _count_chunks(run, pattern, options, executor, listener)
         counting_s = time.monotonic() - started
         listener(StageEnded(STAGE, counting_s))
+        check_facts(as_counted(run, statistics["pieces"], statistics, {}).facts, options)
         run_directory.require_ours(run.directory)
+        if run.manifest.merging is None:  # nothing was learned from these counts: what there is came of others
+            run_directory.remove_results(run.directory)
         started = time.monotonic()
         listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
         parts = [
@@ -119,7 +123,8 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
     """Raise `InputError` where nothing was counted, or (`fail_on_loss`) not everything as it stood."""
     lost = ", ".join(map(str, facts.losses))
     if facts.different_pieces == 0:
-        why = f": {lost}" if lost else ": there is nothing but special tokens"
+        nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
+        why = f": {lost or nothing}"
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:

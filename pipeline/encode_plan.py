@@ -67,12 +67,13 @@ def _opened(
     model: Model,
     listener: Listener,
 ) -> Encoding:
-    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
+    asked_kind = Asked(options.input_format, options.compression)
+    listing = find_files(options.inputs, asked_kind, may_be_empty=stored is not None)
     if listing.empty:
         first = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {first}"))
     if stored is not None:
-        added = manifest.added_files(directory, stored.files, listing.files)
+        added = manifest.added_files(directory, stored.files, listing)
         if added:
             raise RunDirectoryError(
                 f"{directory} holds the shards of another corpus, without {added[0].path}; choose another --output, or "

@@ -29,6 +29,7 @@ from pipeline.model import CACHE_BYTES, Model
 from pipeline.report.encoded import Encoded
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import EncodedCorpus, Encoding
+from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import warn_of
@@ -78,7 +79,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     with _at_work(directory, options) as watch:
         encoding = open_encoding(directory, options, model, separator, listener)
         shards.sweep(directory)
-        with _logged(directory, options):
+        with _logged(directory, options), refused_goes(directory, (file.path for file in encoding.files)):
             times: dict[str, float | None] = {ENCODING_STAGE: None, WRITING_STAGE: None}
             corpus = _complete(directory, encoding)
             if corpus is None:

@@ -13,28 +13,36 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, budget, count, counters, manifest, planning, sources
+from pipeline import _core, budget, combine, count, counters, manifest, planning, sources
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.items import Block, blocks
 from pipeline.count_chunk import PLACED, RegexCutter
-from pipeline.errors import InvalidTextError, PatternTimeoutError, RunDirectoryError, TrainingError, UsageError
+from pipeline.errors import (
+    InputError,
+    InvalidTextError,
+    PatternTimeoutError,
+    RunDirectoryError,
+    TrainingError,
+    UsageError,
+)
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
-from pipeline.losses import Tally
+from pipeline.losses import Loss, Tally, for_people
 from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.sources import Opened
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export, warn_of
-from pipeline.values import format_count
 from pipeline.workers import executor_here
 
 _LEAST_COUNTER_BYTES = 1 << 20
+_KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process has not given back when all is written
 Examples: TypeAlias = dict[str, list[tuple[int, str]]]  # by what the counter notes: number of the item, place
 _MEMORY_SHARE = 4  # all counters together may take one in so many bytes of what there is room for
 
@@ -59,6 +67,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
         raise UsageError("inputs and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
+    _refuse_small_limit(settled)
     directory = directory_for(settled)
     with executor_here(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
         opened = _open(directory, pattern, settled)
@@ -66,6 +75,15 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
         run = manifest.with_merging(opened.run, settled)
         with stages.logged(run):
             return first_tokenizer(merge_and_export(run, counted, pattern, settled, executor, warn_of, stages)[1])
+
+
+def _refuse_small_limit(options: Options) -> None:
+    """Refuse, before anything is read, a limit that this process would leave no room in when all is counted."""
+    import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
+
+    whole = budget.budget(options.memory_limit)
+    kept = _KEPT_BYTES + planning.threads(options) * _KEPT_THREAD_BYTES
+    replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1)
 
 
 def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Opened:
@@ -95,12 +113,12 @@ def _count(
     run = opened.run
     with sources.beside(run) as place:
         counting = _Counting(run, place.part, pattern, options)
-        missing = counting.feed(documents, listener)
-        if missing:
-            listener(Notice("warning", f"{format_count(missing, 'rows')} without text (null) were left out"))
+        counting.feed(documents, listener)
+        for loss in counting.lost:
+            listener(Notice("warning", str(loss)))
         parts, statistics = counting.finish()
         del counting
-        _core.give_back_memory()  # a worker combines and merges beside this process
+        combine.give_back_memory()  # a worker combines and merges beside this process
         counting_s = time.monotonic() - started
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
@@ -185,17 +203,24 @@ class _Counting:
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[dict[str, Any]] = []
         self._examples: Examples = {key: [] for key in PLACED}
-        self._missing = 0
+        self._tally = Tally()
 
-    def feed(self, documents: Iterable[Block], listener: Listener) -> int:
-        """Count all blocks; gives the number of rows that had no text. Raises the first error of any thread."""
-        replaced = skipped = 0
+    @property
+    def lost(self) -> tuple[Loss, ...]:
+        """The records so far that are no documents."""
+        return for_people(self._tally.found)
+
+    def feed(self, documents: Iterable[Block], listener: Listener) -> None:
+        """Count all blocks. Raises the first error of any thread, `InputError` where there are none."""
+        items = replaced = skipped = 0
         waiting: deque[Future[int]] = deque()
         with ThreadPoolExecutor(self._threads, "count") as pool:
             try:
                 for block in documents:
                     replaced, skipped = replaced + block.replaced, skipped + block.skipped
-                    self._missing += block.missing
+                    items += block.rows
+                    for lost in block.lost:
+                        self._tally.add(lost.kind, lost.count, (f"item {number}" for number in lost.places))
                     self._examples["invalid_offsets"] += [
                         (int(text.split()[1].rstrip(",")), text) for text in block.examples
                     ]
@@ -208,10 +233,14 @@ class _Counting:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+        if items == 0:
+            raise InputError(
+                "the iterator gave no documents: it is empty, or was read to its end before; give a list, or begin the "
+                "iterator anew"
+            )
         surrogates = {"replacements": replaced, "invalid_bytes": 3 * replaced, "documents_skipped": skipped}
         nothing = {**dict.fromkeys(count.SUMMED, 0), "losses": {}, "concerned_characters": ""}
         self._statistics.append(nothing | surrogates)
-        return self._missing
 
     def _feed(self, block: Block) -> int:
         counter = self._idle.get()
@@ -240,10 +269,8 @@ class _Counting:
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
         statistics = count.summed(self._statistics)
-        tally = Tally()
         for key, places in self._examples.items():
             for kind in PLACED[key]:
-                tally.add(kind, statistics[kind], (place for _, place in sorted(places)))
-        tally.add("records_without_field", self._missing)
-        statistics["losses"] = tally.found
+                self._tally.add(kind, statistics[kind], (place for _, place in sorted(places)))
+        statistics["losses"] = self._tally.found
         return self._parts, statistics

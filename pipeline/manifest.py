@@ -15,7 +15,7 @@ from pipeline import __version__
 from pipeline.atomic import make_directory, write_whole
 from pipeline.config import Options, flag_of, make_options
 from pipeline.corpus.chunks import Chunk, Span
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, Listing
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.environment import versions
@@ -272,15 +272,21 @@ def _show(value: object) -> str:
     return " ".join(map(repr, value)) if isinstance(value, list) and value else repr(value)
 
 
-def added_files(directory: Location, before: Sequence[CorpusFile], files: Sequence[CorpusFile]) -> list[CorpusFile]:
+def added_files(directory: Location, before: Sequence[CorpusFile], listing: Listing) -> list[CorpusFile]:
     """The files of a listing that the run, which had those `before`, does not know yet.
 
     Raises `RunDirectoryError` where a file of the run changed or is missing from the listing: its counters would be
     of another text.
     """
-    now = {file.path: file for file in files}
+    now = {file.path: file for file in listing.files}
+    empty = set(listing.empty)
     for known in before:
         file = now.pop(known.path, None)
+        if known.path in empty:
+            raise RunDirectoryError(
+                f"{known.path} changed since {directory} was planned: it shrank from {known.size} bytes to 0; restore "
+                "it, choose another --output, or start anew with --overwrite"
+            )
         if file is None:
             raise RunDirectoryError(
                 f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
@@ -297,9 +303,14 @@ def added_files(directory: Location, before: Sequence[CorpusFile], files: Sequen
 def forget_merging(run: Run) -> Run:
     """The run as it was before anything was merged; its counts stay."""
     remove_results(run.directory)
-    run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+    run = without_merging(run)
     save(run)
     return run
+
+
+def without_merging(run: Run) -> Run:
+    """The run as one from whose counts nothing was learned."""
+    return replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
 
 
 def with_merging(run: Run, options: Options) -> Run:

@@ -31,6 +31,7 @@ def open_run(
 ) -> Run:
     """The run that the options ask for: the one in the directory, or a new one with its plan made and saved.
 
+    What was learned from a smaller corpus, or from another one, stays until all of this one is counted (`count.count`).
     With `options.dry_run` nothing is written, and nothing removed.
 
     Raises `RunDirectoryError` where the directory holds another run, `InputError` for a corpus that cannot be read.
@@ -57,7 +58,7 @@ def _opened(
     listener: Listener,
     nodes: Sequence[Node],
 ) -> Run:
-    listing = _list_corpus(options, listener)
+    listing = _list_corpus(options, listener, may_be_empty=stored is not None)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = cut_by(pattern)
     if stored is None:
@@ -71,7 +72,7 @@ def _opened(
             nodes,
         )
         if not options.dry_run:
-            run_directory.clear(directory, keep=[file.path for file in listing.files])
+            run_directory.clear_counts(directory, keep=[file.path for file in listing.files])
             manifest.save(run)
         return run
     if stored.manifest.cutting != cutting:
@@ -79,13 +80,11 @@ def _opened(
             f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that began it, or start anew with --overwrite"
         )
-    added = manifest.added_files(directory, stored.manifest.files, listing.files)
+    added = manifest.added_files(directory, stored.manifest.files, listing)
     run = replace(stored, manifest=replace(stored.manifest, empty=listing.empty))
     if added:
-        run = _planned(run, tuple(added), options, pattern, nodes)
+        run = _planned(manifest.without_merging(run), tuple(added), options, pattern, nodes)
     if run != stored and not options.dry_run:
-        if added:
-            run_directory.remove_results(directory)  # they are of the smaller corpus
         manifest.save(run)
     return run
 
@@ -127,8 +126,9 @@ def _planned(
     return replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
 
 
-def _list_corpus(options: Options, listener: Listener) -> Listing:
-    listing = find_files(options.inputs, Asked(options.input_format, options.compression))
+def _list_corpus(options: Options, listener: Listener, *, may_be_empty: bool) -> Listing:
+    asked = Asked(options.input_format, options.compression)
+    listing = find_files(options.inputs, asked, may_be_empty=may_be_empty)
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))

@@ -20,8 +20,9 @@ from pipeline.storage.scratch import sweep_scratch
 _LOCK = ".lock"
 _RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
 _OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
-_KEPT_INPUT = re.compile("[0-9a-f]{32}")  # a text from standard input
-_OWNED = ("counts", "counter.parquet", *_RESULTS, "log.txt", "run.json")  # removed in this order: the manifest last
+_KEPT_INPUT = re.compile("input-[0-9a-f]{32}")  # a text from standard input
+_COUNTS = ("counts", "counter.parquet", "log.txt")
+_OWNED = (*_COUNTS, *_RESULTS, "run.json")  # removed in this order: the manifest last
 STANDARD_INPUT = "stdin"  # texts that came by standard input; one may be there before there is a run
 
 
@@ -116,6 +117,14 @@ def clear(directory: Location, keep: Sequence[str] = ()) -> None:
     _remove_inputs(directory, keep)
 
 
+def clear_counts(directory: Location, keep: Sequence[str] = ()) -> None:
+    """Remove what `clear` does, but what was learned, and the manifest, whose place the next one takes."""
+    _require_removable([directory / name for name in _OWNED] + other_tokenizers(directory))
+    for name in _COUNTS:
+        _remove(directory / name)
+    _remove_inputs(directory, keep)
+
+
 def _remove_inputs(directory: Location, keep: Iterable[str]) -> None:
     """Remove texts from standard input, but those that `keep` has by their names, which are those of their content."""
     home = directory / STANDARD_INPUT
@@ -134,13 +143,17 @@ def remove_results(directory: Location) -> None:
 def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
     """Remove what has these names, in their order, and the tokenizers of other sizes; never another run."""
     paths = [*(directory / name for name in names), *other_tokenizers(directory)]
+    _require_removable(paths)
+    for path in paths:
+        _remove(path)
+
+
+def _require_removable(paths: Sequence[Location]) -> None:
     for path, holds_run in zip(paths, existing([path / "run.json" for path in paths]), strict=True):
         if holds_run:
             raise RunDirectoryError(
                 f"{path} holds a run of its own and would be removed; choose another --output, or move it elsewhere"
             )
-    for path in paths:
-        _remove(path)
 
 
 def other_tokenizers(directory: Location) -> list[Location]:

@@ -2,22 +2,23 @@
 
 A corpus is read in pieces, by several processes, and again when a run is resumed; a pipe can be read once. The copy is
 named by a digest of its content, so the same content again is the same run, and it appears whole or not at all. Where
-the run is refused then, the copy goes again.
+the run is refused then, the copy goes again; also where its own text is what a worker refuses, for then no run can go
+on from it.
 """
 
 import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.atomic import make_directory, parts_beside, put
 from pipeline.config import Options
-from pipeline.errors import InputError, RunDirectoryError, UsageError
+from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 from pipeline.run_directory import STANDARD_INPUT
-from pipeline.storage import Location, exists, remove
+from pipeline.storage import Location, named, open_file, remove
 
 NAME = "-"
 _BLOCK_BYTES = 1 << 20
@@ -42,10 +43,7 @@ def with_standard_input(directory: Location, options: Options) -> Iterator[Optio
         yield replace(options, inputs=tuple(str(path) if name == NAME else name for name in options.inputs))
     except BaseException:
         if is_new:
-            with contextlib.suppress(OSError):
-                remove(path)
-                if isinstance(path, Path):
-                    path.parent.rmdir()  # unless it holds others
+            _forget(path)
         raise
 
 
@@ -70,8 +68,9 @@ def _copied_by(partial: Path, home: Location) -> tuple[Location, bool]:
             os.fsync(copy.fileno())
         if size == 0:
             raise InputError("the corpus is empty: nothing came by standard input")
-        path = home / digest.hexdigest()[:32]
-        if exists(path):
+        name = digest.hexdigest()[:32]
+        path = home / f"input-{name}"
+        if _digest(path) == name:
             return path, False
         make_directory(home)
         put(partial, path)
@@ -83,6 +82,40 @@ def _copied_by(partial: Path, home: Location) -> tuple[Location, bool]:
         ) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _digest(path: Location) -> str:
+    """By what a copy of this content is named; nothing where there is none."""
+    digest = hashlib.sha256()
+    try:
+        with open_file(path) as copy:
+            while block := copy.read(_BLOCK_BYTES):
+                digest.update(block)
+    except FileNotFoundError:
+        return ""
+    return digest.hexdigest()[:32]
+
+
+@contextlib.contextmanager
+def refused_goes(directory: Location, paths: Iterable[str]) -> Iterator[None]:
+    """Where the block refuses the text of one of these paths, and that is a copy in the directory, it is removed."""
+    try:
+        yield
+    except InvalidTextError as error:
+        home = str((directory.absolute() if isinstance(directory, Path) else directory) / STANDARD_INPUT)
+        copy = next((path for path in paths if path.startswith(f"{home}/") and f"{path}," in str(error)), None)
+        if copy is None:
+            raise
+        _forget(named(copy))
+        told = str(error).replace(copy, "standard input")
+        raise InvalidTextError(f"{told} (the copy of it was removed)") from None
+
+
+def _forget(path: Location) -> None:
+    with contextlib.suppress(OSError):
+        remove(path)
+        if isinstance(path, Path):
+            path.parent.rmdir()  # unless it holds others
 
 
 def _read() -> bytes:

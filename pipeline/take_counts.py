@@ -14,7 +14,7 @@ from pipeline import _core, counters
 from pipeline.corpus.room import Room
 from pipeline.counters import Columns
 from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
-from pipeline.errors import InputError, TrainingError
+from pipeline.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.pattern import CompiledPattern
 from pipeline.storage import Location, open_file
 
@@ -82,7 +82,7 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
     """Check counts and write them as counters; pieces that come twice are added.
 
     Raises `InputError` naming the place of a count that is not positive, of a piece that is empty or holds a special
-    token; `TrainingError` for sums beyond 2^63 - 1.
+    token; `TrainingError` for sums beyond 2^63 - 1; `PatternTimeoutError` with the place of the piece.
     """
     parts: list[Path] = []
     rows = pieces = otherwise = 0
@@ -100,7 +100,7 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
         held_bytes += sum(memoryview(column).nbytes for column in held[-1])
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
-        cut = cut_otherwise(batch.pieces, task.pattern)
+        cut = cut_otherwise(batch.pieces, task.pattern, batch.place)
         otherwise += len(cut)
         example = example or (cut[0] if cut else b"")
         if held_bytes > task.part_bytes // 2:  # combined, they take as much again
@@ -155,9 +155,21 @@ def _shown(piece: bytes) -> str:
     return repr(piece[:60].decode(errors="backslashreplace"))
 
 
-def cut_otherwise(pieces: list[bytes], pattern: CompiledPattern) -> list[bytes]:
-    """The pieces that the pattern, finding one of them as a document, would not leave whole and as they are."""
-    return [piece for piece in pieces if not _is_left_whole(piece, pattern)]
+def cut_otherwise(
+    pieces: list[bytes], pattern: CompiledPattern, place: Callable[[int], str] = "piece {}".format
+) -> list[bytes]:
+    """The pieces that the pattern, finding one of them as a document, would not leave whole and as they are.
+
+    place: of a piece, for the `PatternTimeoutError` where the pattern takes too long on it.
+    """
+    cut = []
+    for index, piece in enumerate(pieces):
+        try:
+            if not _is_left_whole(piece, pattern):
+                cut.append(piece)
+        except PatternTimeoutError as error:
+            raise PatternTimeoutError(f"{place(index)}: {error}") from None
+    return cut
 
 
 def _is_left_whole(piece: bytes, pattern: CompiledPattern) -> bool:

@@ -22,6 +22,7 @@ from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import OtherSize, Summary, render
+from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
@@ -83,7 +84,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         run = planning.open_run(directory, options, pattern, listener, executor.nodes())
-        with stages.logged(run):
+        with stages.logged(run), refused_goes(directory, (file.path for file in run.manifest.files)):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
             return merge_and_export(run, counted, pattern, options, executor, listener, stages)
@@ -95,7 +96,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         run = planning.open_run(directory, options, pattern, listener, executor.nodes())
-        with stages.logged(run):
+        with stages.logged(run), refused_goes(directory, (file.path for file in run.manifest.files)):
             counted = count.count(run, pattern, options, executor, listener)
             return stages.summary(run, counted)
 

@@ -20,6 +20,7 @@ LEVELS = (
     {"count_chunk", "take_counts", "replay"},
     {"spill"},
     {"combine", "join"},
+    {"combine_plan"},
     {"chat", "llama3", "gpt2"},
     {"tokenizer"},
     {"export", "load", "encode_texts", "decoding", "chat_templates"},

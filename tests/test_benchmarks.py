@@ -1,5 +1,6 @@
 """benchmarks: statistics, records, corpora and rendering; test_benchmarks_tools.py has the measuring."""
 
+import dataclasses
 import importlib.util
 import math
 import sys
@@ -12,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 pytest.importorskip("psutil")
 sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
-from benchmarks import adapters, corpora, growth, ours, plots, records, render  # noqa: E402
+from benchmarks import adapters, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402
 
 SPECIAL = "<|endoftext|>"
 
@@ -222,3 +223,102 @@ def test_curves_take_medians_and_slopes_and_plots_are_reproducible(tmp_path: Pat
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert plots.draw_tools(THREE_ROUNDS, paths[2])
     assert not plots.draw_tools([], tmp_path / "none.svg")
+
+
+# the model of cost
+
+
+def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
+    """A run that costs what a model of our own making says."""
+    pieces, rows = 40 * size**0.6, size / 2**26 * 40 * min(size, 2**26) ** 0.6
+    stages = {
+        "counting": 0.2 + size / 2e8,
+        "combining": rows / 4e6,
+        "merging": 0.1 + 9 * pieces / 1e8,
+        "exporting": 0.2,
+    }
+    return (
+        record(
+            ours.NAME,
+            round_,
+            sum(stages.values()) + 0.1,
+            kind="growth",
+            over="corpus_bytes",
+            source="b.txt",
+            corpus_bytes=size,
+            stages=stages,
+            different_pieces=pieces,
+            piece_bytes=9 * pieces,
+            repeated_bytes=4 * pieces,
+            chunk_rows=rows,
+            chunk_counter_bytes=7 * rows,
+            peak_memory_bytes=60e6 + 90 * pieces,
+        )
+        | other
+    )
+
+
+RUNS = [run_of(size) for size in (10**7, 10**8, 4 * 10**8, 10**9)]
+
+
+def test_the_model_of_cost_finds_what_made_the_runs() -> None:
+    model = cost.fit(RUNS)
+    assert model.pieces.exponent == pytest.approx(0.6)
+    assert model.row_bytes == pytest.approx(7)
+    assert model.counting.each == pytest.approx(2 / 2e8)  # of one core; two were busy
+    assert model.merging == cost.Line(pytest.approx(0.1), pytest.approx(1e-8))
+    assert model.peak_bytes == cost.Line(pytest.approx(60e6), pytest.approx(10))
+    assert model.rest == pytest.approx(0.3)
+    seconds, memory = cost.on_this_machine(model, 5 * 10**9, 2)
+    assert (seconds, memory) == (
+        pytest.approx(run_of(5 * 10**9)["wall_s"]),
+        pytest.approx(run_of(5 * 10**9)["peak_memory_bytes"]),
+    )
+
+
+def test_a_run_is_foretold_by_smaller_ones_only() -> None:
+    slow = run_of(10**9, wall_s=1000.0)
+    [foretold] = cost.foretell([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), run_of(7, session="2025")])
+    assert foretold.corpus_bytes == 10**9
+    assert foretold.seconds == (pytest.approx(RUNS[3]["wall_s"]), 1000.0)
+    assert cost.foretell(RUNS[1:]) == []
+    assert "No source" in cost_text.text(RUNS[1:], CLUSTER, [10**12], 2**32)
+
+
+CLUSTER = cost.Cluster(4, 8, 2**38, 1e9, 0.01)
+
+
+def test_plans_name_what_is_in_the_way() -> None:
+    model = cost.fit(RUNS)
+    usual = cost.plan(model, CLUSTER, 1e12, 2**32)
+    assert usual.stages[0].seconds_by["processors"] == pytest.approx(model.counting(1e12) / 32)
+    small_chunks = cost.plan(model, CLUSTER, 1e12, 2**24)
+    assert small_chunks.stages[1].bottleneck == "requests"
+    assert small_chunks.bottleneck == "requests in combining"
+    assert small_chunks.chunk_counter_bytes > usual.chunk_counter_bytes
+    slow = cost.plan(model, dataclasses.replace(CLUSTER, network_bytes_s=1e6), 1e12, 2**32)
+    assert slow.bottleneck == "network in counting"
+    assert "memory" in cost.plan(model, dataclasses.replace(CLUSTER, memory_bytes=2**35), 1e12, 2**32).bottleneck
+    assert slow.merging_repeated_bytes < slow.merging_bytes
+    text = cost_text.text(RUNS, CLUSTER, [10**12, 10**13], 2**32)
+    assert text.count("\n| b.txt | 1") == 3
+    assert "| 10 TB |" in text
+
+
+@pytest.mark.parametrize(
+    ("points", "line"),
+    [
+        ([], cost.Line(0, 0)),
+        ([(1, 2)], cost.Line(0, 2)),
+        ([(1, 3), (2, 1)], cost.Line(1.2, 0)),
+        ([(1, 1), (2, 4)], cost.Line(0, 1.2)),
+        ([(1, 3), (2, 5), (3, 7)], cost.Line(1, 2)),
+    ],
+)
+def test_lines_neither_fall_nor_begin_below_zero(points: list[tuple[float, float]], line: cost.Line) -> None:
+    assert cost.fit_line(points) == cost.Line(pytest.approx(line.fixed), pytest.approx(line.each))
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3.21, "3.2 s"), (200, "3.3 min"), (7000, "1.9 h"), (9e6, "104 d")])
+def test_times(seconds: float, text: str) -> None:
+    assert cost_text.time_text(seconds) == text

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core, counters, tables
-from pipeline.combine import CombineTask, combine, take_kept
+from pipeline import _core, combine_plan, counters, tables
+from pipeline.combine import CombineTask, _Reader, combine, take_kept
 from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.join import JoinTask, join
 
@@ -117,10 +117,32 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     assert list(whole.items()) == list(read(output).items())
 
 
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 5 << 20, 12 << 20, 1 << 30])
+def test_threads_hold_no_more_than_was_planned(tmp_path, monkeypatch, memory_bytes):
+    """Beside a coarse counter a thread combines several ranges of the fine ones before it hands them on."""
+    monkeypatch.setattr(counters, "PARTITION_ROWS", 4096)
+    paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 50_000), 16) for i in range(2)]
+    paths.append(write(tmp_path / "coarse.parquet", random_counts(9, 50), 1))
+    held = []
+    combine_jobs = _Reader.combine
+
+    def measured(reader, job):
+        made = combine_jobs(reader, job)
+        held.append(sum(memoryview(column).nbytes for columns in made for column in columns))
+        return made
+
+    monkeypatch.setattr(_Reader, "combine", measured)
+    threads, groups = combine_plan.plan([combine_plan.Part(path, "f") for path in paths], 2, memory_bytes, 1)
+    assert (threads, len(groups)) == ({1 << 20: 0, 5 << 20: 1}.get(memory_bytes, 2), 1)
+    combine_files(paths, tmp_path / "sum.parquet", threads=2, memory_bytes=memory_bytes)
+    read_bytes = sum(path.stat().st_size for path in paths) // 16
+    assert threads * read_bytes + (threads + 2) * max(held) <= memory_bytes
+
+
 @pytest.mark.parametrize("shares", [1, 2, 8])
 @pytest.mark.parametrize("files", [1024, 4])
 def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatch, shares, files):
-    monkeypatch.setattr("pipeline.combine._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("pipeline.combine_plan._MOST_OPEN_FILES", files)
     monkeypatch.setattr(counters, "PARTITION_ROWS", 512)
     counted = [random_counts(i // 2, 500 + 1000 * i) for i in range(7)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2 ** (i % 3)) for i, part in enumerate(counted)]
@@ -142,7 +164,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     paths = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate(parts)]
     used = len(list(Path("/dev/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 * files, allowed[1]))
-    monkeypatch.setattr("pipeline.combine._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("pipeline.combine_plan._MOST_OPEN_FILES", files)
     try:
         combine_files(paths, tmp_path / "sum.parquet", threads=2)
     finally:

@@ -176,6 +176,7 @@ def test_an_output_that_vanishes(corpus: Path, expected: bytes, tmp_path: Path) 
 
 
 CHANGES = {
+    "emptied": lambda path: path.write_bytes(b""),
     "shrank": lambda path: path.write_bytes(path.read_bytes()[:-7]),
     "grew": lambda path: path.write_bytes(path.read_bytes() + b" more"),
     "changed": lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]),
@@ -186,7 +187,7 @@ CHANGES = {
 
 @pytest.mark.parametrize(
     ("moment", "how"),
-    [*(("planned", how) for how in CHANGES), ("between runs", "shrank"), ("between runs", "vanished")],
+    [*(("planned", how) for how in CHANGES), *(("between runs", how) for how in ("emptied", "shrank", "vanished"))],
 )
 def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path: Path, moment: str, how: str) -> None:
     ours = shutil.copytree(corpus, tmp_path / "corpus")
@@ -198,7 +199,8 @@ def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path:
         for name in ("counter.parquet", "merges.parquet", "counts/000000.parquet"):
             (output / name).unlink()
         CHANGES[how](path)
-    with pytest.raises((InputError, RunDirectoryError), match=r"3\.txt"):
+    message = r"3\.txt changed since .* was planned: it shrank from \d+ bytes to 0" if how == "emptied" else r"3\.txt"
+    with pytest.raises((InputError, RunDirectoryError), match=message):
         train(options_of(ours, output), listener)
     assert not (output / "counter.parquet").exists()
     if path.is_dir():
@@ -206,6 +208,19 @@ def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path:
     shutil.copy2(kept, path)
     train(options_of(ours, output))
     assert model(output) == expected
+
+
+def test_the_only_file_of_a_corpus_is_emptied(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text")
+    commands = (
+        ["train", "a.txt", "--output", "run", "--vocab-size", 258],
+        ["encode", "a.txt", "--tokenizer", "run", "--output", "ids", "--documents", "offsets"],
+    )
+    for words in commands:
+        assert run(*words, cwd=tmp_path).returncode == 0
+    (tmp_path / "a.txt").write_text("")
+    for words in commands:
+        assert "a.txt changed since" in refused(run(*words, cwd=tmp_path), 1)
 
 
 def test_output_inside_the_corpus_and_the_other_way_round(tmp_path: Path) -> None:

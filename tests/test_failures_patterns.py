@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 
 import oracle_counting
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command import refused, run
 from hypothesis import given, settings
@@ -58,6 +60,23 @@ def test_a_catastrophe_in_a_run_is_told_with_its_place_and_the_rest_is_kept(tmp_
     document = json.loads((tmp_path / "run" / "run.json").read_text())
     assert "pattern_timeout" not in document["counting"]
     assert "e.txt" in refused(run(*words[:-1], 2, cwd=tmp_path), 1)  # the same run, with more time
+
+
+@pytest.mark.parametrize("name", ["counts.tsv", "counts.parquet"])
+def test_a_catastrophe_among_imported_counts_is_told_with_its_place(name: str, tmp_path: Path) -> None:
+    pieces, counts = ["zz", "z", "a" * 60], [1, 2, 3]
+    if name.endswith("tsv"):
+        (tmp_path / name).write_text(
+            "".join(f"{piece}\t{count}\n" for piece, count in zip(pieces, counts, strict=True))
+        )
+    else:
+        pq.write_table(pa.table({"piece": pieces, "count": counts}), tmp_path / name)
+    words = ["import", name, "--output", "run", "--pattern", CATASTROPHE, "--pattern-timeout", 1]
+    line = refused(run(*words, cwd=tmp_path), 1)
+    place = "line" if name.endswith("tsv") else "row"
+    assert f"{name}, {place} 3: the pattern" in line
+    assert "for the document of 60 characters" in line
+    assert not (tmp_path / "run").exists()
 
 
 def test_encoding_ends_too() -> None:

@@ -1,6 +1,8 @@
 """Training on what an iterable gives: the tokenizer of the same documents in files, whatever the items are made of."""
 
 import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,13 +167,25 @@ def test_invalid_bytes_are_named_by_item(tmp_path: Path) -> None:
     [
         ("one text", UsageError, "give a list of texts"),
         (["a", 3], InputError, "item 2 is of type int"),
-        ([{"body": "a"}], InputError, "item 1 has no column 'text', only body"),
+        ([{"body": "a"}], InputError, r"no text to count: 1 record skipped: no text field \(first: item 1\)"),
+        ([None, 3], InputError, "item 2 is of type int"),
+        ({"text": "a"}, UsageError, "the documents are one dict"),
+        (pa.scalar({"text": "a"}), UsageError, "the documents are one StructScalar"),
+        (pa.scalar("a"), UsageError, "the documents are one StringScalar"),
+        (3, UsageError, "the documents are of type int, which gives no items"),
+        ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
+        ([pa.scalar({"text": "a"})], InputError, "item 1 is of type StructScalar"),
         (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
         (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
         ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
-        ([], InputError, "no text to count"),
+        (pa.table({"body": ["a"]}).to_reader(), InputError, "the table has no column 'text', only body"),
+        ([], InputError, "the iterator gave no documents: it is empty, or was read to its end before"),
+        (iter(()), InputError, "the iterator gave no documents"),
+        (pa.array([], pa.string()), InputError, "the iterator gave no documents"),
+        (["", ""], InputError, "no text to count: all of it is empty"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:1 record skipped")
 def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300)
@@ -237,8 +251,98 @@ def test_what_the_caller_holds_in_the_end_may_leave_no_room(tmp_path: Path, monk
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
+RECORDS = [
+    {"meta": {"text": "aab"}},
+    {"body": "no field"},
+    {"meta": {"text": None}},
+    {"meta": "no record"},
+    {"meta": {"text": 7}},
+    {"meta": {"text": "aab"}},
+    {"meta": {"text": ["aab"]}},
+    {"meta": None},
+]
+NUMBERS = pa.StructArray.from_arrays([pa.array([1, None, 3])], ["text"])
+RECORDS_IN_ARROW = {
+    "batches": [
+        pa.record_batch({"meta": pa.array([{"text": "aab"}])}),
+        pa.record_batch({"body": ["no field"]}),
+        pa.record_batch({"meta": pa.array([{"text": None}, None])}),
+        pa.table({"meta": NUMBERS}),
+        pa.record_batch({"meta": pa.array([{"text": "aab"}])}),
+    ],
+    "structs": [pa.array([{"meta": {"text": "aab"}}, {"meta": None}]), pa.array([{"meta": {"text": "aab"}}, None])],
+    "named with a dot": pa.table({"meta.text": ["aab", None, "aab"]}),
+}
+
+
+def test_records_without_text_are_lost_as_lines_of_json_are(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    options: dict[str, Any] = {"vocab_size": 258, "text_field": "meta.text"}
+    pipeline.train(tmp_path / "a.jsonl", output=tmp_path / "file", **options)
+    with pytest.warns(UserWarning, match="records skipped") as warned:
+        pipeline.train_from_iterator(iter(RECORDS), output=tmp_path / "items", **options)
+    assert model(tmp_path / "items") == model(tmp_path / "file")
+    found, expected = losses_in(tmp_path / "items"), losses_in(tmp_path / "file")
+    assert [(loss["kind"], loss["count"]) for loss in found] == [(loss["kind"], loss["count"]) for loss in expected]
+    assert [loss["examples"] for loss in found] == [["item 2", "item 3", "item 4", "item 8"], ["item 5", "item 7"]]
+    assert [str(one.message) for one in warned] == [
+        "4 records skipped: no text field (first: item 2; item 3; item 4)",
+        "2 records skipped: the text field is not text (first: item 5; item 7)",
+    ]
+    with (
+        pytest.warns(UserWarning, match="records skipped"),
+        pytest.raises(InputError, match="not everything was taken as it stood: 4 records"),
+    ):
+        pipeline.train_from_iterator(RECORDS, output=tmp_path / "strict", fail_on_loss=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [
+        ("batches", {"records_without_field": [2, 3, 4, 6], "records_not_text": [5, 7]}),
+        ("structs", {"records_without_field": [2, 4]}),
+        ("named with a dot", {"records_without_field": [2]}),
+    ],
+)
+def test_rows_without_text_are_lost_too(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="records? skipped"):
+        pipeline.train_from_iterator(
+            RECORDS_IN_ARROW[kind], output=tmp_path / "run", vocab_size=258, text_field="meta.text"
+        )
+    found = {loss["kind"]: loss["examples"] for loss in losses_in(tmp_path / "run")}
+    assert found == {kind: [f"item {number}" for number in numbers] for kind, numbers in lost.items()}
+    facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
+    assert (facts["documents"], facts["bytes"]) == (2, 6)
+
+
+def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """A process of its own, for the limit is held against what it has."""
+    script = (
+        "import pipeline\n"
+        "from pipeline.errors import UsageError\n"
+        "options = {'output': 'run', 'vocab_size': 300, 'workers': 2}\n"
+        "def documents():\n"
+        "    for number in range(20000):\n"
+        "        read.append(number)\n"
+        "        yield f'some words {number * number}'\n"
+        "read = []\n"
+        "def refusal(limit):\n"
+        "    try:\n"
+        "        pipeline.train_from_iterator(documents(), memory_limit=limit, **options)\n"
+        "    except UsageError as error:\n"
+        "        return str(error).split()[-2].split('.')[0]\n"
+        "least = refusal('100MiB')\n"
+        "assert int(least) > 100 and not read, (least, len(read))\n"
+        "assert refusal(f'{int(least) + 4}MiB') is None and len(read) == 20000\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_rows_without_text_are_told(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="2 rows without text"):
+    with pytest.warns(UserWarning, match="2 records skipped: no text field"):
         pipeline.train_from_iterator(pa.array(["ab", None, "ab", None]), output=tmp_path / "run", vocab_size=258)
     facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
     assert facts["documents"] == 2

@@ -167,6 +167,7 @@ def test_tuning_threads_and_batches_change_nothing(tie_break: str) -> None:
         assert merges_of(result) == expected
 
 
+@pytest.mark.slow
 def test_a_long_tail_of_pairs_counted_twice() -> None:
     """So many pairs of low counts that the engine counts them under a second hash before it lists them."""
     chance = random.Random(6)

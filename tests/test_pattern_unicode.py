@@ -29,21 +29,30 @@ def by_tiktoken(expression, text=CHARACTERS):
 
 def by_tokenizers(expression, text=CHARACTERS):
     split = pre_tokenizers.Split(Regex(expression), behavior="removed")
-    left = [span for _, span in split.pre_tokenize_str(text)]
-    return set(text) - {character for start, stop in left for character in text[start:stop]}
+    parts = [text[start : start + 1000] for start in range(0, len(text), 1000)]  # long ones take it very long
+    left = {character for part in parts for piece, _ in split.pre_tokenize_str(part) for character in piece}
+    return set(text) - left
 
 
 @pytest.mark.parametrize("name", [name for name in _unicode.CATEGORIES if name != "Cs"])
 def test_categories_agree_with_the_engines(name):
     """Every code point has one category, so it is enough that no engine denies ours."""
-    members = "".join(sorted(ours(name)))
+    assert_members(name)
+
+
+def assert_members(name):
+    members = "".join(filter(ours(name).__contains__, CHARACTERS))
     assert by_tiktoken(rf"\P{{{name}}}", members) == set()
     assert by_tokenizers(rf"\P{{{name}}}", members) == set()
 
 
 @pytest.mark.parametrize("name", ["L", "N", "White_Space"])
 def test_properties_agree_with_the_engines(name):
-    assert by_tiktoken(rf"\p{{{name}}}") == by_tokenizers(rf"\p{{{name}}}") == ours(name)
+    assert_members(name)
+    members = ours(name)
+    others = "".join(character for character in CHARACTERS if character not in members)
+    assert by_tiktoken(rf"\p{{{name}}}", others) == set()
+    assert by_tokenizers(rf"\p{{{name}}}", others[::3]) == set()  # it takes long
 
 
 def test_word_characters_agree_with_tiktoken():

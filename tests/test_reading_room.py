@@ -4,6 +4,7 @@ import lzma
 import re
 import sys
 import weakref
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,39 @@ def test_the_dictionary_of_xz_is_found(dictionary_bytes: int) -> None:
     memory = xz_memory(xz_with(dictionary_bytes, b"text"))
     assert dictionary_bytes <= memory <= dictionary_bytes + 2 * MIB
     lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory).decompress(xz_with(dictionary_bytes, b"text"))
+
+
+def one_stream(*streams: bytes) -> bytes:
+    """The blocks of several xz streams as those of one, which no encoder of the library's writes."""
+    blocks, records = b"", b""
+    for stream in streams:
+        index_bytes = 4 * (int.from_bytes(stream[-8:-4], "little") + 1)
+        blocks += stream[12 : -12 - index_bytes]
+        index = stream[-12 - index_bytes : -12]
+        assert index[:2] == b"\x00\x01"  # of one block
+        body = index[2:-4]
+        ends = [at + 1 for at, byte in enumerate(body) if byte < 0x80][:2]  # of two numbers of several bytes
+        records += body[: ends[-1]]
+    index = bytes([0, len(streams)]) + records
+    index += bytes(-len(index) % 4)
+    index += zlib.crc32(index).to_bytes(4, "little")
+    tail = (len(index) // 4 - 1).to_bytes(4, "little") + streams[0][-4:-2]
+    return streams[0][:12] + blocks + index + zlib.crc32(tail).to_bytes(4, "little") + tail + b"YZ"
+
+
+def test_a_block_of_xz_with_a_larger_dictionary_is_no_damage(tmp_path: Path) -> None:
+    text = random_words(1, 20_000)
+    small, large = xz_with(4096, text), xz_with(12 * MIB, text)
+    for name, streams in (("a", (large, small)), ("b", (small, large))):
+        (tmp_path / f"{name}.txt.xz").write_bytes(one_stream(*streams))
+        assert lzma.decompress(one_stream(*streams)) == 2 * text
+    (tmp_path / "a.txt").write_bytes(2 * text)
+    for name in ("a.txt", "a.txt.xz"):
+        count_chunk(chunk_task(tmp_path / name, tmp_path / f"{name}.parquet", 32 * MIB))
+    assert pieces_of(tmp_path / "a.txt.parquet") == pieces_of(tmp_path / "a.txt.xz.parquet")
+    message = r"b\.txt\.xz: behind \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
+    with pytest.raises(InputError, match=message):
+        count_chunk(chunk_task(tmp_path / "b.txt.xz", tmp_path / "b.parquet", 32 * MIB))
 
 
 def test_streams_of_xz_with_other_dictionaries_follow_each_other(tmp_path: Path) -> None:

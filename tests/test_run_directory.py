@@ -11,7 +11,7 @@ from command import refused, run
 import pipeline
 from pipeline import manifest, run_directory, shards, sources
 from pipeline.config import make_options
-from pipeline.errors import RunDirectoryError, StorageError, UsageError
+from pipeline.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.storage import named
 
 
@@ -188,3 +188,48 @@ def test_what_the_system_does_not_let_us_read_is_not_called_damaged(corpus: Path
         (tmp_path / name).mkdir()
         with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
             load(tmp_path)
+
+
+def everything(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_what_can_be_refused_beforehand_costs_nothing_of_the_run_there(tmp_path: Path, corpus: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=[300, 280])
+    before = everything(output)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    refusals: list[dict[str, object]] = [
+        {"inputs": tmp_path / "missing.txt"},
+        {"inputs": tmp_path / "broken.parquet"},
+        {"inputs": corpus, "memory_limit": "20MiB"},
+        {"inputs": corpus, "vocab_size": 100},
+        {"inputs": corpus, "pattern": "("},
+    ]
+    for options in refusals:
+        for overwrite in (True, False):
+            inputs = [corpus, options["inputs"]] if not overwrite else options["inputs"]
+            with pytest.raises(PipelineError, match=r"does not exist|damaged|--memory-limit|too small|pattern"):
+                pipeline.train(**{"vocab_size": 300, **options, "inputs": inputs}, output=output, overwrite=overwrite)
+            assert everything(output) == before, options
+
+
+def test_what_was_learned_stays_until_other_texts_are_counted(tmp_path: Path, corpus: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=[300, 280], errors="strict")
+    learned = {path: data for path, data in everything(output).items() if "tokenizer" in path.parent.name}
+    assert len({path.parent for path in learned}) == 2
+    wrong = tmp_path / "wrong.txt"
+    for options in ({"inputs": [corpus, wrong]}, {"inputs": wrong, "overwrite": True}):
+        wrong.write_bytes(b"text \xff text")
+        with pytest.raises(PipelineError, match="invalid UTF-8"):
+            pipeline.train(**options, output=output, vocab_size=300, errors="strict")
+        assert {path: path.read_bytes() for path in learned} == learned
+    wrong.write_text("other text")
+    assert run("count", wrong, "--output", output, "--errors", "strict", "--overwrite").returncode == 0
+    assert not any(path.exists() for path in learned)
+    pipeline.train(wrong, output=tmp_path / "anew", vocab_size=260, errors="strict")
+    pipeline.merge_run(output, vocab_size=260)
+    for name in ("merges.parquet", "tokenizer/tokenizer.json"):
+        assert (output / name).read_bytes() == (tmp_path / "anew" / name).read_bytes()
+    assert not (output / "tokenizer-280").exists()

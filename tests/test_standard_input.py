@@ -47,13 +47,42 @@ def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
     assert run("count", "--output", "run", cwd=tmp_path).returncode == 0
     assert "holds another run: its corpus has" in refused(piped(b"other", *command, cwd=tmp_path), 1)
     assert list((tmp_path / "run" / "stdin").iterdir()) == [copy]  # what was refused is not kept
-    (tmp_path / "run" / "stdin" / ("0" * 32)).write_text("of a command that was killed")
+    (tmp_path / "run" / "stdin" / f"input-{0:032}").write_text("of a command that was killed")
     assert run("merge", "run", "--vocab-size", 258, cwd=tmp_path).returncode == 0
     assert list((tmp_path / "run" / "stdin").iterdir()) == [copy]
     assert piped(b"other", *command, "--overwrite", cwd=tmp_path).returncode == 0
     [copy] = (tmp_path / "run" / "stdin").iterdir()
     assert copy.read_bytes() == b"other"
     assert list((tmp_path / "run").glob(".*.partial")) == []
+
+
+def test_what_is_refused_as_text_is_not_kept(tmp_path: Path) -> None:
+    assert run("train", __file__, "--output", "made", "--vocab-size", 300, cwd=tmp_path).returncode == 0
+    for name, words in (
+        ("run", ["count", "-", "--output", "run"]),
+        ("ids", ["encode", "-", "--tokenizer", "made", "--output", "ids", "--documents", "offsets"]),
+    ):
+        refusal = refused(piped(b"text \xff text", *words, "--errors", "strict", cwd=tmp_path), 1)
+        assert "invalid UTF-8 in standard input, byte 5; mend it and start anew with --overwrite" in refusal
+        assert "stdin" not in refusal
+        assert not (tmp_path / name / "stdin").exists()
+        again = piped(b"text and text", *words, "--errors", "strict", "--overwrite", cwd=tmp_path)
+        assert again.returncode == 0, again.stderr
+        assert len(list((tmp_path / name / "stdin").iterdir())) == 1
+
+
+def test_a_file_of_the_copys_name_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Nor is a file with another name of 32 digits, as digests have, one of ours."""
+    command = ["count", "-", "--output", "run"]
+    assert piped(b"one two", *command, cwd=tmp_path).returncode == 0
+    [copy] = (tmp_path / "run" / "stdin").iterdir()
+    theirs = copy.with_name("0" * 32)
+    theirs.write_text("precious")
+    copy.write_text("two one")
+    assert "changed since" in refused(run("count", "--output", "run", cwd=tmp_path), 1)
+    assert piped(b"one two", *command, "--overwrite", cwd=tmp_path).returncode == 0
+    assert copy.read_text() == "one two"
+    assert theirs.read_text() == "precious"
 
 
 def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
@@ -73,8 +102,8 @@ def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
 
 def test_a_killed_copy_does_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "run" / "stdin").mkdir(parents=True)
-    (tmp_path / "run" / "stdin" / ("0" * 32)).write_text("of a run that never was")
+    (tmp_path / "run" / "stdin" / f"input-{0:032}").write_text("of a run that never was")
     (tmp_path / "run" / ".stdin.1.partial").write_text("half")
     assert piped(b"one two", "count", "-", "--output", "run", cwd=tmp_path).returncode == 0
-    assert not (tmp_path / "run" / "stdin" / ("0" * 32)).exists()
+    assert not (tmp_path / "run" / "stdin" / f"input-{0:032}").exists()
     assert not (tmp_path / "run" / ".stdin.1.partial").exists()

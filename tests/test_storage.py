@@ -321,6 +321,12 @@ def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.
             "The specified bucket does not exist (Request ID: x)",
             "NO_SUCH_BUCKET: The specified bucket does not exist (check the bucket's name)",
         ),
+        (
+            "When listing objects under key 'r' in bucket 'b': AWS Error INTERNAL_FAILURE during ListObjectsV2 "
+            "operation: No response body.",
+            "INTERNAL_FAILURE: No response body (the store failed or was busy, after several attempts: run the same",
+        ),
+        ("AWS Error UNKNOWN (HTTP status 503) during PutObject operation: Busy", "UNKNOWN: Busy (the store failed"),
         ("", "OSError"),
         ("x" * 1000, "x" * 239 + "…"),
     ],

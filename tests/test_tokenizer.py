@@ -46,7 +46,7 @@ def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder
     return encoder, tokens
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(merge_lists(), st.lists(st.text("aaabbc", min_size=1, max_size=40), min_size=1, max_size=8))
 def test_short_pieces_are_merged_by_definition(merges: samples.Merges, pieces: list[str]) -> None:
     expected = [token for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
@@ -177,7 +177,7 @@ def test_what_a_tokenizer_shows() -> None:
     assert ours.model.unreachable_tokens() == []
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.text("ab", min_size=1, max_size=14).map(str.encode), st.integers(1, 9), min_size=1, max_size=8),
     st.sampled_from(["lowest-ids", "greatest-bytes"]),

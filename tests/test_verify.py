@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import tempfile
+import time
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -52,11 +53,33 @@ def test_the_replay_is_the_definition(counts, tie_break, min_frequency, max_toke
         assert replay.best() is None
 
 
-def test_the_replay_joins_as_the_engine_does():
-    counts = Counter(
-        dict(zip((peers.generated_text(5, 1500) + "aaaaa" * 9).encode().split(b" "), range(9, 2000), strict=False))
-    )
-    del counts[b""]
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([b"a", b"ab", b"aab", b"abcab"]), st.integers(1, 900)), min_size=1, max_size=6),
+    st.integers(1, 3),
+)
+def test_long_pieces_are_one_piece_wherever_they_are_cut_into_blocks(stretches, count):
+    piece = b"".join((unit * times)[:2000] for unit, times in stretches)
+    replay = _core.MergeReplay(bytes(GPT2_BYTES))
+    counts = {piece: count, b"abc": 1}
+    replay.add(columns_of(Counter(counts))[0])
+    expected = train_reference(counts, 40)
+    for merge in expected:
+        assert replay.best() == merge
+        replay.merge(*merge[:2])
+    if len(expected) < 40:
+        assert replay.best() is None
+
+
+LONG = Counter({random.Random(3).randbytes(60_000): 2, b"a" * 40_000: 1, b"ab" * 9999 + b"a" * 999: 5})
+WORDS = Counter(
+    dict(zip((peers.generated_text(5, 1500) + "aaaaa" * 9).encode().split(b" "), range(9, 2000), strict=False))
+)
+del WORDS[b""]
+
+
+@pytest.mark.parametrize("counts", [WORDS, LONG], ids=["words", "long"])
+def test_the_replay_joins_as_the_engine_does(counts):
     columns = columns_of(counts)[0]
     engine = _core.MergeEngine()
     engine.add(*columns)
@@ -79,6 +102,17 @@ def test_sums_of_counters_add_up_and_tell_counters_apart(one, other):
     both = Counter(one) + Counter(other)
     assert total(both) == tuple((a + b) % (1 << 64) for a, b in zip(total(one), total(other), strict=True))
     assert (total(one) == total(other)) == (one == other)
+
+
+def test_a_giant_piece_takes_no_longer_than_its_bytes() -> None:
+    """Were it read anew for every merge, a thousand of them would be gigabytes."""
+    replay = _core.MergeReplay(bytes(GPT2_BYTES))
+    replay.add(columns_of(Counter({random.Random(1).randbytes(2_000_000): 1}))[0])
+    started = time.process_time()
+    for _ in range(1000):
+        left, right, _ = replay.best()
+        replay.merge(left, right)
+    assert time.process_time() - started < 20
 
 
 @pytest.fixture(scope="module")

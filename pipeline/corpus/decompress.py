@@ -46,6 +46,8 @@ def decompress(file: CorpusFile, stream: OpenFile, room: Room) -> Iterator[bytes
         except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
             if file.compression == "zstd" and window > MOST_ZSTD_BYTES:
                 raise _window_too_large(file, window) from None
+            if file.compression == "xz" and "limit" in str(error):
+                raise _larger_dictionary(file, window, out) from None
             raise _damaged(file, stream, out, error) from None
         if not block:
             return
@@ -74,6 +76,14 @@ def _window_too_large(file: CorpusFile, window: int) -> InputError:
     return InputError(
         f"{file.path} needs a window of {format_bytes(window)} to be decompressed, and {format_bytes(MOST_ZSTD_BYTES)} "
         "is the most for zstd; compress it anew, without --long"
+    )
+
+
+def _larger_dictionary(file: CorpusFile, memory: int, out: int) -> InputError:
+    """Of a block of an xz stream that needs more than the first one, by which memory was set aside."""
+    return InputError(
+        f"{file.path}: behind {out} bytes of its text there is a block of xz with a larger dictionary than the first, "
+        f"by which {format_bytes(memory)} of memory were set aside for it; compress it anew"
     )
 
 

@@ -56,7 +56,12 @@ class Listing:
     empty: tuple[str, ...]
 
 
-def find_files(inputs: Iterable[str | os.PathLike[str]] | None, asked: Asked = Asked()) -> Listing:  # noqa: B008 - a constant
+def find_files(
+    inputs: Iterable[str | os.PathLike[str]] | None,
+    asked: Asked = Asked(),  # noqa: B008 - a constant
+    *,
+    may_be_empty: bool = False,
+) -> Listing:
     """List the files that the inputs name; for None, those of the sample corpus.
 
     Directories are read with everything below them except hidden files and directories; symbolic links to files are
@@ -65,18 +70,22 @@ def find_files(inputs: Iterable[str | os.PathLike[str]] | None, asked: Asked = A
     as local paths. A file that is named twice, also by another
     spelling or link, is listed where it first appears.
     Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
-    UTF-8, for a corpus without a byte, and for a file that is not what its name says.
+    UTF-8, for a corpus without a byte (unless it `may_be_empty`), and for a file that is not what its name says.
     """
     if inputs is None:
-        listing = _listing(sample_corpus(), "the sample corpus", asked)
+        listing = _listing(sample_corpus(), asked)
+        _require_text(listing, "the sample corpus")
         return replace(listing, empty=())  # a library has modules without a line, and nobody chose them
     names = [os.fspath(name) for name in inputs]
     if not names:
         raise InputError("no inputs: name files, directories or globs")
     try:
-        return _listing([path for name in names for path in _expand(name)], "the corpus", asked)
+        listing = _listing([path for name in names for path in _expand(name)], asked)
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
+    if not may_be_empty:
+        _require_text(listing, "the corpus")
+    return listing
 
 
 def sample_corpus() -> list[str]:
@@ -119,7 +128,7 @@ def describe(path: str, asked: Asked = Asked()) -> CorpusFile:  # noqa: B008 - a
         raise _unreadable(path, error) from None
 
 
-def _listing(paths: Sequence[str], what: str, asked: Asked) -> Listing:
+def _listing(paths: Sequence[str], asked: Asked) -> Listing:
     files, empty, seen = [], [], set()
     different = []
     for path in paths:
@@ -132,13 +141,17 @@ def _listing(paths: Sequence[str], what: str, asked: Asked) -> Listing:
             files.append(file)
         else:
             empty.append(file.path)
-    if not files:
+    return Listing(tuple(files), tuple(empty))
+
+
+def _require_text(listing: Listing, what: str) -> None:
+    empty = listing.empty
+    if not listing.files:
         raise InputError(
             f"{what} is empty: {empty[0]} has no bytes"
             if len(empty) == 1
             else f"{what} is empty: none of its {len(empty)} files has a byte"
         )
-    return Listing(tuple(files), tuple(empty))
 
 
 def _expand(name: str) -> list[str]:

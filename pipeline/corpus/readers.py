@@ -66,8 +66,12 @@ def _unchanged(file: CorpusFile) -> Iterator[OpenFile]:
 
 
 def _require_unchanged(stream: OpenFile, listed: CorpusFile) -> None:
-    if stream.state() != (listed.size, listed.mtime_ns):
-        raise InputError(f"{listed.path} changed since the run was planned; restore it, or start anew with --overwrite")
+    size, mtime_ns = stream.state()
+    if (size, mtime_ns) != (listed.size, listed.mtime_ns):
+        shrank = f": it shrank from {listed.size} bytes to {size}" if size < listed.size else ""
+        raise InputError(
+            f"{listed.path} changed since the run was planned{shrank}; restore it, or start anew with --overwrite"
+        )
 
 
 def _ended(file: CorpusFile, at: int, stop: int) -> InputError:

@@ -8,6 +8,10 @@
 
 namespace bpe {
 
+namespace {
+constexpr size_t kBlockTokens = 512;  // of a piece
+}
+
 MergeReplay::MergeReplay(ReplayRules rules, const std::array<uint8_t, 256>& byte_order)
     : rules_(rules), queue_(Before{this}) {
   for (uint32_t id = 0; id < 256; ++id) {
@@ -38,22 +42,43 @@ void MergeReplay::add(std::string_view piece, uint64_t count) {
     throw std::overflow_error("the pieces have 2^63 bytes or more");
   bytes_ += piece.size() * count;
   if (piece.size() < 2 || count == 0) return;  // holds no pair
-  std::vector<uint32_t> word;
-  word.reserve(piece.size());
-  for (char byte : piece) word.push_back(id_of_byte_[static_cast<uint8_t>(byte)]);
-  words_.push_back(std::move(word));
-  counts_.push_back(count);
+  for (size_t start = 0; start < piece.size(); start += kBlockTokens) {
+    const std::string_view part = piece.substr(start, kBlockTokens);
+    std::vector<uint32_t> block;
+    block.reserve(part.size());
+    for (char byte : part) block.push_back(id_of_byte_[static_cast<uint8_t>(byte)]);
+    blocks_.push_back(std::move(block));
+    counts_.push_back(count);
+    continues_.push_back(start > 0);
+  }
+}
+
+uint32_t MergeReplay::block_behind(uint32_t block) const {
+  while (++block < blocks_.size() && continues_[block]) {
+    if (!blocks_[block].empty()) return block;
+  }
+  return kNone;
+}
+
+uint32_t MergeReplay::block_before(uint32_t block) const {
+  while (continues_[block]) {
+    if (!blocks_[--block].empty()) return block;
+  }
+  return kNone;
 }
 
 void MergeReplay::begin() {
   if (begun_) return;
   begun_ = true;
-  for (uint32_t number = 0; number < words_.size(); ++number) {
-    const std::vector<uint32_t>& word = words_[number];
-    for (size_t i = 0; i + 1 < word.size(); ++i) {
-      Standing& standing = pairs_[{word[i], word[i + 1]}];
+  for (uint32_t number = 0; number < blocks_.size(); ++number) {
+    const std::vector<uint32_t>& block = blocks_[number];
+    const uint32_t behind = block_behind(number);
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (i + 1 == block.size() && behind == kNone) break;
+      const uint32_t right = i + 1 < block.size() ? block[i + 1] : blocks_[behind].front();
+      Standing& standing = pairs_[{block[i], right}];
       standing.count += counts_[number];
-      if (standing.words.empty() || standing.words.back() != number) standing.words.push_back(number);
+      if (standing.blocks.empty() || standing.blocks.back() != number) standing.blocks.push_back(number);
     }
   }
   for (const auto& [key, standing] : pairs_) {
@@ -68,60 +93,72 @@ std::optional<MergeReplay::Pair> MergeReplay::best() {
   return Pair{first.key.first, first.key.second, first.count};
 }
 
+uint64_t MergeReplay::join_in(uint32_t number, uint32_t left, uint32_t right, uint32_t made, Changes& changes) {
+  std::vector<uint32_t>& block = blocks_[number];
+  const int64_t count = static_cast<int64_t>(counts_[number]);
+  const auto appears = [&](uint32_t first, uint32_t second, uint32_t where) {
+    Change& change = changes[{first, second}];
+    change.count += count;
+    if (change.blocks.empty() || change.blocks.back() != where) change.blocks.push_back(where);
+  };
+  uint64_t joined = 0;
+  size_t to = 0;
+  for (size_t from = 0; from < block.size();) {
+    if (block[from] != left) {
+      block[to++] = block[from++];
+      continue;
+    }
+    uint32_t behind = kNone;  // the block of the right token, where that is another
+    if (from + 1 == block.size()) {
+      behind = block_behind(number);
+      if (behind == kNone || blocks_[behind].front() != right) {
+        block[to++] = block[from++];
+        continue;
+      }
+      blocks_[behind].erase(blocks_[behind].begin());
+      from += 1;
+    } else if (block[from + 1] == right) {
+      from += 2;
+    } else {
+      block[to++] = block[from++];
+      continue;
+    }
+    joined += 1;
+    changes[{left, right}].count -= count;
+    const uint32_t before = to ? number : block_before(number);
+    if (before != kNone) {
+      const uint32_t token = to ? block[to - 1] : blocks_[before].back();
+      changes[{token, left}].count -= count;
+      appears(token, made, before);
+    }
+    const uint32_t after = from < block.size() ? number : block_behind(number);
+    if (after != kNone) {
+      const uint32_t token = from < block.size() ? block[from] : blocks_[after].front();
+      changes[{right, token}].count -= count;
+      appears(made, token, number);
+    }
+    block[to++] = made;
+  }
+  block.resize(to);
+  return joined;
+}
+
 uint64_t MergeReplay::merge(uint32_t left, uint32_t right) {
   begin();
   const uint32_t made = static_cast<uint32_t>(token_bytes_.size());
   token_bytes_.push_back(token_bytes_.at(left) + token_bytes_.at(right));
   const auto found = pairs_.find({left, right});
   if (found == pairs_.end()) return 0;
-  const std::vector<uint32_t> concerned = found->second.words;
-
-  struct Change {
-    int64_t count = 0;
-    std::vector<uint32_t> words;  // in which the pair is new
-  };
-  std::unordered_map<Key, Change, KeyHash> changes;
-  std::vector<uint32_t> before;
+  const std::vector<uint32_t> concerned = found->second.blocks;
+  Changes changes;
   uint64_t joined = 0;
-  for (uint32_t number : concerned) {
-    std::vector<uint32_t>& word = words_[number];
-    before = word;
-    word.clear();
-    for (size_t i = 0; i < before.size(); ++i) {
-      if (i + 1 < before.size() && before[i] == left && before[i + 1] == right) {
-        word.push_back(made);
-        ++i;
-      } else {
-        word.push_back(before[i]);
-      }
-    }
-    if (word.size() == before.size()) continue;  // an earlier merge took the pair out of this word
-    const int64_t count = static_cast<int64_t>(counts_[number]);
-    joined += (before.size() - word.size()) * counts_[number];
-    // The pairs before the first place that changed, and behind the last, stay as they are.
-    const auto changed = std::mismatch(word.begin(), word.end(), before.begin(), before.end());
-    const size_t first = static_cast<size_t>(changed.first - word.begin());
-    const size_t from = first == 0 ? 0 : first - 1;
-    const auto behind = std::mismatch(word.rbegin(), word.rend() - static_cast<ptrdiff_t>(first), before.rbegin(),
-                                      before.rend() - static_cast<ptrdiff_t>(first));
-    const size_t same = static_cast<size_t>(behind.first - word.rbegin());  // tokens at the end
-    const auto last_pair = [same](const std::vector<uint32_t>& tokens) {
-      return std::min(tokens.size() - 1, tokens.size() - same);
-    };
-    for (size_t i = from; i < last_pair(before); ++i) changes[{before[i], before[i + 1]}].count -= count;
-    for (size_t i = from; i < last_pair(word); ++i) {
-      Change& change = changes[{word[i], word[i + 1]}];
-      change.count += count;
-      const bool is_new = word[i] == made || word[i + 1] == made;
-      if (is_new && (change.words.empty() || change.words.back() != number)) change.words.push_back(number);
-    }
-  }
+  for (uint32_t number : concerned) joined += join_in(number, left, right, made, changes) * counts_[number];
   for (auto& [key, change] : changes) {
     if (change.count == 0) continue;
     Standing& standing = pairs_[key];
     const uint64_t old_count = standing.count;
     standing.count += static_cast<uint64_t>(change.count);
-    if (!change.words.empty()) standing.words = std::move(change.words);
+    if (!change.blocks.empty()) standing.blocks = std::move(change.blocks);
     if (may_be_merged(key, old_count)) queue_.erase({old_count, key});
     if (may_be_merged(key, standing.count)) queue_.insert({standing.count, key});
     if (standing.count == 0) pairs_.erase(key);

@@ -1,13 +1,16 @@
 // Checks a merge list the plain way, sharing no code with the merge engine: what it says is a second opinion.
 //
-// Idea: every word (a piece with its count) is a vector of token ids. A map holds each pair's count and the words in
-// which it may stand, an ordered set the pairs by count and tie-break. One merge after the other is compared with the
-// set's first pair, then carried out: each word of the pair is rewritten, and what that changed of the pairs from the
-// first place that differs to the last is added up and brought into the counts.
+// Idea: every piece with its count is a row of token ids, cut into blocks of a few hundred. A map holds each pair's
+// count and the blocks in which its left token may stand, an ordered set the pairs by count and tie-break. One merge
+// after the other is compared with the set's first pair, then carried out from left to right: each block of the pair is
+// rewritten, and each join takes the pairs beside it away and brings two new ones. A right token may be the first of
+// the next block, from which it is then taken.
 // Invariant: the map holds exactly the pairs that stand somewhere, each with its count; the set those that may be
-// merged. A pair's list of words holds all its words, perhaps more.
-// Cost: two operations on the set for each pair that a merge changes. Memory is mostly words and lists of words: what
-// it takes is in pipeline/replay.py, which says so before it starts.
+// merged. A pair's list of blocks holds, in order, all in which its left token stands, perhaps more. Tokens do not move
+// from block to block: one that was joined lies where its left part lay. A block may become empty.
+// Cost: two operations on the set for each pair that a merge changes, and for each place of the pair its block read, so
+// that a piece of millions of bytes costs no more than as many bytes of short ones. Memory is mostly tokens and lists of
+// blocks: what it takes is in pipeline/replay.py, which says so before it starts.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -59,8 +62,14 @@ class MergeReplay {
   };
   struct Standing {
     uint64_t count = 0;
-    std::vector<uint32_t> words;
+    std::vector<uint32_t> blocks;
   };
+  struct Change {
+    int64_t count = 0;
+    std::vector<uint32_t> blocks;  // of a new pair
+  };
+  using Changes = std::unordered_map<Key, Change, KeyHash>;
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   struct Ranked {
     uint64_t count;
     Key key;
@@ -73,12 +82,18 @@ class MergeReplay {
   bool is_before(const Ranked& a, const Ranked& b) const;
   bool may_be_merged(const Key& key, uint64_t count) const;
   void begin();
+  // The nearest block of the same piece that is not empty, behind this one or before it; kNone where there is none.
+  uint32_t block_behind(uint32_t block) const;
+  uint32_t block_before(uint32_t block) const;
+  // Joins left and right in a block and, where its last token is a left one, with the next; gives how many times.
+  uint64_t join_in(uint32_t block, uint32_t left, uint32_t right, uint32_t made, Changes& changes);
 
   ReplayRules rules_;
   std::vector<std::string> token_bytes_;
   std::array<uint32_t, 256> id_of_byte_{};
-  std::vector<std::vector<uint32_t>> words_;
-  std::vector<uint64_t> counts_;
+  std::vector<std::vector<uint32_t>> blocks_;
+  std::vector<uint64_t> counts_;  // of the piece of each block
+  std::vector<bool> continues_;   // whether a block goes on with the piece of the one before
   uint64_t bytes_ = 0;
   std::unordered_map<Key, Standing, KeyHash> pairs_;
   std::set<Ranked, Before> queue_;

@@ -29,6 +29,10 @@ _REMEDIES = (
     ),
     (r"\b301\b|PERMANENT_REDIRECT|region", "name the bucket's region in the URI (?region=...)"),
     (
+        r"INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|HTTP status 5\d\d",
+        "the store failed or was busy, after several attempts: run the same command again to go on",
+    ),
+    (
         r"NETWORK_CONNECTION|curlCode|resolve host|timed? ?out|onnection",
         "check the network and the URI's endpoint_override, and run the same command again to go on",
     ),

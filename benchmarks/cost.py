@@ -1,0 +1,276 @@
+"""`cost`: what a run of any size takes, by a model fitted to runs of our own that were measured at several sizes.
+
+Different pieces grow with the text by Heaps' law (Heaps, Information Retrieval, 1978; Herdan, 1960): K n^b. Time of
+a stage is a line over what the stage works through: bytes of text in counting, rows of the chunks' counters in
+combining, bytes of different pieces in merging. A cluster adds its network and the time of requests. Fits weigh
+relative errors, so that small runs count as much as large ones.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.records import Record
+
+LEAST_SIZES = 4  # of a source, one of which is held back to see how well the others foretell it
+SHARES = 256  # of the hash of pieces, in which a cluster combines
+STREAMED = 3  # times that merging reads a counter which it does not hold
+USUAL_CHUNK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Power:
+    """`factor * n ** exponent`."""
+
+    factor: float
+    exponent: float
+
+    def __call__(self, n: float) -> float:
+        """The value at n."""
+        return self.factor * n**self.exponent
+
+
+@dataclass(frozen=True)
+class Line:
+    """`fixed + each * x`, neither of them negative."""
+
+    fixed: float
+    each: float
+
+    def __call__(self, x: float) -> float:
+        """The value at x."""
+        return self.fixed + self.each * x
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def fit_power(points: Points) -> Power:
+    """The least-squares line through the logarithms."""
+    found = statistics.linear_regression([math.log(x) for x, _ in points], [math.log(y) for _, y in points])
+    return Power(math.exp(found.intercept), found.slope)
+
+
+def fit_line(points: Points) -> Line:
+    """The line of the least relative errors; one that would fall, or begin below zero, is a constant or a ratio."""
+    units = [(1 / y, x / y) for x, y in points if y > 0]
+    if not units:
+        return Line(0.0, 0.0)
+    uu, uv, vv = (
+        sum(a * b for a, b in rows) for rows in ([(u, u) for u, _ in units], units, [(v, v) for _, v in units])
+    )
+    u, v = sum(u for u, _ in units), sum(v for _, v in units)
+    determinant = uu * vv - uv * uv
+    if determinant > 1e-12 * uu * vv:
+        fixed, each = (u * vv - v * uv) / determinant, (v * uu - u * uv) / determinant
+        if fixed >= 0 and each >= 0:
+            return Line(fixed, each)
+        if each < 0:
+            return Line(u / uu, 0.0)
+    return Line(0.0, v / vv if vv else 0.0)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What runs on one source cost. Seconds are those of one core in counting and combining, else of a machine."""
+
+    source: str
+    largest_bytes: int  # of the runs it was fitted to
+    pieces: Power  # different ones, over bytes of text
+    piece_bytes: Power
+    repeated_bytes: Power  # of the pieces that occur twice or more
+    row_bytes: float  # of a counter on disk
+    counting: Line
+    combining: Line
+    merging: Line
+    rest: float  # start, planning, exporting
+    peak_bytes: Line  # of all processes, over bytes of different pieces
+
+
+def measured_sizes(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """source -> its newest session's finished runs over sizes, medians of the rounds, the smallest first."""
+    newest: dict[str, str] = {}
+    chosen = [r for r in records if r["kind"] == "growth" and r["over"] == "corpus_bytes" and "chunk_rows" in r]
+    for record in chosen:
+        newest[record["source"]] = max(newest.get(record["source"], ""), record["session"])
+    found: dict[str, dict[int, list[Record]]] = {}
+    for record in chosen:
+        if record["status"] == "ok" and record["session"] == newest[record["source"]]:
+            found.setdefault(record["source"], {}).setdefault(record["corpus_bytes"], []).append(record)
+    return {source: [_median(sizes[size]) for size in sorted(sizes)] for source, sizes in found.items()}
+
+
+def _median(rounds: Sequence[Record]) -> Record:
+    middle = {name: statistics.median(r[name] for r in rounds) for name in ("wall_s", "peak_memory_bytes")}
+    stages = {name: statistics.median(r["stages"][name] for r in rounds) for name in rounds[0]["stages"]}
+    return rounds[0] | middle | {"stages": stages}
+
+
+def fit(runs: Sequence[Record]) -> Model:
+    """The model of one source's runs, of which there are two sizes or more."""
+    cores = runs[0]["machine"]["usable_cores"]
+
+    def over(x: Callable[[Record], float], y: Callable[[Record], float]) -> Points:
+        return [(x(run), y(run)) for run in runs]
+
+    def size(run: Record) -> float:
+        return float(run["corpus_bytes"])
+
+    return Model(
+        source=runs[0]["source"],
+        largest_bytes=max(run["corpus_bytes"] for run in runs),
+        pieces=fit_power(over(size, lambda run: run["different_pieces"])),
+        piece_bytes=fit_power(over(size, lambda run: run["piece_bytes"])),
+        repeated_bytes=fit_power(over(size, lambda run: run["repeated_bytes"])),
+        row_bytes=sum(run["chunk_counter_bytes"] for run in runs) / sum(run["chunk_rows"] for run in runs),
+        counting=fit_line(over(size, lambda run: cores * run["stages"]["counting"])),
+        combining=fit_line(over(lambda run: run["chunk_rows"], lambda run: cores * run["stages"]["combining"])),
+        merging=fit_line(over(lambda run: run["piece_bytes"], lambda run: run["stages"]["merging"])),
+        rest=statistics.median(
+            run["wall_s"] - sum(run["stages"][name] for name in ("counting", "combining", "merging")) for run in runs
+        ),
+        peak_bytes=fit_line(over(lambda run: run["piece_bytes"], lambda run: run["peak_memory_bytes"])),
+    )
+
+
+def chunk_rows(model: Model, corpus_bytes: float, chunk_bytes: float) -> float:
+    """Rows of all chunks' counters together."""
+    chunk_bytes = min(chunk_bytes, corpus_bytes)
+    return corpus_bytes / chunk_bytes * model.pieces(chunk_bytes)
+
+
+def on_this_machine(model: Model, corpus_bytes: float, cores: int) -> tuple[float, float]:
+    """Seconds and bytes of memory that a run takes on the machine that was measured."""
+    rows = chunk_rows(model, corpus_bytes, USUAL_CHUNK_BYTES)
+    piece_bytes = model.piece_bytes(corpus_bytes)
+    seconds = (model.counting(corpus_bytes) + model.combining(rows)) / cores + model.merging(piece_bytes) + model.rest
+    return seconds, model.peak_bytes(piece_bytes)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A run that was measured beside what the smaller ones foretell of it."""
+
+    source: str
+    corpus_bytes: int
+    seconds: tuple[float, float]  # foretold, measured
+    memory_bytes: tuple[float, float]
+
+
+def foretell(records: Sequence[Record]) -> list[Foretold]:
+    """The largest run of each source, foretold from all its others."""
+    found = []
+    for source, runs in measured_sizes(records).items():
+        if len(runs) >= LEAST_SIZES:
+            *smaller, largest = runs
+            cores = largest["machine"]["usable_cores"]
+            seconds, memory = on_this_machine(fit(smaller), largest["corpus_bytes"], cores)
+            found.append(
+                Foretold(
+                    source,
+                    largest["corpus_bytes"],
+                    (seconds, largest["wall_s"]),
+                    (memory, largest["peak_memory_bytes"]),
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a run is planned. network_bytes_s: between each node and the storage; request_s: of one request to it."""
+
+    nodes: int
+    cores: int
+    memory_bytes: int
+    network_bytes_s: float
+    request_s: float
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One stage of a planned run: its seconds by what they are spent on; they go on at the same time."""
+
+    name: str
+    seconds_by: dict[str, float]
+
+    @property
+    def bottleneck(self) -> str:
+        """What the stage waits for."""
+        return max(self.seconds_by, key=lambda name: self.seconds_by[name])
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes."""
+        return self.seconds_by[self.bottleneck]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned run. counter_bytes: of the whole counter on disk; chunk_counter_bytes: of all chunks' counters."""
+
+    corpus_bytes: float
+    chunk_bytes: float
+    stages: tuple[StageCost, ...]
+    pieces: float
+    counter_bytes: float
+    chunk_counter_bytes: float
+    merging_bytes: float
+    merging_repeated_bytes: float  # with --min-piece-count 2
+    memory_bytes: int
+
+    @property
+    def bottleneck(self) -> str:
+        """The first thing in the way: memory where merging has too little, else the longest stage's."""
+        if self.merging_bytes > self.memory_bytes:
+            return "memory of the node that merges"
+        longest = max(self.stages, key=lambda stage: stage.seconds)
+        return f"{longest.bottleneck} in {longest.name}"
+
+
+def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float) -> Plan:
+    """What a corpus of so many bytes takes on a cluster.
+
+    Merging's time is not divided by the node's cores beyond those of the machine that was measured: what more of them
+    give was not measured.
+    """
+    cores, network = cluster.nodes * cluster.cores, cluster.nodes * cluster.network_bytes_s
+    rows = chunk_rows(model, corpus_bytes, chunk_bytes)
+    pieces, piece_bytes = model.pieces(corpus_bytes), model.piece_bytes(corpus_bytes)
+    chunks = math.ceil(corpus_bytes / chunk_bytes)
+    chunk_counters, counter = rows * model.row_bytes, pieces * model.row_bytes
+    counting = StageCost(
+        "counting",
+        {
+            "processors": model.counting(corpus_bytes) / cores,
+            "network": (corpus_bytes + chunk_counters) / network,
+        },
+    )
+    combining = StageCost(
+        "combining",
+        {
+            "processors": model.combining(rows) / min(cores, SHARES),
+            "network": (chunk_counters + counter) / network,
+            "requests": chunks * SHARES * cluster.request_s / min(cores, SHARES),
+        },
+    )
+    joining = StageCost("joining", {"network of one node": 2 * counter / cluster.network_bytes_s})
+    merging = StageCost(
+        "merging",
+        {
+            "processors of one node": model.merging(piece_bytes),
+            "network of one node": STREAMED * counter / cluster.network_bytes_s,
+        },
+    )
+    return Plan(
+        corpus_bytes,
+        chunk_bytes,
+        (counting, combining, joining, merging),
+        pieces,
+        counter,
+        chunk_counters,
+        model.peak_bytes(piece_bytes),
+        model.peak_bytes(model.repeated_bytes(corpus_bytes)),
+        cluster.memory_bytes,
+    )

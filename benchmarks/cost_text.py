@@ -1,0 +1,102 @@
+"""The cost model in words: what was fitted, how well it foretells, and what runs that nobody measured would take."""
+
+from collections.abc import Sequence
+
+from benchmarks import cost
+from benchmarks.corpora import size_text
+from benchmarks.records import Record
+
+NOTHING = f"_No source was measured at {cost.LEAST_SIZES} sizes: `python -m benchmarks growth CORPUS --sizes ...`._"
+
+
+def time_text(seconds: float) -> str:
+    """5400 -> `1.5 h`: two figures in the unit that a person would choose."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.2g} {unit}" if seconds < 99.5 * length else f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def _error(foretold: float, measured: float) -> str:
+    return f"{100 * (foretold / measured - 1):+.0f} %"
+
+
+def foretold_section(records: Sequence[Record]) -> list[str]:
+    """A row for each source: the largest run beside what the smaller ones foretold."""
+    lines = [
+        "| source | largest | time foretold, measured | | memory foretold, measured | |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for one in cost.foretell(records):
+        seconds, memory = one.seconds, one.memory_bytes
+        lines.append(
+            f"| {one.source} | {size_text(one.corpus_bytes)} "
+            f"| {seconds[0]:.2f} s, {seconds[1]:.2f} s | {_error(*seconds)} "
+            f"| {size_text(memory[0])}, {size_text(memory[1])} | {_error(*memory)} |"
+        )
+    return [*lines, "", "The largest run of each source had no part in what foretold it.", ""]
+
+
+def model_section(models: Sequence[cost.Model]) -> list[str]:
+    """A row for each source: what was fitted to all of its runs."""
+    lines = [
+        "| source | different pieces of n bytes | their bytes | counting, a core | combining, a core | merging "
+        "| memory |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    lines += [
+        (
+            f"| {model.source} | {_power(model.pieces)} | {_power(model.piece_bytes)} "
+            f"| {_rate(model.counting, 1e6)} MB/s | {_rate(model.combining, 1e6)} million rows/s "
+            f"| {_rate(model.merging, 1e6)} MB of pieces/s "
+            f"| {size_text(model.peak_bytes.fixed)} + {model.peak_bytes.each:.1f} a byte of pieces |"
+        )
+        for model in models
+    ]
+    return [*lines, ""]
+
+
+def _power(power: cost.Power) -> str:
+    return f"{power.factor:.3g} n^{power.exponent:.3f}"
+
+
+def _rate(line: cost.Line, unit: float) -> str:
+    return f"{1 / line.each / unit:,.3g}" if line.each else "-"
+
+
+def plan_section(
+    models: Sequence[cost.Model], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int
+) -> list[str]:
+    """A row for each source and size: time by stage, memory, what is in the way first."""
+    lines = [
+        f"{cluster.nodes} nodes with {cluster.cores} cores, {size_text(cluster.memory_bytes)} of memory and "
+        f"{size_text(cluster.network_bytes_s)} a second to the storage, {1000 * cluster.request_s:g} ms a request; "
+        f"chunks of {size_text(chunk_bytes)}.",
+        "",
+        "| like | corpus | counting | combining | joining | merging | different pieces | counter, all chunks' "
+        "| memory of merging, with `--min-piece-count 2` | in the way first |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for model in models:
+        for size in sizes:
+            planned = cost.plan(model, cluster, size, chunk_bytes)
+            stages = " | ".join(f"{time_text(stage.seconds)} ({stage.bottleneck})" for stage in planned.stages)
+            lines.append(
+                f"| {model.source} | {size_text(size)} | {stages} | {planned.pieces:.2g} "
+                f"| {size_text(planned.counter_bytes)}, {size_text(planned.chunk_counter_bytes)} "
+                f"| {size_text(planned.merging_bytes)}, {size_text(planned.merging_repeated_bytes)} "
+                f"| {planned.bottleneck} |"
+            )
+    return [*lines, ""]
+
+
+def text(records: Sequence[Record], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int) -> str:
+    """Everything, as Markdown."""
+    measured = cost.measured_sizes(records)
+    models = [cost.fit(runs) for runs in measured.values() if len(runs) >= cost.LEAST_SIZES]
+    if not models:
+        return NOTHING
+    lines = ["**How well it foretells**", "", *foretold_section(records)]
+    lines += ["**What was fitted**", "", *model_section(models)]
+    lines += ["**What it foretells**", "", *plan_section(models, cluster, sizes, chunk_bytes)]
+    return "\n".join(lines).rstrip()

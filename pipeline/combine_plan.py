@@ -1,0 +1,113 @@
+"""How counters will be combined within a bound of memory: with how many threads, in which groups, in which ranges.
+
+Decided from what the files say of themselves, before any of them is read.
+"""
+
+import resource
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.counters import CounterFile, open_counter, partitions_for
+from pipeline.storage import Location
+
+WHOLE = (0, 1)
+_MOST_OPEN_FILES = 1024
+_OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
+_JOB_PARTITIONS = 4  # at most; a power of two
+
+
+@dataclass(frozen=True)
+class Part:
+    """A counter, the fingerprint it must have, and which of how many equal ranges of hashes it holds."""
+
+    path: Location
+    fingerprint: str | None
+    share: tuple[int, int] = WHOLE
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is known of a counter before any of it is read; as if it had the ranges of the other shares, too.
+
+    range_bytes: of one of its ranges in memory, and of knowing all of them.
+    """
+
+    range_bytes: int
+    ranges: int
+    rows: int
+    piece_bytes: int
+
+
+def extent_of(counter: CounterFile, shares: int) -> Extent:
+    """Of an open counter that is one of so many shares."""
+    range_bytes = counter.partition_bytes() + _OPEN_BYTES * counter.partitions
+    return Extent(range_bytes, counter.partitions * shares, counter.rows * shares, counter.piece_bytes * shares)
+
+
+def cut(extents: Sequence[Extent], shares: int, threads: int) -> tuple[int, int]:
+    """Into how many ranges the whole of all hashes is cut, and how many of them a thread combines at a time.
+
+    Neighbours are combined together where a coarse counter's range has them all: then it is read only once.
+    """
+    ranges = max(
+        shares,
+        *(extent.ranges for extent in extents),
+        partitions_for(sum(e.rows for e in extents), sum(e.piece_bytes for e in extents)) // 2,
+    )
+    most = _JOB_PARTITIONS if threads else 1
+    return ranges, min(most, ranges // min((extent.ranges for extent in extents), default=1), ranges // shares)
+
+
+def plan(parts: list[Part], threads: int, memory_bytes: int, shares: int) -> tuple[int, list[list[Part]]]:
+    """With how many threads to combine, and in which groups: one group where all fit the memory together.
+
+    A group has at least two counters, so that there is an end. No thread: where memory is short, a range is written
+    before the next is read.
+    """
+    extents = []
+    for part in parts:
+        with open_counter(part.path, fingerprint=part.fingerprint) as counter:
+            extents.append(extent_of(counter, part.share[1]))
+    files = _open_files()
+    while threads > 1 and (_held_bytes(extents, shares, threads) > memory_bytes or len(parts) * threads > files):
+        threads -= 1
+    if _held_bytes(extents, shares, threads) > memory_bytes:
+        threads = 0
+    groups: list[list[Part]] = [[]]
+    filled = 0
+    for part, extent in zip(parts, extents, strict=True):
+        group = groups[-1]
+        too_many = len(group) * max(threads, 1) >= files
+        too_large = not threads and _one_by_one(filled + extent.range_bytes) > memory_bytes
+        if len(group) >= 2 and (too_many or too_large):
+            groups.append([])
+            filled = 0
+        groups[-1].append(part)
+        filled += extent.range_bytes
+    return threads, groups
+
+
+def _held_bytes(extents: Sequence[Extent], shares: int, threads: int) -> int:
+    """What combining holds at most.
+
+    A thread holds a range of each counter, what Arrow makes of the one that is being read, and what came of all ranges
+    that it combines at a time; what came of two more such jobs waits, or is being written.
+    """
+    if not extents:
+        return 0
+    read = sum(extent.range_bytes for extent in extents)
+    ranges, job = cut(extents, shares, threads)
+    made = sum(extent.range_bytes * max(1, job * extent.ranges // ranges) for extent in extents)
+    reading = max(extent.range_bytes for extent in extents)
+    return threads * (read + reading + made) + 2 * made
+
+
+def _one_by_one(read_bytes: int) -> int:
+    """What combining without threads holds: a range of each counter, and what is made of them."""
+    return 2 * read_bytes
+
+
+def _open_files() -> int:
+    """Files that may be open at the same time for reading counters."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if allowed == resource.RLIM_INFINITY else max(4, min(_MOST_OPEN_FILES, allowed // 2))
