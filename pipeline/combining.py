@@ -47,7 +47,7 @@ def combine_task(
 
     Raises `UsageError` where the limit has no room left for it.
     """
-    whole = budget.of_nodes(options.memory_limit, nodes) if nodes else budget.budget(options.memory_limit)
+    whole = budget.budget(options.memory_limit, nodes)
     whole.workers(1)  # what the coordinator has taken since the start may leave no room
     room = whole.room(1) - budget.WRITE_BYTES
     return CombineTask(

@@ -26,7 +26,7 @@ from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import executor_for
+from pipeline.workers import as_workers_know, executor_for
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ def run_merge(
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
     before = {} if asked.overwrite else stored.merging or {}
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given})
+    directory = as_workers_know(directory, options)
     options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -184,7 +185,7 @@ def watched(memory_limit: int | None, listener: Listener) -> Iterator[environmen
 def directory_for(options: Options) -> Location:
     """Where the run goes: a new directory where none was named, made only where a limit of memory lets work begin."""
     _refuse_small_limit(options)
-    return options.output or run_directory.new_directory()
+    return as_workers_know(options.output or run_directory.new_directory(), options)
 
 
 def _refuse_small_limit(options: Options) -> None:

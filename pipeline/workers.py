@@ -4,12 +4,14 @@ Apart from `training`, so that worker processes can start while the coordinator 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config import Options
 from pipeline.errors import UsageError
 from pipeline.executors import Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
+from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.executors.ray import RayExecutor
@@ -28,13 +30,13 @@ ENCODING = WorkerSetup(
 )
 
 
-def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
+def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
     if options.executor == "ray":
         from pipeline.executors.ray import RayExecutor
 
-        return RayExecutor(options.ray_address, options.workers, SETUP)
-    return executor_here(options)
+        return RayExecutor(options.ray_address, options.workers, setup)
+    return executor_here(options, setup)
 
 
 def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
@@ -42,6 +44,11 @@ def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor
     if options.executor != "local":
         raise UsageError(f"this runs on this machine alone, not on {options.executor}: leave the executor out")
     return LocalExecutor(lambda: worker_count(options), setup)
+
+
+def as_workers_know(directory: Location, options: Options) -> Location:
+    """A directory by a name that all workers understand: on a cluster they have other current directories."""
+    return directory.absolute() if options.executor != "local" and isinstance(directory, Path) else directory
 
 
 def nodes(options: Options) -> Sequence[Node]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import worker_tasks
+from encoded import everything
 from ray_cluster import ADDRESS, add_node, cluster_of, lose
 from samples import all_planes
 
@@ -138,6 +139,27 @@ def test_a_cluster_trains_as_this_machine_does(cluster: Any, corpus: Path, expec
     assert "(workers of a node together)" in result.stdout
     shown = _bpe_pipeline("env", *words[:4]).stdout
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
+
+
+@on_a_cluster
+def test_a_cluster_encodes_as_this_machine_does(
+    cluster: Any, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where none of the nodes is
+    (tmp_path / "tokenizer.json").write_bytes(expected)
+    ray = ["--executor", "ray", "--ray-address", cluster.address]
+    encode = ["encode", corpus, "--tokenizer", "tokenizer.json", "--shard-size", "100000"]
+    assert _bpe_pipeline(*encode, "--output", "here").returncode == 0
+    result = _bpe_pipeline(*encode, "--output", "there", "--chunk-size", "100000", *ray)
+    assert result.returncode == 0, result.stderr
+    assert everything(tmp_path / "there") == everything(tmp_path / "here")
+    assert "had work" in result.stdout
+    tokenizer = pipeline.Tokenizer.load("tokenizer.json")
+    (tmp_path / "tokenizer.json").unlink()  # what nodes need of it, they are sent
+    asked = {"shard_format": "parquet", "shard_size": 50_000}
+    pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
+    pipeline.encode_corpus(corpus, tokenizer, "b", executor="ray", ray_address=cluster.address, **asked)
+    assert everything(tmp_path / "a") == everything(tmp_path / "b")
 
 
 def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) -> None:

@@ -74,6 +74,25 @@ class ClusterUse:
     peak_bytes: int
 
 
+class Shared(Protocol):
+    """Bytes that many tasks need, sent to each machine once: a small value, to be a field of those tasks."""
+
+    def get(self) -> bytes:
+        """The bytes, in a worker."""
+        ...
+
+
+@dataclass(frozen=True)
+class SharedHere:
+    """Bytes that go with each task, where that is no way at all."""
+
+    data: bytes = field(repr=False)
+
+    def get(self) -> bytes:
+        """See `Shared.get`."""
+        return self.data
+
+
 class Executor(Protocol):
     """Runs tasks on some processes and yields their results as they end."""
 
@@ -88,6 +107,10 @@ class Executor(Protocol):
 
     def used(self) -> ClusterUse | None:
         """What was used of a cluster so far; None where the machine is the coordinator's own."""
+        ...
+
+    def share(self, data: bytes) -> Shared:
+        """Let the tasks of all runs of this executor have these bytes, without each carrying them."""
         ...
 
     def run(

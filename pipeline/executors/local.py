@@ -27,6 +27,7 @@ from pipeline.executors import (
     Need,
     Node,
     Result,
+    SharedHere,
     Task,
     WorkerSetup,
     ignore_progress,
@@ -148,6 +149,10 @@ class LocalExecutor:
     def used(self) -> ClusterUse | None:
         """See `Executor.used`."""
         return None
+
+    def share(self, data: bytes) -> SharedHere:
+        """See `Executor.share`."""
+        return SharedHere(data)
 
     def __enter__(self) -> "LocalExecutor":
         self._server = _ForkServer(self._setup)

@@ -34,7 +34,7 @@ from pipeline.executors import (
     ignore_progress,
 )
 from pipeline.executors.attempts import Attempts
-from pipeline.executors.ray_task import Answer, Mailbox, work
+from pipeline.executors.ray_task import Answer, InObjectStore, Mailbox, work
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between looks at the mail
@@ -117,6 +117,10 @@ class RayExecutor:
     def used(self) -> ClusterUse | None:
         """See `Executor.used`."""
         return ClusterUse(len(self._peaks), max((sum(node.values()) for node in self._peaks.values()), default=0))
+
+    def share(self, data: bytes) -> InObjectStore:
+        """See `Executor.share`."""
+        return InObjectStore(self._ray.put(data))
 
     def run(
         self,

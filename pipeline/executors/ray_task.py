@@ -17,6 +17,18 @@ from pipeline.executors.worker import answer, post_with
 _POST_S = 0.5  # between two messages of a task about its progress
 
 
+@dataclass(frozen=True)
+class InObjectStore:
+    """Bytes in the cluster's memory, which a node fetches when the first of its tasks asks for them."""
+
+    reference: Any
+
+    def get(self) -> bytes:
+        """See `executors.Shared.get`."""
+        data: bytes = import_module("ray").get(self.reference)
+        return data
+
+
 class Mailbox:
     """The actor that keeps what tasks say while they are at work, until the coordinator asks."""
 
