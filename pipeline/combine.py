@@ -17,7 +17,8 @@ from pipeline import _core
 from pipeline.atomic import parts_beside
 from pipeline.counters import Columns, CounterFile, open_counter, partitions_for, write_counter
 from pipeline.errors import RunDirectoryError, TrainingError
-from pipeline.storage import Location
+from pipeline.storage import Location, Remote, each
+from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _MOST_OPEN_FILES = 1024
@@ -79,7 +80,7 @@ def combine(task: CombineTask) -> int:
                 if len(group) == 1:
                     joined += group
                     continue
-                part = place.with_name(f".{place.name}.{number:04d}.sum.part")
+                part = place.with_name(f".{place.name}.{own_mark()}.{number:04d}.sum.part")
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
                 _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
@@ -167,10 +168,12 @@ def _plan(parts: list[_Part], threads: int, memory_bytes: int) -> tuple[int, lis
     A group has at least two counters, so that there is an end. No thread: where memory is short, a range is written
     before the next is read.
     """
-    sizes = []
-    for part in parts:
+
+    def size_of(part: _Part) -> int:
         with open_counter(part.path, fingerprint=part.fingerprint) as counter:
-            sizes.append(counter.partition_bytes() + _OPEN_BYTES * counter.partitions)
+            return counter.partition_bytes() + _OPEN_BYTES * counter.partitions
+
+    sizes = list(each(size_of, parts, remote=_any_remote(parts)))
     files = _open_files()
     while threads > 1 and (_held_bytes(sum(sizes), threads) > memory_bytes or len(parts) * threads > files):
         threads -= 1
@@ -196,6 +199,10 @@ def _held_bytes(partition_bytes: int, threads: int) -> int:
     threads there is one range, and what is made of it.
     """
     return (2 * threads + 2) * partition_bytes
+
+
+def _any_remote(parts: Sequence[_Part]) -> bool:
+    return any(isinstance(part.path, Remote) for part in parts)
 
 
 def _give_back_memory() -> None:
@@ -274,7 +281,12 @@ class _Reader:
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):
-            self._local.files = [open_counter(part.path, fingerprint=part.fingerprint) for part in self._parts]
+            opened = each(
+                lambda part: open_counter(part.path, fingerprint=part.fingerprint),
+                self._parts,
+                remote=_any_remote(self._parts),
+            )
+            self._local.files = list(opened)
             self._local.read = {}
             self._opened += self._local.files
         files: list[CounterFile] = self._local.files

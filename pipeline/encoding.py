@@ -70,6 +70,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     directory = as_workers_know(options.output, options)
     separator = separator_of(model, options)
+    executor.on_notice = lambda text: listener(Notice("warning", text))
     with _at_work(directory, options) as watch:
         nodes = executor.nodes()
         encoding = open_encoding(directory, options, model, separator, listener, nodes)
@@ -95,6 +96,8 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
                 corpus = _described(encoding, model, separator, parts, lost, written)
                 corpus.write(directory)
             shards.remove_owned(directory / "parts")
+            if executor.retries:  # workers that were killed left something, too
+                shards.sweep(directory)
             watch.look()
             return Encoded(directory, corpus, times, watch.peak_bytes, executor.retries, executor.used())
 

@@ -1,6 +1,7 @@
 """The story of `train`: count, merge, export, report; and `count` and `merge` as the parts of it that stand alone."""
 
 import contextlib
+import functools
 import json
 import logging
 import time
@@ -139,8 +140,9 @@ class Stages:
 
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
-        """Write what happens into the run's log; what killed commands left behind is removed first."""
-        run_directory.sweep(run.directory, keep=(file.path for file in run.manifest.files))
+        """Write what happens into the run's log; what killed commands and workers left behind is removed."""
+        sweep = functools.partial(run_directory.sweep, run.directory, [file.path for file in run.manifest.files])
+        sweep()
         with log_to(run.directory / "log.txt"):
             _log.info("%s", self.options)
             try:
@@ -148,6 +150,8 @@ class Stages:
             except BaseException as error:
                 _log.error("stopped: %s: %s", type(error).__name__, error)
                 raise
+        if self.executor.retries:
+            sweep()
 
     def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
         """What came of the command, also written into the run directory."""
@@ -202,6 +206,7 @@ def at_work(
     stages = None
     try:
         with run_directory.locked(directory), watched(options.memory_limit, listener) as watch:
+            executor.on_notice = lambda text: listener(Notice("warning", text))
             stages = Stages(options, executor, watch)
             yield stages
     except KeyboardInterrupt:

@@ -32,11 +32,13 @@ ENCODING = WorkerSetup(
 
 def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
-    if options.executor == "ray":
-        from pipeline.executors.ray import RayExecutor
+    return _on_ray(options, setup) if options.executor == "ray" else executor_here(options, setup)
 
-        return RayExecutor(options.ray_address, options.workers, setup)
-    return executor_here(options, setup)
+
+def _on_ray(options: Options, setup: WorkerSetup) -> "RayExecutor":
+    from pipeline.executors.ray import RayExecutor
+
+    return RayExecutor(options.ray_address, options.workers, setup)
 
 
 def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
@@ -52,11 +54,11 @@ def as_workers_know(directory: Location, options: Options) -> Location:
 
 
 def nodes(options: Options) -> Sequence[Node]:
-    """The machines that a run would work on; none where that is this one."""
+    """The machines that a run would work on, as they are now; none where that is this one, or no node has cores."""
     if options.executor == "local":
         return ()
-    with executor_for(options) as executor:
-        return executor.nodes()
+    with _on_ray(options, SETUP) as executor:
+        return executor.living()
 
 
 def worker_count(options: Options) -> int:

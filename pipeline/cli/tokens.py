@@ -175,8 +175,11 @@ def env(**values: Any) -> None:
     from pipeline.workers import nodes
 
     facts = describe()
-    for number, node in enumerate(nodes(settled.options)):
+    machines = nodes(settled.options)
+    for number, node in enumerate(machines):
         facts[f"node {number}"] = str(node)
+    if settled.options.executor != "local" and not machines:
+        facts["nodes"] = "none with cores"
     for name, value in facts.items():
         click.echo(f"{name + ':':26}{value}")
 

@@ -17,6 +17,10 @@ def ignore_progress(_: int) -> None:
     """Hear of progress and do nothing."""
 
 
+def ignore_notice(_: str) -> None:
+    """Hear what a person should know and do nothing."""
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """How worker processes start.
@@ -94,7 +98,12 @@ class SharedHere:
 
 
 class Executor(Protocol):
-    """Runs tasks on some processes and yields their results as they end."""
+    """Runs tasks on some processes and yields their results as they end.
+
+    on_notice: hears what a person should know while a run waits.
+    """
+
+    on_notice: Callable[[str], None]
 
     @property
     def retries(self) -> int:
@@ -102,7 +111,7 @@ class Executor(Protocol):
         ...
 
     def nodes(self) -> Sequence[Node]:
-        """The machines that tasks run on; none where that is the coordinator's own."""
+        """The machines that tasks run on, at least one of a cluster; none where that is the coordinator's own."""
         ...
 
     def used(self) -> ClusterUse | None:

@@ -30,6 +30,7 @@ from pipeline.executors import (
     SharedHere,
     Task,
     WorkerSetup,
+    ignore_notice,
     ignore_progress,
 )
 from pipeline.executors.attempts import Attempts
@@ -136,6 +137,7 @@ class LocalExecutor:
         self._setup = setup
         self._idle: list[_Worker] = []
         self._retries = 0
+        self.on_notice: Callable[[str], None] = ignore_notice
 
     @property
     def retries(self) -> int:
