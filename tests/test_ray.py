@@ -222,12 +222,12 @@ def test_real_text_in_many_small_chunks_over_a_store(cluster: Any, store: Store,
     pipeline.train(texts, output=tmp_path / "run", vocab_size=8000)
     corpus = [store.put(f"corpus/{path.name}", path.read_bytes()) for path in texts]
     result = _bpe_pipeline(
-        *("train", *corpus, "--output", store.uri("run"), "--chunk-size", "256KiB", "--vocab-size", "8000"),
+        *("train", *corpus, "--output", store.uri("run"), "--chunk-size", "512KiB", "--vocab-size", "8000"),
         *("--executor", "ray", "--ray-address", cluster.address),
     )
     assert result.returncode == 0, result.stderr
     assert store.get("run/tokenizer/tokenizer.json") == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
-    assert len([name for name in store.listing() if name.startswith("run/counts/")]) > 100
+    assert len([name for name in store.listing() if name.startswith("run/counts/")]) > 60
 
 
 @on_a_cluster

@@ -35,12 +35,13 @@ from pipeline.executors import (
 )
 from pipeline.executors.attempts import Attempts
 from pipeline.executors.ray_connect import connect, in_a_line
-from pipeline.executors.ray_task import Answer, InObjectStore, Mailbox, work
+from pipeline.executors.ray_task import Answer, InObjectStore, Mailbox, import_all, work
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between looks at the mail
 _NODES_S = 2.0  # for which what is known of the nodes is believed
 _COMPLAIN_S = 60.0  # between complaints that a task finds no node
+_PREPARED = 64  # workers that are started before there is work
 _AHEAD = 2  # tasks handed over for every one that can be at work: no core waits for the coordinator
 
 
@@ -76,9 +77,18 @@ class RayExecutor:
     def __enter__(self) -> "RayExecutor":
         self._connected = connect(self._address, self._setup.environment)
         self._ray: Any = import_module("ray")
+        self._ready = self._prepare()
         self._mailbox: Any = self._ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1).remote()
         self._work = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(work)
         return self
+
+    def _prepare(self) -> list[Any]:
+        """Let workers start, and import what their tasks need, beside whatever the coordinator does next."""
+        cores = sum(node.cores for node in self.living())
+        prepare = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(import_all)
+        return [
+            prepare.remote(tuple(self._setup.preload)) for _ in range(min(cores, self._workers or cores, _PREPARED))
+        ]
 
     def __exit__(self, *_: object) -> None:
         self._ray.kill(self._mailbox)

@@ -5,7 +5,8 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -89,6 +90,13 @@ def work(function: Callable[[Any], object], task: object, version: str, mailbox:
         value.args = (f"{value} (on node {platform.node()})",)
     node = import_module("ray").get_runtime_context().get_node_id()
     return Answer(kind, value, post.total, node, os.getpid(), _peak_bytes())
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import modules that tasks need; one that fails is left to the task that needs it."""
+    for module in modules:
+        with suppress(Exception):
+            import_module(module)
 
 
 def _peak_bytes() -> int:
