@@ -12,6 +12,7 @@ Ray's client (`ray://`) knows no other stream from a task that is at work.
 import itertools
 import logging
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -41,6 +42,7 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between looks at the mail
 _NODES_S = 2.0  # for which what is known of the nodes is believed
 _COMPLAIN_S = 60.0  # between complaints that a task finds no node
+_STARTING_S = 10.0  # that workers may take to start
 _PREPARED = 64  # workers that are started before there is work
 _AHEAD = 2  # tasks handed over for every one that can be at work: no core waits for the coordinator
 
@@ -67,6 +69,9 @@ class RayExecutor:
         self._numbers = itertools.count()
         self._nodes: tuple[float, list[Node]] | None = None
         self._complained_at = -_COMPLAIN_S
+        self._mailbox: Any = None  # made when it is first asked
+        self._asked: Any = None  # what it is to answer
+        self._mailbox_name = f"bpe-pipeline-{uuid.uuid4().hex}"
         self._peaks: dict[str, dict[int, int]] = {}  # by node, then by process
 
     @property
@@ -78,7 +83,7 @@ class RayExecutor:
         self._connected = connect(self._address, self._setup.environment)
         self._ray: Any = import_module("ray")
         self._ready = self._prepare()
-        self._mailbox: Any = self._ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1).remote()
+        self._entered_at = time.monotonic()
         self._work = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(work)
         return self
 
@@ -91,7 +96,8 @@ class RayExecutor:
         ]
 
     def __exit__(self, *_: object) -> None:
-        self._ray.kill(self._mailbox)
+        if self._mailbox is not None:
+            self._ray.kill(self._mailbox)
         if self._connected:
             self._ray.shutdown()
 
@@ -183,7 +189,7 @@ class RayExecutor:
 
     def _start(self, function: Callable[[Any], object], task: object, number: int, need: Need) -> Any:
         return self._work.options(num_cpus=need.cores, memory=need.memory_bytes or None).remote(
-            function, task, __version__, self._mailbox, number
+            function, task, __version__, self._mailbox_name, number
         )
 
     def _most_at_once(self, at_once: int | None, need: Need) -> int:
@@ -219,6 +225,8 @@ class RayExecutor:
             return Answer("crash", in_a_line(error))
         except ConnectionError as error:
             raise self._lost(error) from None
+        for record in answered.records:
+            log.relay(record)
         if answered.node:
             self._peaks.setdefault(answered.node, {})[answered.process] = answered.peak_bytes
         if answered.kind == "crash":
@@ -227,12 +235,29 @@ class RayExecutor:
         return answered
 
     def _mail(self) -> list[tuple[int, str, Any]]:
-        """What tasks said since the last time; nothing where the node that keeps it is gone, until it is elsewhere."""
-        try:
-            messages: list[tuple[int, str, Any]] = self._ray.get(self._mailbox.take.remote(), timeout=_POLL_S)
-        except self._ray.exceptions.RayError:
-            return []
+        """What tasks said until the last question; nothing where the node that keeps it is gone, until it is elsewhere.
+
+        Nobody waits for it. Its process starts after those of the workers, which have the first use of the cores.
+        """
+        if self._mailbox is None:
+            if self._is_starting():
+                return []
+            options = {"name": self._mailbox_name, "num_cpus": 0, "max_restarts": -1}
+            self._mailbox = self._ray.remote(Mailbox).options(**options).remote()
+        messages: list[tuple[int, str, Any]] = []
+        with suppress(self._ray.exceptions.RayError):
+            if self._asked is not None:
+                if not self._ray.wait([self._asked], timeout=0)[0]:
+                    return []
+                messages = self._ray.get(self._asked)
+        self._asked = self._mailbox.take.remote()
         return messages
+
+    def _is_starting(self) -> bool:
+        """Whether workers are still on their way; on a cluster at work for others nobody waits for that."""
+        if not self._ready or time.monotonic() - self._entered_at > _STARTING_S:
+            return False
+        return len(self._ray.wait(self._ready, num_returns=len(self._ready), timeout=0)[0]) < len(self._ready)
 
     def _lost(self, error: Exception) -> WorkerError:
         return WorkerError(
