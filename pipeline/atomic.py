@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.errors import RunDirectoryError
 from pipeline.storage import Location, Remote
-from pipeline.storage.scratch import scratch_directory
+from pipeline.storage.scratch import own_mark, scratch_directory
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def whole_file(where: Location, remedy: str = "free the place or choose another 
 
 @contextlib.contextmanager
 def _renamed(path: Path) -> Iterator[Path]:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{own_mark()}.partial")
     try:
         yield partial
         _flush(partial)

@@ -57,8 +57,13 @@ class Budget:
         return max((self.limit_bytes - self.taken_bytes) // workers - self.worker_bytes, 0)
 
 
-def budget(memory_limit: int | None) -> Budget:
-    """The budget as it is now: the limit that was asked for, or 80 % of what is free beside what we have already."""
+def budget(memory_limit: int | None, nodes: Sequence[Node] = ()) -> Budget:
+    """The budget as it is now: the limit that was asked for, or 80 % of what is free beside what we have already.
+
+    With nodes: on each of them, the limit that was asked for within what the smallest lends to tasks.
+    """
+    if nodes:
+        return _of_nodes(memory_limit, nodes)
     own = max(environment.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
     taken = own + FORK_SERVER_BYTES + ARROW_BYTES
     if memory_limit is not None:
@@ -67,8 +72,7 @@ def budget(memory_limit: int | None) -> Budget:
     return Budget(limit, taken, given=False)
 
 
-def of_nodes(memory_limit: int | None, nodes: Sequence[Node]) -> Budget:
-    """The budget on each of some nodes: the limit that was asked for, within what the smallest lends to tasks."""
+def _of_nodes(memory_limit: int | None, nodes: Sequence[Node]) -> Budget:
     lent = min(node.memory_bytes for node in nodes)
     limit = lent if memory_limit is None else min(memory_limit, lent)
     return Budget(limit, ARROW_BYTES, given=memory_limit is not None, worker_bytes=CLUSTER_WORKER_BYTES)

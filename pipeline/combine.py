@@ -14,10 +14,11 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
-from pipeline.combine_plan import WHOLE, Part, cut, extent_of, plan
+from pipeline.combine_plan import WHOLE, Part, any_remote, cut, extent_of, plan
 from pipeline.counters import Columns, CounterFile, open_counter, write_counter
 from pipeline.errors import RunDirectoryError, TrainingError
-from pipeline.storage import Location
+from pipeline.storage import Location, each
+from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 
@@ -66,7 +67,7 @@ def combine(task: CombineTask) -> int:
                 if len(group) == 1:
                     joined += group
                     continue
-                part = place.with_name(f".{place.name}.{number:04d}.sum.part")
+                part = place.with_name(f".{place.name}.{own_mark()}.{number:04d}.sum.part")
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
                 _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
@@ -213,7 +214,12 @@ class _Reader:
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):
-            self._local.files = [open_counter(part.path, fingerprint=part.fingerprint) for part in self._parts]
+            opened = each(
+                lambda part: open_counter(part.path, fingerprint=part.fingerprint),
+                self._parts,
+                remote=any_remote(self._parts),
+            )
+            self._local.files = list(opened)
             self._local.read = {}
             self._opened += self._local.files
         files: list[CounterFile] = self._local.files

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.counters import CounterFile, open_counter, partitions_for
-from pipeline.storage import Location
+from pipeline.storage import Location, Remote, each
 
 WHOLE = (0, 1)
 _MOST_OPEN_FILES = 1024
@@ -44,6 +44,11 @@ def extent_of(counter: CounterFile, shares: int) -> Extent:
     return Extent(range_bytes, counter.partitions * shares, counter.rows * shares, counter.piece_bytes * shares)
 
 
+def any_remote(parts: Sequence[Part]) -> bool:
+    """Whether any of them lies in a store, where several are asked for at the same time."""
+    return any(isinstance(part.path, Remote) for part in parts)
+
+
 def cut(extents: Sequence[Extent], shares: int, threads: int) -> tuple[int, int]:
     """Into how many ranges the whole of all hashes is cut, and how many of them a thread combines at a time.
 
@@ -64,10 +69,12 @@ def plan(parts: list[Part], threads: int, memory_bytes: int, shares: int) -> tup
     A group has at least two counters, so that there is an end. No thread: where memory is short, a range is written
     before the next is read.
     """
-    extents = []
-    for part in parts:
+
+    def extent_at(part: Part) -> Extent:
         with open_counter(part.path, fingerprint=part.fingerprint) as counter:
-            extents.append(extent_of(counter, part.share[1]))
+            return extent_of(counter, part.share[1])
+
+    extents = list(each(extent_at, parts, remote=any_remote(parts)))
     files = _open_files()
     while threads > 1 and (_held_bytes(extents, shares, threads) > memory_bytes or len(parts) * threads > files):
         threads -= 1

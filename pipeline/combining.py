@@ -1,8 +1,8 @@
 """The combined counter of a run: made by one worker on this machine, by many on the nodes of a cluster.
 
-On a cluster each worker combines a share of the hashes, from all counters; no node needs all pieces at once. The shares
-are files in the run directory, kept until they are joined, so that what was combined when a run was stopped stays
-combined.
+On a cluster of several nodes each worker combines a share of the hashes, from all counters; no node needs all pieces at
+once. The shares are files in the run directory, kept until they are joined, so that what was combined when a run was
+stopped stays combined. There are a few for each core, not more: every share opens every counter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,10 @@ from pipeline.counters import look_at
 from pipeline.executors import Executor, Need, Node
 from pipeline.join import JoinTask, join
 from pipeline.manifest import Run
-from pipeline.storage import Location, remove
+from pipeline.storage import Location, names_in, remove
 
-_MOST_SHARES = 256
+_MOST_SHARES = 256  # a power of two
+_SHARES_A_CORE = 2  # so that all end together
 
 
 def combine_counters(
@@ -28,9 +29,12 @@ def combine_counters(
     """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
     nodes = executor.nodes()
     task = combine_task(run, parts, statistics, options, nodes=nodes)
-    if nodes:
+    if len(nodes) > 1:
         return _in_shares(run, task, executor, planning.share_of(options, _MOST_SHARES, nodes))
-    [(_, rows)] = executor.run(combine, [task])
+    if nodes:
+        task = replace(task, keep_bytes=0)  # who merges is another process
+    need = Need(task.threads, budget.CLUSTER_WORKER_BYTES + task.memory_bytes + budget.WRITE_BYTES)
+    [(_, rows)] = executor.run(combine, [task], need=need)
     return rows
 
 
@@ -47,7 +51,7 @@ def combine_task(
 
     Raises `UsageError` where the limit has no room left for it.
     """
-    whole = budget.of_nodes(options.memory_limit, nodes) if nodes else budget.budget(options.memory_limit)
+    whole = budget.budget(options.memory_limit, nodes)
     whole.workers(1)  # what the coordinator has taken since the start may leave no room
     room = whole.room(1) - budget.WRITE_BYTES
     return CombineTask(
@@ -64,7 +68,8 @@ def combine_task(
 
 
 def _in_shares(run: Run, task: CombineTask, executor: Executor, share: planning.Share) -> int:
-    shares = min(1 << (len(task.parts) - 1).bit_length(), _MOST_SHARES)
+    before = _shares_in(run)
+    shares = max(before, default=_shares_for(sum(node.cores for node in executor.nodes()), len(task.parts)))
     parts = [
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
     ]
@@ -86,6 +91,17 @@ def _in_shares(run: Run, task: CombineTask, executor: Executor, share: planning.
     for _ in executor.run(combine, missing, need=Need(memory_bytes=share.budget.worker_bytes + share.room_bytes)):
         pass
     [(_, rows)] = executor.run(join, [JoinTask(parts, task.output, task.fingerprint, task.statistics)])
-    for path, _ in parts:
+    for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return rows
+
+
+def _shares_for(cores: int, counters: int) -> int:
+    most = min(_SHARES_A_CORE * cores, counters, _MOST_SHARES)
+    return 1 << (most - 1).bit_length()
+
+
+def _shares_in(run: Run) -> set[int]:
+    """Of how many shares those are that were combined before; a cluster may have had other nodes then."""
+    names = names_in(run.share_path(0, 1).parent)
+    return {int(name.rpartition("-")[2].removesuffix(".parquet")) for name in names if name.startswith("share-")}

@@ -13,6 +13,7 @@ from pipeline import _core
 from pipeline.atomic import whole_file
 from pipeline.corpus.files import CorpusFile
 from pipeline.count_chunk import PLACED, CountTask, RegexCutter, feed_span, note_losses
+from pipeline.executors import Shared
 from pipeline.id_parts import Part, PartWriter
 from pipeline.losses import Tally
 from pipeline.model import Model
@@ -29,13 +30,13 @@ _PREPARED_COPIES = 12  # what a text that is kept whole takes, in its own bytes
 class EncodeTask(CountTask):
     """One chunk for a worker, and with what to encode it.
 
-    model: as `packed` gives it; `tokenizer` is its fingerprint. special_ids: of `special_tokens`, in their order.
+    model: what `packed` gives; `tokenizer` is its fingerprint. special_ids: of `special_tokens`, in their order.
     separator: the id that ends a document; `separators`: whether it stands among the ids. cache_bytes: for pieces.
     """
 
     work = "encoded"
 
-    model: bytes
+    model: Shared
     tokenizer: str
     special_ids: tuple[int, ...]
     separator: int | None
@@ -55,15 +56,16 @@ def packed(model: Model) -> bytes:
     return pickle.dumps(replace(model, pattern=pattern))
 
 
-_loaded: dict[str, tuple[Model, _core.Encoder]] = {}  # the one that was used last, with its caches
+_loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # the one that was used last, with its caches
 
 
 def _encoder(task: EncodeTask) -> tuple[Model, _core.Encoder]:
-    if task.tokenizer not in _loaded:
+    key = task.tokenizer, task.cache_bytes
+    if key not in _loaded:
         _loaded.clear()
-        model: Model = pickle.loads(task.model)  # noqa: S301 - from our own coordinator
-        _loaded[task.tokenizer] = model, model.encoder(cache_bytes=task.cache_bytes, threads=1)
-    return _loaded[task.tokenizer]
+        model: Model = pickle.loads(task.model.get())  # noqa: S301 - from our own coordinator
+        _loaded[key] = model, model.encoder(cache_bytes=task.cache_bytes, threads=1)
+    return _loaded[key]
 
 
 def encode_chunk(task: EncodeTask) -> Part:

@@ -13,6 +13,7 @@ from pipeline.corpus.files import CorpusFile, find_files
 from pipeline.corpus.formats import Asked
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
+from pipeline.executors import Node
 from pipeline.model import Model
 from pipeline.prepare import SpecialSearch
 from pipeline.shards import Encoding
@@ -40,7 +41,12 @@ def separator_of(model: Model, options: Options) -> str | None:
 
 
 def open_encoding(
-    directory: Location, options: Options, model: Model, separator: str | None, listener: Listener
+    directory: Location,
+    options: Options,
+    model: Model,
+    separator: str | None,
+    listener: Listener,
+    nodes: Sequence[Node] = (),
 ) -> Encoding:
     """The encoding that the options ask for: the one in the directory, or a new one with its plan made and saved."""
     if exists(directory / "run.json"):
@@ -56,7 +62,7 @@ def open_encoding(
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
-        return _opened(directory, stored, asked, settled, model, listener)
+        return _opened(directory, stored, asked, settled, model, listener, nodes)
 
 
 def _opened(
@@ -66,6 +72,7 @@ def _opened(
     options: Options,
     model: Model,
     listener: Listener,
+    nodes: Sequence[Node],
 ) -> Encoding:
     asked_kind = Asked(options.input_format, options.compression)
     listing = find_files(options.inputs, asked_kind, may_be_empty=stored is not None)
@@ -84,7 +91,7 @@ def _opened(
     if not options.overwrite:
         shards.refuse_foreign_files(directory)
     cutting = _cutting(model, options)
-    chunks = plan_chunks(listing.files, cutting, chunk_bytes=_chunk_bytes(options, listing.files))
+    chunks = plan_chunks(listing.files, cutting, chunk_bytes=_chunk_bytes(options, listing.files, nodes))
     if not chunks:
         raise InputError(f"the corpus is empty: {listing.files[0].path} has no rows; name a file with text in it")
     encoding = Encoding(asked, listing.files, tuple(chunks), listing.empty)
@@ -107,6 +114,8 @@ def special_bytes(model: Model) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in model.vocabulary.special_tokens)
 
 
-def _chunk_bytes(options: Options, files: Sequence[CorpusFile]) -> int:
-    size = -(-manifest.corpus_bytes(files) // (worker_count(options) * _CHUNKS_A_WORKER))
+def _chunk_bytes(options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node]) -> int:
+    cores = sum(node.cores for node in nodes)
+    workers = min(options.workers or cores, cores) if nodes else worker_count(options)
+    size = -(-manifest.corpus_bytes(files) // (workers * _CHUNKS_A_WORKER))
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)

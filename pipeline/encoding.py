@@ -21,7 +21,7 @@ from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
 from pipeline.encode_plan import open_encoding, separator_of, special_bytes
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
-from pipeline.executors import Executor
+from pipeline.executors import Executor, Need, Node
 from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.load import load_model
 from pipeline.log import log_to
@@ -34,7 +34,7 @@ from pipeline.storage import Location, Remote, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import warn_of
 from pipeline.values import format_bytes
-from pipeline.workers import ENCODING, executor_here, worker_count
+from pipeline.workers import ENCODING, as_workers_know, executor_for, worker_count
 from pipeline.write_shard import Shard, ShardTask, write_shard
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def encode_corpus(
     """
     refuse_unfit(options, _OF_TRAINING, "encoding, which does as the tokenizer says")
     settled = make_options({"inputs": inputs, "output": output, **options})
-    with executor_here(settled, ENCODING) as executor:
+    with executor_for(settled, ENCODING) as executor:
         model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
         return run_encode(settled, model, executor, warn_of).corpus
 
@@ -74,10 +74,12 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     """Encode and write shards, each only as far as the directory does not hold it yet."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    directory = options.output
+    directory = as_workers_know(options.output, options)
     separator = separator_of(model, options)
+    executor.on_notice = lambda text: listener(Notice("warning", text))
     with _at_work(directory, options) as watch:
-        encoding = open_encoding(directory, options, model, separator, listener)
+        nodes = executor.nodes()
+        encoding = open_encoding(directory, options, model, separator, listener, nodes)
         shards.sweep(directory)
         with _logged(directory, options), refused_goes(directory, (file.path for file in encoding.files)):
             times: dict[str, float | None] = {ENCODING_STAGE: None, WRITING_STAGE: None}
@@ -100,8 +102,10 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
                 corpus = _described(encoding, model, separator, parts, lost, written)
                 corpus.write(directory)
             shards.remove_owned(directory / "parts")
+            if executor.retries:  # workers that were killed left something, too
+                shards.sweep(directory)
             watch.look()
-            return Encoded(directory, corpus, times, watch.peak_bytes, executor.retries)
+            return Encoded(directory, corpus, times, watch.peak_bytes, executor.retries, executor.used())
 
 
 @contextlib.contextmanager
@@ -134,25 +138,31 @@ def _logged(directory: Location, options: Options) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Share:
-    """How many workers encode, and the bytes that each has for known pieces and for text."""
+    """How many workers encode on a machine, and the bytes that each has for known pieces and for text.
+
+    bytes: all that each takes.
+    """
 
     workers: int
     cache_bytes: int
     room_bytes: int
     limit_bytes: int
+    bytes: int
 
 
-def _share_of(options: Options, model: Model, chunks: int) -> _Share:
+def _share_of(options: Options, model: Model, chunks: int, nodes: Sequence[Node]) -> _Share:
     """What each worker gets; raises `UsageError` where not even one has room for the tokenizer."""
-    whole = budget.budget(options.memory_limit)
+    whole = budget.budget(options.memory_limit, nodes)
     model_bytes = _MODEL_BYTES_A_TOKEN * model.vocabulary.size
     least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_ROOM_BYTES
-    for workers in range(whole.workers(max(1, min(worker_count(options), chunks))), 0, -1):
+    asked = max(node.cores for node in nodes) if nodes else worker_count(options)
+    for workers in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
         room = whole.room(workers)
         if room >= least:
             cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // workers, (room - least) // 2))
-            return _Share(workers, cache, room - model_bytes - _BUFFER_BYTES - cache, whole.limit_bytes)
-    needed = format_bytes(whole.taken_bytes + budget.WORKER_BYTES + least)
+            text = room - model_bytes - _BUFFER_BYTES - cache
+            return _Share(workers, cache, text, whole.limit_bytes, whole.worker_bytes + room)
+    needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
     raise UsageError(
         f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
         f"tokens: give a --memory-limit of at least {needed}"
@@ -171,7 +181,8 @@ def _encode_chunks(
     """Encode the chunks without parts; gives all parts, in the order of the corpus."""
     if model.pattern.refusal is not None and not hasattr(model.pattern, "steps"):
         listener(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
-    share = _share_of(options, model, len(encoding.chunks))
+    nodes = executor.nodes()
+    share = _share_of(options, model, len(encoding.chunks), nodes)
     special_tokens = model.vocabulary.special_tokens
     common = partial(
         EncodeTask,
@@ -184,7 +195,7 @@ def _encode_chunks(
         room_bytes=share.room_bytes,
         limit_bytes=share.limit_bytes,
         workers=share.workers,
-        model=packed(model),
+        model=executor.share(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         separator=None if separator is None else special_tokens[separator],
         separators=encoding.options["documents"] == "separator",
@@ -212,7 +223,8 @@ def _encode_chunks(
         encode_chunk,
         [task for _, task in tasks],
         lambda amount: listener(Advanced(ENCODING_STAGE, amount)),
-        at_once=share.workers,
+        at_once=None if nodes else share.workers,
+        need=Need(memory_bytes=share.bytes),
     ):
         found[tasks[position][0]] = part
     return [found[index] for index in range(len(encoding.chunks))]
@@ -272,9 +284,17 @@ def _write_shards(
 
     tasks = [task(index, shard) for index, shard in enumerate(planned)]
     run_directory.require_ours(directory)
-    at_once = budget.budget(options.memory_limit).workers(max(1, min(worker_count(options), len(tasks))))
-    ended = executor.run(write_shard, tasks, lambda amount: listener(Advanced(WRITING_STAGE, amount)), at_once=at_once)
-    written = dict(ended)
+    nodes = executor.nodes()
+    whole = budget.budget(options.memory_limit, nodes)
+    written = dict(
+        executor.run(
+            write_shard,
+            tasks,
+            lambda amount: listener(Advanced(WRITING_STAGE, amount)),
+            at_once=None if nodes else whole.workers(max(1, min(worker_count(options), len(tasks)))),
+            need=Need(memory_bytes=whole.worker_bytes + budget.LEAST_ROOM_BYTES),
+        )
+    )
     return [written[index] for index in range(len(tasks))]
 
 

@@ -18,10 +18,8 @@ STAGE = "merging"
 
 
 def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequence[Node]) -> merge.MergeTask:
-    if nodes:
-        whole = budget.of_nodes(options.memory_limit, [max(nodes, key=lambda node: node.memory_bytes)])
-    else:
-        whole = budget.budget(options.memory_limit)  # memory may be shorter now than it was
+    largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
+    whole = budget.budget(options.memory_limit, largest)  # memory may be shorter now than it was
     beside = whole.taken_bytes + whole.worker_bytes
     room = whole.limit_bytes - beside  # below 0 where even that is too much
     if not nodes:

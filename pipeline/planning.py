@@ -177,13 +177,12 @@ class Share:
 
 def share_of(options: Options, chunks: int, nodes: Sequence[Node] = ()) -> Share:
     """What each worker gets where so many chunks are to be counted, on this machine or on some nodes."""
+    whole = budget.budget(options.memory_limit, nodes)
     if nodes:
-        whole = budget.of_nodes(options.memory_limit, nodes)
         on_one = whole.workers(max(node.cores for node in nodes))
         there = sum(min(node.cores, on_one) for node in nodes)
         workers = min(there, options.workers or there, max(chunks, 1))
         return Share(whole, workers, min(on_one, workers), whole.room(on_one) - budget.WRITE_BYTES)
-    whole = budget.budget(options.memory_limit)
     workers = whole.workers(max(1, min(worker_count(options), chunks)))
     return Share(whole, workers, workers, whole.room(workers) - budget.WRITE_BYTES)
 

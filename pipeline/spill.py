@@ -12,6 +12,7 @@ from typing import Any
 from pipeline import _core, counters
 from pipeline.combine import CombineTask, combine
 from pipeline.storage import Location
+from pipeline.storage.scratch import own_mark
 
 _log = logging.getLogger(__name__)
 Spill = Callable[[_core.ChunkCounter], None]
@@ -20,13 +21,14 @@ Spill = Callable[[_core.ChunkCounter], None]
 def spill_to(output: Path, parts: list[Path]) -> Spill:
     """A function that writes what a counter holds as the next part beside `output`, and notes it in `parts`.
 
-    Parts that an attempt which was killed left behind are removed.
+    Parts that an attempt which was killed left behind are removed; one that is still at work on a node that was given
+    up fails for want of them, and cannot mix its own with ours.
     """
     for stale in output.parent.glob(f".{output.name}.*.part"):
-        stale.unlink()
+        stale.unlink(missing_ok=True)
 
     def spill(counter: _core.ChunkCounter) -> None:
-        part = output.with_name(f".{output.name}.{len(parts):04d}.part")
+        part = output.with_name(f".{output.name}.{own_mark()}.{len(parts):04d}.part")
         counters.write_counter(part, counters.counter_partitions(counter), fingerprint="", statistics={})
         parts.append(part)
         _log.info("part %d of %s: %d different pieces", len(parts), output.name, len(counter))

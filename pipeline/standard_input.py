@@ -19,6 +19,7 @@ from pipeline.config import Options
 from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 from pipeline.run_directory import STANDARD_INPUT
 from pipeline.storage import Location, named, open_file, remove
+from pipeline.storage.scratch import own_mark
 
 NAME = "-"
 _BLOCK_BYTES = 1 << 20
@@ -52,7 +53,7 @@ def _copied(directory: Location) -> tuple[Location, bool]:
         raise InputError("standard input is closed: give it something to read, or name files")
     home = (directory.absolute() if isinstance(directory, Path) else directory) / STANDARD_INPUT
     with parts_beside(directory / STANDARD_INPUT) as beside:
-        return _copied_by(beside.with_name(f".{STANDARD_INPUT}.{os.getpid()}.partial"), home)
+        return _copied_by(beside.with_name(f".{STANDARD_INPUT}.{own_mark()}.partial"), home)
 
 
 def _copied_by(partial: Path, home: Location) -> tuple[Location, bool]:

@@ -1,6 +1,7 @@
 """The story of `train`: count, merge, export, report; and `count` and `merge` as the parts of it that stand alone."""
 
 import contextlib
+import functools
 import json
 import logging
 import time
@@ -27,7 +28,7 @@ from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import executor_for
+from pipeline.workers import as_workers_know, executor_for
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +116,7 @@ def run_merge(
     manifest.refuse_other_options(directory, "counting", stored.counting, counting)
     before = {} if asked.overwrite else stored.merging or {}
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given})
+    directory = as_workers_know(directory, options)
     options = replace(options, output=directory)
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -141,8 +143,9 @@ class Stages:
 
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
-        """Write what happens into the run's log; what killed commands left behind is removed first."""
-        run_directory.sweep(run.directory, keep=(file.path for file in run.manifest.files))
+        """Write what happens into the run's log; what killed commands and workers left behind is removed."""
+        sweep = functools.partial(run_directory.sweep, run.directory, [file.path for file in run.manifest.files])
+        sweep()
         with log_to(run.directory / "log.txt"):
             _log.info("%s", self.options)
             try:
@@ -150,6 +153,8 @@ class Stages:
             except BaseException as error:
                 _log.error("stopped: %s: %s", type(error).__name__, error)
                 raise
+        if self.executor.retries:
+            sweep()
 
     def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
         """What came of the command, also written into the run directory."""
@@ -187,7 +192,7 @@ def watched(memory_limit: int | None, listener: Listener) -> Iterator[environmen
 def directory_for(options: Options) -> Location:
     """Where the run goes: a new directory where none was named, made only where a limit of memory lets work begin."""
     _refuse_small_limit(options)
-    return options.output or run_directory.new_directory()
+    return as_workers_know(options.output or run_directory.new_directory(), options)
 
 
 def _refuse_small_limit(options: Options) -> None:
@@ -204,6 +209,7 @@ def at_work(
     stages = None
     try:
         with run_directory.locked(directory), watched(options.memory_limit, listener) as watch:
+            executor.on_notice = lambda text: listener(Notice("warning", text))
             stages = Stages(options, executor, watch)
             yield stages
     except KeyboardInterrupt:

@@ -4,12 +4,14 @@ Apart from `training`, so that worker processes can start while the coordinator 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config import Options
 from pipeline.errors import UsageError
 from pipeline.executors import Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
+from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.executors.ray import RayExecutor
@@ -28,13 +30,15 @@ ENCODING = WorkerSetup(
 )
 
 
-def executor_for(options: Options) -> "LocalExecutor | RayExecutor":
+def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
-    if options.executor == "ray":
-        from pipeline.executors.ray import RayExecutor
+    return _on_ray(options, setup) if options.executor == "ray" else executor_here(options, setup)
 
-        return RayExecutor(options.ray_address, options.workers, SETUP)
-    return executor_here(options)
+
+def _on_ray(options: Options, setup: WorkerSetup) -> "RayExecutor":
+    from pipeline.executors.ray import RayExecutor
+
+    return RayExecutor(options.ray_address, options.workers, setup)
 
 
 def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
@@ -44,12 +48,17 @@ def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor
     return LocalExecutor(lambda: worker_count(options), setup)
 
 
+def as_workers_know(directory: Location, options: Options) -> Location:
+    """A directory by a name that all workers understand: on a cluster they have other current directories."""
+    return directory.absolute() if options.executor != "local" and isinstance(directory, Path) else directory
+
+
 def nodes(options: Options) -> Sequence[Node]:
-    """The machines that a run would work on; none where that is this one."""
+    """The machines that a run would work on, as they are now; none where that is this one, or no node has cores."""
     if options.executor == "local":
         return ()
-    with executor_for(options) as executor:
-        return executor.nodes()
+    with _on_ray(options, SETUP) as executor:
+        return executor.living()
 
 
 def worker_count(options: Options) -> int:

@@ -12,6 +12,8 @@ import peers
 import pytest
 from command import run
 
+from pipeline.executors import Node, SharedHere
+
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -59,11 +61,14 @@ class _Here:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def nodes(self) -> tuple[()]:
-        return ()
+    def nodes(self) -> list[Node]:
+        return []
 
     def used(self) -> None:
         return None
+
+    def share(self, data: bytes) -> SharedHere:
+        return SharedHere(data)
 
     def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
         yield from ((index, function(task)) for index, task in enumerate(tasks))

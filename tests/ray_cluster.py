@@ -43,6 +43,11 @@ def _node(cores: int) -> dict[str, Any]:
     return {"num_cpus": cores, "node_ip_address": ADDRESS, **memory}
 
 
+def workers_of(cluster: Any) -> list[Any]:
+    """Its nodes with a core."""
+    return [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
+
+
 def lose(cluster: Any, node: Any) -> None:
     """Kill all processes of a node, as a machine that loses its power."""
     cluster.remove_node(node, allow_graceful=False)

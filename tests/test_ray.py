@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import Any
 
 import pytest
 import worker_tasks
-from ray_cluster import ADDRESS, add_node, cluster_of, lose
+from encoded import everything
+from object_store import CREDENTIALS, Store
+from ray_cluster import ADDRESS, add_node, cluster_of, lose, workers_of
 from samples import all_planes
 
 import pipeline
@@ -30,13 +31,20 @@ NODES = 3
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    with cluster_of(NODES) as cluster:
+    with cluster_of(NODES, **CREDENTIALS) as cluster:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def address(cluster: Any) -> Iterator[str]:
+    """Of the cluster, to which this process stays connected: its workers need not start for every test."""
+    with RayExecutor(cluster.address, None):
+        yield cluster.address
+
+
 @pytest.fixture
-def executor(cluster: Any) -> Iterator[RayExecutor]:
-    with RayExecutor(cluster.address, None) as executor:
+def executor(address: str) -> Iterator[RayExecutor]:
+    with RayExecutor(address, None) as executor:
         yield executor
 
 
@@ -115,14 +123,17 @@ def test_what_workers_log_reaches_the_coordinator(executor: RayExecutor, caplog:
 def test_a_task_that_no_node_has_memory_for_waits_and_says_so(
     executor: RayExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def give_up() -> None:
-        time.sleep(1)
-        os.kill(os.getpid(), signal.SIGINT)
+    said: list[str] = []
 
-    threading.Thread(target=give_up).start()
+    def give_up(notice: str) -> None:
+        said.append(notice)
+        raise KeyboardInterrupt
+
+    executor.on_notice = give_up
     with caplog.at_level("WARNING", logger="pipeline"), pytest.raises(KeyboardInterrupt):
         list(executor.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
-    assert "no node has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
+    assert said[0] in caplog.text
+    assert "no node of the cluster has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
 
 
 @on_a_cluster
@@ -138,6 +149,27 @@ def test_a_cluster_trains_as_this_machine_does(cluster: Any, corpus: Path, expec
     assert "(workers of a node together)" in result.stdout
     shown = _bpe_pipeline("env", *words[:4]).stdout
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
+
+
+@on_a_cluster
+def test_a_cluster_encodes_as_this_machine_does(
+    address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where none of the nodes is
+    (tmp_path / "tokenizer.json").write_bytes(expected)
+    ray = ["--executor", "ray", "--ray-address", address]
+    encode = ["encode", corpus, "--tokenizer", "tokenizer.json", "--shard-size", "100000"]
+    assert _bpe_pipeline(*encode, "--output", "here").returncode == 0
+    result = _bpe_pipeline(*encode, "--output", "there", "--chunk-size", "100000", *ray)
+    assert result.returncode == 0, result.stderr
+    assert everything(tmp_path / "there") == everything(tmp_path / "here")
+    assert "had work" in result.stdout
+    tokenizer = pipeline.Tokenizer.load("tokenizer.json")
+    (tmp_path / "tokenizer.json").unlink()  # what nodes need of it, they are sent
+    asked = {"shard_format": "parquet", "shard_size": 50_000}
+    pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
+    pipeline.encode_corpus(corpus, tokenizer, "b", executor="ray", ray_address=address, **asked)
+    assert everything(tmp_path / "a") == everything(tmp_path / "b")
 
 
 def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) -> None:
@@ -159,30 +191,101 @@ def test_without_ray_one_line_says_how_to_install_it(corpus: Path) -> None:
 
 
 @on_a_cluster
-def test_nodes_and_workers_and_coordinators_come_and_go(corpus: Path, expected: bytes, tmp_path: Path) -> None:
-    with cluster_of(NODES) as cluster:
-        output = tmp_path / "run"
-        words = [
-            *("train", corpus, "--output", output, "--executor", "ray", "--ray-address", cluster.address),
-            *("--chunk-size", "5000", "--vocab-size", "1000"),
-        ]
-        for loss in ("node", "worker", "coordinator", "node"):
-            before = _counters(output)
-            process = subprocess.Popen([sys.executable, "-P", "-m", "pipeline", *map(str, words)])
-            while _counters(output) < before + 20 and process.poll() is None:
+def test_a_store_takes_the_place_of_a_shared_directory(
+    cluster: Any, store: Store, corpus: Path, expected: bytes, tmp_path: Path
+) -> None:
+    ray = ["--executor", "ray", "--ray-address", cluster.address]
+    text = store.put("corpus/text.txt", corpus.read_bytes())
+    result = _bpe_pipeline(
+        *("train", text, "--output", store.uri("run"), "--chunk-size", "20000", "--vocab-size", "1000", *ray)
+    )
+    assert result.returncode == 0, result.stderr
+    assert store.get("run/tokenizer/tokenizer.json") == expected
+    tokenizer = store.uri("run/tokenizer")
+    encode = ["encode", "--tokenizer", tokenizer, "--shard-size", "100000"]
+    assert _bpe_pipeline(*encode, corpus, "--output", tmp_path / "here").returncode == 0
+    result = _bpe_pipeline(*encode, text, "--output", store.uri("shards"), "--chunk-size", "100000", *ray)
+    assert result.returncode == 0, result.stderr
+    shards = sorted(path.name for path in (tmp_path / "here").glob("shard-*"))
+    assert len(shards) > 3
+    assert [store.get(f"shards/{name}") for name in shards] == [
+        (tmp_path / "here" / name).read_bytes() for name in shards
+    ]
+    assert [name for name in store.listing() if "/." in name or "share-" in name or "parts" in name] == []
+
+
+@on_a_cluster
+@pytest.mark.skipif("BPE_PIPELINE_TEST_DATA" not in os.environ, reason="BPE_PIPELINE_TEST_DATA names no directory")
+def test_real_text_in_many_small_chunks_over_a_store(cluster: Any, store: Store, tmp_path: Path) -> None:
+    texts = sorted(Path(os.environ["BPE_PIPELINE_TEST_DATA"]).glob("*.txt"))
+    assert texts
+    pipeline.train(texts, output=tmp_path / "run", vocab_size=8000)
+    corpus = [store.put(f"corpus/{path.name}", path.read_bytes()) for path in texts]
+    result = _bpe_pipeline(
+        *("train", *corpus, "--output", store.uri("run"), "--chunk-size", "512KiB", "--vocab-size", "8000"),
+        *("--executor", "ray", "--ray-address", cluster.address),
+    )
+    assert result.returncode == 0, result.stderr
+    assert store.get("run/tokenizer/tokenizer.json") == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
+    assert len([name for name in store.listing() if name.startswith("run/counts/")]) > 60
+
+
+@on_a_cluster
+def test_a_chunk_that_always_fails_is_named_and_the_run_goes_on_later(
+    address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "run"
+    words = {"executor": "ray", "ray_address": address, "chunk_size": 20_000, "vocab_size": 1000}
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.count.count_chunk", worker_tasks.count_but_die_at_chunk_7)
+        with pytest.raises(WorkerError, match=r"^chunk 7 \(.*text\.txt, bytes .*failed 3 times.*same command again"):
+            pipeline.train(corpus, output=output, **words)
+    kept = {path: path.stat().st_mtime_ns for path in (output / "counts").iterdir()}
+    assert kept
+    pipeline.train(corpus, output=output, **words)
+    assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+@on_a_cluster
+def test_nodes_and_workers_and_coordinators_come_and_go(
+    cluster: Any, corpus: Path, expected: bytes, tmp_path: Path
+) -> None:
+    output, said = tmp_path / "run", tmp_path / "said"
+    words = [
+        *("train", corpus, "--output", output, "--executor", "ray", "--ray-address", cluster.address),
+        *("--chunk-size", "5000", "--vocab-size", "1000"),
+    ]
+    for node in workers_of(cluster):
+        lose(cluster, node)
+    for loss in ("all", "worker", "coordinator", "node"):
+        before = _counters(output)
+        with said.open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "pipeline", *map(str, words)], stdout=stream, stderr=subprocess.STDOUT
+            )
+        if loss == "all":
+            while "waiting for one that joins" not in said.read_text() and process.poll() is None:
                 time.sleep(0.01)
-            if loss == "node":
-                lose(cluster, cluster.list_all_nodes()[-1])
+            for _ in range(NODES):
                 add_node(cluster)
-            elif loss == "worker":
-                subprocess.run(["pkill", "-9", "-n", "-f", "ray::work"], check=False)
-            else:
-                process.kill()
-            status = process.wait(timeout=120)
-            assert status == (-signal.SIGKILL if loss == "coordinator" else 0)
-            if loss != "coordinator":
-                assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
-                shutil.rmtree(output)
+        while _counters(output) < before + 20 and process.poll() is None:
+            time.sleep(0.01)
+        if loss == "node":
+            lose(cluster, workers_of(cluster)[-1])
+            add_node(cluster)
+        elif loss == "worker":
+            subprocess.run(["pkill", "-9", "-n", "-f", "ray::work"], check=False)
+        elif loss == "coordinator":
+            process.kill()
+        status = process.wait(timeout=120)
+        assert status == (-signal.SIGKILL if loss == "coordinator" else 0), said.read_text()
+        if loss != "coordinator":
+            assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
+            assert "raylet" not in said.read_text().lower()
+            assert ("retries" in said.read_text()) == (loss == "worker") or loss == "node"
+            assert list(output.rglob(".*.part*")) == []
+            shutil.rmtree(output)
 
 
 def _counters(output: Path) -> int:

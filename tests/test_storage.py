@@ -129,7 +129,7 @@ def _same_reads(path: Path, data: bytes) -> None:
     with storage.open_file(path) as ours, storage.open_file(remote(path)) as other:
         assert ours.state()[0] == other.state()[0] == len(data)
         for _ in range(600):
-            move, amount, place = moves.randrange(5), moves.randrange(700), moves.randrange(11_000)
+            move, amount, place = moves.randrange(5), moves.randrange(moves.choice([8, 700])), moves.randrange(11_000)
             for file in (ours, other):
                 if move == 0:
                     assert file.seek(place) == place
@@ -141,7 +141,7 @@ def _same_reads(path: Path, data: bytes) -> None:
                 assert ours.tell() == other.tell()
                 start, buffer = other.tell(), bytearray(amount)
                 got = other.readinto(buffer)
-                assert (got > 0) == (amount > 0 and start < len(data))
+                assert got == min(amount, max(len(data) - start, 0))
                 assert buffer[:got] == data[start : start + got]
                 ours.seek(start + got)
         other.seek(0)
@@ -278,6 +278,53 @@ def test_a_store_that_does_not_answer_is_one_line_of_the_family(
         assert "\n" not in str(caught.value)
 
 
+def test_files_half_done_say_whose_they_are(tmp_path: Path) -> None:
+    """Two nodes that share a directory may have processes of the same id."""
+    with atomic.whole_file(tmp_path / "a") as partial:
+        partial.write_text("x")
+        assert partial.name == f".a.{scratch.place()}-{os.getpid()}.partial"
+
+
+def test_what_dead_processes_of_a_node_left_goes_with_the_next_scratch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / f"bpe-pipeline-{scratch.place()}-{2**22 + 1}-x"
+    left.mkdir()
+    scratch._sweep_once.cache_clear()
+    with scratch.scratch_directory() as directory:
+        assert list(tmp_path.iterdir()) == [directory]
+
+
+class _BreaksOff:
+    """A file of a store whose transfers end early."""
+
+    def __init__(self, data: bytes, sent_bytes: list[int]) -> None:
+        self._data, self._sent_bytes = data, sent_bytes
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, size: int, start: int) -> bytes:
+        return self._data[start : start + min(size, self._sent_bytes.pop(0) if self._sent_bytes else 0)]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_transfer_that_breaks_off_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytes(range(256)) * 4000
+    where = Remote("s3://b", "", "k")
+    for sent, whole in (([700_000, 0, 0, 3, 10**6], True), ([700_000, 0, 0], False)):
+        monkeypatch.setattr(Remote, "open_input", lambda _, sent=sent: _BreaksOff(data, sent))
+        with storage.open_file(where) as file:
+            if whole:
+                assert file.read_at(7, len(data)) == data[7:]
+            else:
+                with pytest.raises(RemoteError, match="it breaks off; run the same command again"):
+                    file.read_at(7, len(data))
+
+
 def test_a_process_that_nobody_waited_for_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of killed workers the first process of a container may learn late, or never."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -296,10 +343,12 @@ def test_a_process_that_nobody_waited_for_is_dead(tmp_path: Path, monkeypatch: p
 def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     prefix = f"bpe-pipeline-{scratch.place()}-"
-    kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x"]
-    for name in [*kept, f"{prefix}{2**22 + 1}-x"]:  # beyond the largest process id
+    other_start = f"bpe-pipeline-{scratch.place()[:8]}12345678-"  # of this host, or of a container with its name
+    kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x", f"{other_start}1-x"]
+    for name in [*kept, f"{prefix}{2**22 + 1}-x", f"{other_start}2-x"]:  # beyond the largest process id
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
+    os.utime(tmp_path / f"{other_start}2-x", (1e9, 1e9))  # before this host began
     scratch.sweep_scratch()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 

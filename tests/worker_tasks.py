@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError
 from pipeline.executors import ignore_progress
 from pipeline.executors.local import LocalExecutor
@@ -72,6 +73,12 @@ def process_but_not_the_first(marker: Path | None) -> int:
 
 def die_always(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count_but_die_at_chunk_7(task: CountTask) -> object:
+    if task.output.name == "000007.parquet":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return count_chunk(task)
 
 
 def log_lines(numbers: range) -> int:

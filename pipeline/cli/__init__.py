@@ -11,12 +11,14 @@ built upon it. The flags of a run are made from the one table in `pipeline.confi
 """
 
 import contextlib
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
 
 import click
 
+from pipeline import log
 from pipeline.cli import counts, tokens, training  # noqa: F401 - their commands join the group
 from pipeline.cli.group import PROGRAM, commands
 from pipeline.errors import PipelineError
@@ -28,6 +30,8 @@ __all__ = ["commands", "run"]
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code. Prints a one-line reason for every failure."""
     debug = "--debug" in arguments
+    if debug:
+        logging.getLogger(log.ROOT).setLevel(logging.DEBUG)
     try:
         result = commands.main([word for word in arguments if word != "--debug"], PROGRAM, standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:  # click turns the second into the first

@@ -16,6 +16,7 @@ from pipeline.config import (
     make_options,
     read_config,
 )
+from pipeline.errors import UsageError
 from pipeline.storage import Location, location
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ def print_plan(options: Options) -> None:
     with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         directory = options.output or location("runs/NEW")
         machines = nodes(options)
+        if options.executor != "local" and not machines:
+            raise UsageError("no node of the cluster has cores: there is nothing to plan for; add one to it")
         run = planning.open_run(directory, options, pattern, listener, machines)
     plan = planning.plan_for_people(run, options, machines)
     if options.log_json:

@@ -14,7 +14,7 @@ from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
 
 _ENCODE_OPTIONS = (
     *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
-    *("chunk_size", "fail_on_loss", "overwrite", *RUN_OPTIONS),
+    *("chunk_size", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 
 
@@ -127,9 +127,9 @@ def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordin
 
 
 def _encode_corpus(options: Options, tokenizer: Location) -> None:
-    from pipeline.workers import ENCODING, executor_here
+    from pipeline.workers import ENCODING, executor_for
 
-    with executor_here(options, ENCODING) as executor:  # its workers start beside the next imports
+    with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
         from pipeline import terminal
         from pipeline.encode import load_named_model
         from pipeline.encoding import run_encode
@@ -175,8 +175,11 @@ def env(**values: Any) -> None:
     from pipeline.workers import nodes
 
     facts = describe()
-    for number, node in enumerate(nodes(settled.options)):
+    machines = nodes(settled.options)
+    for number, node in enumerate(machines):
         facts[f"node {number}"] = str(node)
+    if settled.options.executor != "local" and not machines:
+        facts["nodes"] = "none with cores"
     for name, value in facts.items():
         click.echo(f"{name + ':':26}{value}")
 

@@ -17,6 +17,10 @@ def ignore_progress(_: int) -> None:
     """Hear of progress and do nothing."""
 
 
+def ignore_notice(_: str) -> None:
+    """Hear what a person should know and do nothing."""
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """How worker processes start.
@@ -74,8 +78,32 @@ class ClusterUse:
     peak_bytes: int
 
 
+class Shared(Protocol):
+    """Bytes that many tasks need, sent to each machine once: a small value, to be a field of those tasks."""
+
+    def get(self) -> bytes:
+        """The bytes, in a worker."""
+        ...
+
+
+@dataclass(frozen=True)
+class SharedHere:
+    """Bytes that go with each task, where that is no way at all."""
+
+    data: bytes = field(repr=False)
+
+    def get(self) -> bytes:
+        """See `Shared.get`."""
+        return self.data
+
+
 class Executor(Protocol):
-    """Runs tasks on some processes and yields their results as they end."""
+    """Runs tasks on some processes and yields their results as they end.
+
+    on_notice: hears what a person should know while a run waits.
+    """
+
+    on_notice: Callable[[str], None]
 
     @property
     def retries(self) -> int:
@@ -83,11 +111,15 @@ class Executor(Protocol):
         ...
 
     def nodes(self) -> Sequence[Node]:
-        """The machines that tasks run on; none where that is the coordinator's own."""
+        """The machines that tasks run on, at least one of a cluster; none where that is the coordinator's own."""
         ...
 
     def used(self) -> ClusterUse | None:
         """What was used of a cluster so far; None where the machine is the coordinator's own."""
+        ...
+
+    def share(self, data: bytes) -> Shared:
+        """Let the tasks of all runs of this executor have these bytes, without each carrying them."""
         ...
 
     def run(

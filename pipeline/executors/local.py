@@ -27,8 +27,10 @@ from pipeline.executors import (
     Need,
     Node,
     Result,
+    SharedHere,
     Task,
     WorkerSetup,
+    ignore_notice,
     ignore_progress,
 )
 from pipeline.executors.attempts import Attempts
@@ -135,6 +137,7 @@ class LocalExecutor:
         self._setup = setup
         self._idle: list[_Worker] = []
         self._retries = 0
+        self.on_notice: Callable[[str], None] = ignore_notice
 
     @property
     def retries(self) -> int:
@@ -148,6 +151,10 @@ class LocalExecutor:
     def used(self) -> ClusterUse | None:
         """See `Executor.used`."""
         return None
+
+    def share(self, data: bytes) -> SharedHere:
+        """See `Executor.share`."""
+        return SharedHere(data)
 
     def __enter__(self) -> "LocalExecutor":
         self._server = _ForkServer(self._setup)

@@ -11,8 +11,8 @@ Ray's client (`ray://`) knows no other stream from a task that is at work.
 
 import itertools
 import logging
-import socket
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import Any
 
 from pipeline import __version__, log
-from pipeline.errors import PipelineError, UsageError, WorkerError
+from pipeline.errors import PipelineError, WorkerError
 from pipeline.executors import (
     DEFAULT_SETUP,
     ONE_CORE,
@@ -31,16 +31,19 @@ from pipeline.executors import (
     Result,
     Task,
     WorkerSetup,
+    ignore_notice,
     ignore_progress,
 )
 from pipeline.executors.attempts import Attempts
-from pipeline.executors.ray_task import Answer, Mailbox, work
+from pipeline.executors.ray_connect import connect, in_a_line
+from pipeline.executors.ray_task import Answer, InObjectStore, Mailbox, import_all, work
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between looks at the mail
-_ANSWER_S = 10.0  # for a cluster to take a connection
 _NODES_S = 2.0  # for which what is known of the nodes is believed
 _COMPLAIN_S = 60.0  # between complaints that a task finds no node
+_STARTING_S = 10.0  # that workers may take to start
+_PREPARED = 64  # workers that are started before there is work
 _AHEAD = 2  # tasks handed over for every one that can be at work: no core waits for the coordinator
 
 
@@ -62,9 +65,13 @@ class RayExecutor:
     def __init__(self, address: str | None, workers: int | None, setup: WorkerSetup = DEFAULT_SETUP) -> None:
         self._address, self._workers, self._setup = address, workers, setup
         self._retries = 0
+        self.on_notice: Callable[[str], None] = ignore_notice
         self._numbers = itertools.count()
         self._nodes: tuple[float, list[Node]] | None = None
         self._complained_at = -_COMPLAIN_S
+        self._mailbox: Any = None  # made when it is first asked
+        self._asked: Any = None  # what it is to answer
+        self._mailbox_name = f"bpe-pipeline-{uuid.uuid4().hex}"
         self._peaks: dict[str, dict[int, int]] = {}  # by node, then by process
 
     @property
@@ -73,37 +80,41 @@ class RayExecutor:
         return self._retries
 
     def __enter__(self) -> "RayExecutor":
-        try:
-            self._ray: Any = import_module("ray")
-        except ImportError:
-            raise UsageError("the executor ray needs Ray: pip install 'bpe-pipeline[ray]'") from None
-        self._connected = not self._ray.is_initialized()
-        if self._connected:
-            try:
-                _require_somebody(self._address)
-                self._ray.init(
-                    address=self._address or "auto",
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    runtime_env={"env_vars": dict(self._setup.environment)},
-                )
-            except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-                where = self._address or "this machine"
-                raise UsageError(
-                    f"no Ray cluster at {where} ({_in_a_line(error)}); begin one with `ray start --head`, or "
-                    "name one with --ray-address"
-                ) from None
-        self._mailbox: Any = self._ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1).remote()
+        self._connected = connect(self._address, self._setup.environment)
+        self._ray: Any = import_module("ray")
+        self._ready = self._prepare()
+        self._entered_at = time.monotonic()
         self._work = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(work)
         return self
 
+    def _prepare(self) -> list[Any]:
+        """Let workers start, and import what their tasks need, beside whatever the coordinator does next."""
+        cores = sum(node.cores for node in self.living())
+        prepare = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(import_all)
+        return [
+            prepare.remote(tuple(self._setup.preload)) for _ in range(min(cores, self._workers or cores, _PREPARED))
+        ]
+
     def __exit__(self, *_: object) -> None:
-        self._ray.kill(self._mailbox)
+        if self._mailbox is not None:
+            self._ray.kill(self._mailbox)
         if self._connected:
             self._ray.shutdown()
 
     def nodes(self) -> list[Node]:
-        """See `Executor.nodes`: those that live, as they were some seconds ago at most."""
+        """See `Executor.nodes`: waits where none of the cluster has cores, as nothing could be planned for it."""
+        if not self.living():
+            wish = self._start(bool, 0, next(self._numbers), ONE_CORE)  # what lets a cluster grow that can
+            try:
+                while not self.living():
+                    self._complain(ONE_CORE)
+                    time.sleep(_POLL_S)
+            finally:
+                self._ray.cancel(wish)
+        return self.living()
+
+    def living(self) -> list[Node]:
+        """The nodes with cores that live, as they were some seconds ago at most."""
         now = time.monotonic()
         if self._nodes is None or now - self._nodes[0] > _NODES_S:
             found = [
@@ -117,6 +128,10 @@ class RayExecutor:
     def used(self) -> ClusterUse | None:
         """See `Executor.used`."""
         return ClusterUse(len(self._peaks), max((sum(node.values()) for node in self._peaks.values()), default=0))
+
+    def share(self, data: bytes) -> InObjectStore:
+        """See `Executor.share`."""
+        return InObjectStore(self._ray.put(data))
 
     def run(
         self,
@@ -174,12 +189,12 @@ class RayExecutor:
 
     def _start(self, function: Callable[[Any], object], task: object, number: int, need: Need) -> Any:
         return self._work.options(num_cpus=need.cores, memory=need.memory_bytes or None).remote(
-            function, task, __version__, self._mailbox, number
+            function, task, __version__, self._mailbox_name, number
         )
 
     def _most_at_once(self, at_once: int | None, need: Need) -> int:
         """How many tasks the cluster has room for, and some more that wait for it; fewer where fewer are allowed."""
-        room = sum(need.times(node.cores, node.memory_bytes) for node in self.nodes())
+        room = sum(need.times(node.cores, node.memory_bytes) for node in self.living())
         if room == 0:
             self._complain(need)
         allowed = [number for number in (at_once, self._workers) if number is not None]
@@ -189,8 +204,10 @@ class RayExecutor:
         """Say, now and then, that nothing can begin: a node may join."""
         if time.monotonic() - self._complained_at > _COMPLAIN_S:
             self._complained_at = time.monotonic()
-            nodes = ", ".join(map(str, self.nodes())) or "none"
-            _log.warning("no node has %s; waiting for one that joins. Nodes: %s", need, nodes)
+            nodes = "; ".join(map(str, self.living())) or "none with cores"
+            notice = f"no node of the cluster has {need}: waiting for one that joins. Nodes: {nodes}"
+            _log.warning("%s", notice)
+            self.on_notice(notice)
 
     def _ended(self, references: list[Any]) -> list[Any]:
         """Those of the tasks that ended, after waiting a moment for one to do so."""
@@ -205,9 +222,11 @@ class RayExecutor:
         try:
             answered: Answer = self._ray.get(reference)
         except (self._ray.exceptions.RayError, ImportError) as error:
-            return Answer("crash", _in_a_line(error))
+            return Answer("crash", in_a_line(error))
         except ConnectionError as error:
             raise self._lost(error) from None
+        for record in answered.records:
+            log.relay(record)
         if answered.node:
             self._peaks.setdefault(answered.node, {})[answered.process] = answered.peak_bytes
         if answered.kind == "crash":
@@ -216,28 +235,32 @@ class RayExecutor:
         return answered
 
     def _mail(self) -> list[tuple[int, str, Any]]:
-        """What tasks said since the last time; nothing where the node that keeps it is gone, until it is elsewhere."""
-        try:
-            messages: list[tuple[int, str, Any]] = self._ray.get(self._mailbox.take.remote(), timeout=_POLL_S)
-        except self._ray.exceptions.RayError:
-            return []
+        """What tasks said until the last question; nothing where the node that keeps it is gone, until it is elsewhere.
+
+        Nobody waits for it. Its process starts after those of the workers, which have the first use of the cores.
+        """
+        if self._mailbox is None:
+            if self._is_starting():
+                return []
+            options = {"name": self._mailbox_name, "num_cpus": 0, "max_restarts": -1}
+            self._mailbox = self._ray.remote(Mailbox).options(**options).remote()
+        messages: list[tuple[int, str, Any]] = []
+        with suppress(self._ray.exceptions.RayError):
+            if self._asked is not None:
+                if not self._ray.wait([self._asked], timeout=0)[0]:
+                    return []
+                messages = self._ray.get(self._asked)
+        self._asked = self._mailbox.take.remote()
         return messages
+
+    def _is_starting(self) -> bool:
+        """Whether workers are still on their way; on a cluster at work for others nobody waits for that."""
+        if not self._ready or time.monotonic() - self._entered_at > _STARTING_S:
+            return False
+        return len(self._ray.wait(self._ready, num_returns=len(self._ready), timeout=0)[0]) < len(self._ready)
 
     def _lost(self, error: Exception) -> WorkerError:
         return WorkerError(
-            f"the Ray cluster does not answer any more ({_in_a_line(error)}); what is finished is kept: run the same "
+            f"the Ray cluster does not answer any more ({in_a_line(error)}); what is finished is kept: run the same "
             "command again when there is one"
         )
-
-
-def _require_somebody(address: str | None) -> None:
-    """Raise `OSError` where nobody listens: Ray itself would try for minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S):
-            pass
-
-
-def _in_a_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no reason given'}"

@@ -1,11 +1,13 @@
 """A task on a node of a Ray cluster: what it gives, and how it is heard of meanwhile."""
 
+import logging
 import os
 import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -15,6 +17,18 @@ from pipeline.errors import PipelineError, WorkerError
 from pipeline.executors.worker import answer, post_with
 
 _POST_S = 0.5  # between two messages of a task about its progress
+
+
+@dataclass(frozen=True)
+class InObjectStore:
+    """Bytes in the cluster's memory, which a node fetches when the first of its tasks asks for them."""
+
+    reference: Any
+
+    def get(self) -> bytes:
+        """See `executors.Shared.get`."""
+        data: bytes = import_module("ray").get(self.reference)
+        return data
 
 
 class Mailbox:
@@ -34,38 +48,55 @@ class Mailbox:
 
 
 class _Post:
-    """A task's way to the mailbox; progress is gathered, so that a thousand tasks do not drown it."""
+    """A task's way to the coordinator: what it says is gathered, so that a thousand tasks do not drown the mailbox.
 
-    def __init__(self, mailbox: Any, attempt: int) -> None:
+    What was not sent when the task ends goes with its answer; a short task has no need of the mailbox.
+    """
+
+    def __init__(self, mailbox: str, attempt: int) -> None:
         self._mailbox, self._attempt = mailbox, attempt
         self._gathered, self._posted_at = 0, time.monotonic()
         self.total = 0
+        self.records: list[logging.LogRecord] = []  # those that were not sent
 
     def __call__(self, kind: str, value: Any) -> None:
-        if kind != "progress":
-            self._mailbox.post.remote(self._attempt, kind, value)
+        if kind == "progress":
+            self.total += value
+            self._gathered += value
+        else:
+            self.records.append(value)
+        if time.monotonic() - self._posted_at >= _POST_S:
+            self._posted_at = time.monotonic()
+            self._send()
+
+    def _send(self) -> None:
+        try:
+            post = import_module("ray").get_actor(self._mailbox).post
+        except ValueError:  # it is not there yet
             return
-        self.total += value
-        self._gathered += value
-        now = time.monotonic()
-        if now - self._posted_at >= _POST_S:
-            self._mailbox.post.remote(self._attempt, kind, self._gathered)
-            self._gathered, self._posted_at = 0, now
+        post.remote(self._attempt, "progress", self._gathered)
+        for record in self.records:
+            post.remote(self._attempt, "log", record)
+        self._gathered, self.records = 0, []
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task gave: what `answer` gives, how much progress it made in all, and the process that did it."""
+    """What a task gave: what `answer` gives, how much progress it made in all, and the process that did it.
+
+    records: what it logged and did not send before.
+    """
 
     kind: str
     value: Any
     progress: int = 0
+    records: Sequence[logging.LogRecord] = ()
     node: str = ""
     process: int = 0
     peak_bytes: int = 0
 
 
-def work(function: Callable[[Any], object], task: object, version: str, mailbox: Any, attempt: int) -> Answer:
+def work(function: Callable[[Any], object], task: object, version: str, mailbox: str, attempt: int) -> Answer:
     """Do a task on a node."""
     if version != __version__:
         here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
@@ -76,7 +107,14 @@ def work(function: Callable[[Any], object], task: object, version: str, mailbox:
     if isinstance(value, PipelineError):
         value.args = (f"{value} (on node {platform.node()})",)
     node = import_module("ray").get_runtime_context().get_node_id()
-    return Answer(kind, value, post.total, node, os.getpid(), _peak_bytes())
+    return Answer(kind, value, post.total, post.records, node, os.getpid(), _peak_bytes())
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import modules that tasks need; one that fails is left to the task that needs it."""
+    for module in modules:
+        with suppress(Exception):
+            import_module(module)
 
 
 def _peak_bytes() -> int:

@@ -4,8 +4,9 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.executors import ClusterUse
 from pipeline.losses import for_people
-from pipeline.report.summary import table
+from pipeline.report.summary import table, used_rows
 from pipeline.shards import EncodedCorpus
 from pipeline.storage import Location
 from pipeline.values import format_bytes, format_count
@@ -13,13 +14,17 @@ from pipeline.values import format_bytes, format_count
 
 @dataclass(frozen=True)
 class Encoded:
-    """What came of encoding a corpus. times: seconds of each stage; None: kept from an earlier run."""
+    """What came of encoding a corpus.
+
+    times: seconds of each stage; None: kept from an earlier run. cluster: what was used of one; None: this machine.
+    """
 
     directory: Location
     corpus: EncodedCorpus
     times: dict[str, float | None]
     peak_memory_bytes: int
     retries: int
+    cluster: ClusterUse | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--log-json`."""
@@ -43,9 +48,8 @@ def render(encoded: Encoded, tokenizer: Location) -> str:
     rows.append(("files", f"{len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {format_bytes(size)}"))
     times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in encoded.times.items())
     rows.append(("time", times))
-    if encoded.retries:
-        rows.append(("retries", f"{encoded.retries:,}, of work whose process failed: log.txt says which and why"))
-    rows.append(("peak memory", f"{format_bytes(encoded.peak_memory_bytes)} (all processes together)"))
+    nodes, node_bytes = (0, 0) if encoded.cluster is None else (encoded.cluster.nodes, encoded.cluster.peak_bytes)
+    rows += used_rows(encoded.retries, encoded.peak_memory_bytes, nodes, node_bytes)
     words = ["bpe-pipeline", "decode", str(encoded.directory), "--tokenizer", str(tokenizer)]
     rows.append(("next", shlex.join(words)))
     return table(rows)

@@ -124,15 +124,7 @@ def render(summary: Summary) -> str:
             rows.append(("longest tokens", " ".join(vocabulary.longest)))
     times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in summary.stages.items())
     rows.append(("time", times))
-    if summary.retries:
-        rows.append(("retries", f"{summary.retries:,}, of work whose process failed: log.txt says which and why"))
-    peak = format_bytes(summary.peak_memory_bytes)
-    if summary.nodes:
-        peak = f"{format_bytes(summary.peak_node_bytes)} (workers of a node together), {peak} (coordinator)"
-        rows.append(("cluster", f"{format_count(summary.nodes, 'nodes')} had work"))
-    else:
-        peak = f"{peak} (all processes together)"
-    rows.append(("peak memory", peak))
+    rows += used_rows(summary.retries, summary.peak_memory_bytes, summary.nodes, summary.peak_node_bytes)
     if summary.tokenizer_directory is not None:
         rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
     for other in summary.other_sizes:
@@ -141,6 +133,20 @@ def render(summary: Summary) -> str:
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
     rows += [("next", command) for command in _next_commands(summary)]
     return table(rows)
+
+
+def used_rows(retries: int, peak_memory_bytes: int, nodes: int, peak_node_bytes: int) -> list[tuple[str, str]]:
+    """What the work took: attempts, nodes of a cluster (0: this machine alone), memory."""
+    rows = []
+    if retries:
+        rows.append(("retries", f"{retries:,}, of work whose process failed: log.txt says which and why"))
+    peak = format_bytes(peak_memory_bytes)
+    if nodes:
+        peak = f"{format_bytes(peak_node_bytes)} (workers of a node together), {peak} (coordinator)"
+        rows.append(("cluster", f"{format_count(nodes, 'nodes')} had work"))
+    else:
+        peak = f"{peak} (all processes together)"
+    return [*rows, ("peak memory", peak)]
 
 
 def table(rows: list[tuple[str, str]]) -> str:

@@ -1,16 +1,18 @@
 """Open files, read in order or from any place, that can be asked whether they changed: local ones and remote ones."""
 
+import errno
 import io
 import os
 from typing import TYPE_CHECKING, Any
 
-from pipeline.storage.remote import Remote, failures_told
+from pipeline.storage.remote import Remote, RemoteError, failures_told
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 8 << 20  # bytes
 _SMALL_BYTES = 256 << 10  # an object of no more is read at once
+_MOST_ATTEMPTS = 3
 
 
 class LocalFile(io.FileIO):
@@ -58,8 +60,18 @@ class RemoteFile(io.RawIOBase):
         return self._small
 
     def _read_at(self, start: int, size: int) -> bytes:
-        with failures_told(str(self._where)):
-            return bytes(self._file.read_at(size, start))
+        """So many bytes, which are there; the rest is asked for where a transfer broke off, which is no error."""
+        parts: list[bytes] = []
+        nothing = 0  # how often in a row nothing came
+        while size > 0:
+            with failures_told(str(self._where)):
+                part = bytes(self._file.read_at(size, start))
+            nothing = 0 if part else nothing + 1
+            if nothing == _MOST_ATTEMPTS:
+                raise RemoteError(errno.EIO, "it breaks off; run the same command again to go on", str(self._where))
+            parts.append(part)
+            start, size = start + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def state(self) -> tuple[int, int]:
         """Size and time of change (ns), now, by asking the store."""
@@ -84,8 +96,15 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill the buffer, or less of it; 0 at the end."""
+        """Fill the buffer, less of it only at the end: Arrow takes what it is given for all there is."""
         target = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(target) and (got := self._read_block(target[filled:])):
+            filled += got
+        return filled
+
+    def _read_block(self, target: memoryview) -> int:
+        """Take what the block at hand, or the next, has for this place; 0 at the end."""
         at = self._position - self._block_start
         if not 0 <= at < len(self._block):
             in_order = at == len(self._block)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from pipeline.storage.scratch import own_mark
+
 _SAFE = "/:@!$&'()*+,;=~"  # what stands in the path of a URI as it is
 _FLAT = ("s3", "gcs", "abfs")  # stores without directories, in which an upload appears whole or not at all
 _MOST_CHARACTERS = 240
@@ -124,7 +126,7 @@ class Remote:
         with self._opened() as (filesystem, path):
             partial = path
             if filesystem.type_name not in _FLAT:
-                partial = self.with_name(f".{self.name}.{os.getpid()}.partial")._opened_path()
+                partial = self.with_name(f".{self.name}.{own_mark()}.partial")._opened_path()
             # One call into Arrow: an interruption of ours comes before it or after it.
             fs.copy_files(
                 str(local), partial, source_filesystem=fs.LocalFileSystem(), destination_filesystem=filesystem
