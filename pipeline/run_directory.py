@@ -18,7 +18,7 @@ from pipeline.storage import Location, Remote, existing, is_uri, lock, named, na
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
-_RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
+_RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json", "report.html")
 _OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
 _KEPT_INPUT = re.compile("[0-9a-f]{32}")  # a text from standard input
 _OWNED = ("counts", "counter.parquet", *_RESULTS, "log.txt", "run.json")  # removed in this order: the manifest last
