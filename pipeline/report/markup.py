@@ -30,20 +30,19 @@ def joined(children: Iterable[object]) -> Html:
     return Html("".join(map(escaped, children)))
 
 
-def table(headers: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> Html:
-    """A table that scrolls within itself where it is wider than the page; the first cell of a row names the row."""
-    head = element("tr", *(element("th", header, scope="col") for header in headers)) if headers else ""
+def table(headers: Sequence[object], rows: Iterable[Sequence[object]], told: str, **attributes: object) -> Html:
+    """A table that scrolls within itself where it is wider than the page; the first cell of a row names the row.
+
+    told: what it is, for those who do not see the title above it.
+    """
+    head = element("tr", *(element("th", header, scope="col") for header in headers))
     body = [
         element("tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])) for row in rows
     ]
-    parts = [
-        element("caption", caption) if caption else "",
-        element("thead", head) if headers else "",
-        element("tbody", *body),
-    ]
-    kind = {} if headers else {"class_": "facts"}
+    parts = (element("thead", head) if headers else "", element("tbody", *body))
+    attributes = attributes if headers else {"class_": "facts", **attributes}
     return element(
-        "div", element("table", *parts, **kind), class_="wide", tabindex=0, role="region", aria_label=caption or "facts"
+        "div", element("table", *parts, **attributes), class_="wide", tabindex=0, role="region", aria_label=told
     )
 
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pipeline.report.tokens import script_of_character
 
 ORDER = 2.5
-_LEAST_SOURCES, _RARE_SHARE, _LEAST_SEEN, _LEAST_BYTES = 3, 0.1, 4, 4
+LEAST_SOURCES, _RARE_SHARE, _LEAST_SEEN, _LEAST_BYTES = 3, 0.1, 4, 4
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def measure(
             end = stop if ascii_only else begin + len(match[0].encode())
             at, before = end, stop
             touched = bisect_left(ends, end) - bisect_right(ends, begin) + 1
-            script = "Latin" if match[0].isascii() else script_of_character(match[0][0])
+            script = script_of_character(match[0][0])
             of_script = scripts.get(script)
             if of_script is None:
                 of_script = scripts[script] = _Tally()
@@ -140,7 +140,7 @@ def _single_source(
     total: _Tally, sources: Mapping[str, _Tally], tokens: Mapping[int, bytes]
 ) -> tuple[tuple[int, str, int], ...]:
     """Tokens of some length, seen several times, that come from one source alone, a small one."""
-    if len(sources) < _LEAST_SOURCES:
+    if len(sources) < LEAST_SOURCES:
         return ()
     found = []
     for source, tally in sources.items():

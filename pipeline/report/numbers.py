@@ -22,16 +22,16 @@ from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import Vocabulary
 
 TRAINING_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 17, 1 << 21
-_QUICK_BYTES = 1 << 20  # of tokens: telling which are unreachable takes a second for every few of these
 
 
 @dataclass(frozen=True)
 class SentenceCut:
-    """A sentence. tokens: (id, text as people can read it) of this tokenizer; counts: tokens of each tokenizer."""
+    """A sentence. tokens: of this tokenizer, the ids of one or of those that share a character, and their text as
+    people can read it; counts: tokens of each tokenizer."""
 
     language: str
     text: str
-    tokens: tuple[tuple[int, str], ...]
+    tokens: tuple[tuple[tuple[int, ...], str], ...]
     counts: tuple[int, ...]
 
 
@@ -79,7 +79,8 @@ class NumbersTask:
     """What to compute numbers of. model: what makes a tokenizer of the merges, or where one lies. merges: the list, or
     where it lies and its fingerprint; the vocabulary may be the beginning of it.
 
-    compare: names and places of other tokenizers. thorough: take the time to try every token, however long they are.
+    compare: names and places of other tokenizers. thorough: take the time to try whether each
+    token can be made, a second for every few megabytes of them, where it follows from how they were learned.
     """
 
     name: str
@@ -106,13 +107,8 @@ def compute(task: NumbersTask) -> Numbers:
     others = [(name, Tokenizer.load(place)) for name, place in task.compare]
     named = [(task.name, tokenizer), *others]
     vocabulary = tokenizer.vocabulary
-    size = sum(map(len, vocabulary.tokens.values()))
-    tell = task.thorough or size <= _QUICK_BYTES
-    unreachable = (
-        tokenizer.model.encoder(threads=1).unreachable(vocabulary.tokens)
-        if tell
-        else tokenizer.model.unreachable_tokens()
-    )
+    native = tokenizer.model.encoder(threads=1) if task.thorough else None
+    unreachable = native.unreachable(vocabulary.tokens) if native else tokenizer.model.unreachable_tokens()
     special_tokens = tuple(vocabulary.special_tokens)
     fixed = vocabulary.size - len(vocabulary.left)
     return Numbers(
@@ -174,5 +170,20 @@ def _ordinary(drawn: Drawn, tokenizer: Tokenizer) -> list[str]:
 def _sentence(language: str, text: str, tokenizers: Sequence[Tokenizer]) -> SentenceCut:
     cut = [one.encode_ordinary(text) for one in tokenizers]
     vocab = tokenizers[0].vocab
-    listed = tuple((id_, tokens.shown(vocab[id_])) for id_ in cut[0])
-    return SentenceCut(language, text, listed, tuple(map(len, cut)))
+    listed: list[tuple[tuple[int, ...], str]] = []
+    ids: tuple[int, ...] = ()
+    for id_ in cut[0]:
+        ids += (id_,)
+        together = b"".join(vocab[one] for one in ids)
+        if _is_text(together):
+            listed.append((ids, tokens.shown(together)))
+            ids = ()
+    return SentenceCut(language, text, tuple(listed), tuple(map(len, cut)))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

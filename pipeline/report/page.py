@@ -89,7 +89,7 @@ def _sections(told: Told, numbers: Numbers, drawn: list[Plot]) -> list[Html]:
         _section("On a sample", *_sample(numbers)),
         _section(
             "The same text, token by token",
-            _text("Each colour is a token; ␣ is a space, \\x.. a byte that is only a part of a character."),
+            _text("Each colour is a token, ␣ a space; a number below says how many tokens a character is cut into."),
             *(_sentence(numbers, one) for one in numbers.sentences),
         ),
         element("p", f"bpe-pipeline {__version__}. Every number of this page stands in report.json.", class_="quiet"),
@@ -122,9 +122,12 @@ def _run(told: Told, numbers: Numbers) -> list[Html]:
         element("ul", *(element("li", loss) for loss in lost), class_="warn") if lost else _text("Nothing was skipped.")
     )
     return [
-        table((), told.options, "Options"),
-        element("h3", "Corpus"),
-        table((), told.corpus, "Corpus"),
+        element(
+            "div",
+            element("div", element("h3", "Options"), table((), told.options, "Options")),
+            element("div", element("h3", "Corpus"), table((), told.corpus, "Corpus", class_="places")),
+            class_="plots",
+        ),
         element("h3", "Not taken as it stood"),
         skipped if told.summary else _text("Not known: the run's own report.json is gone."),
         folded("Versions and machine", table((), (told.versions | numbers.machine).items(), "Versions and machine")),
@@ -150,11 +153,12 @@ def _sample(numbers: Numbers) -> list[Html]:
 
 def _sentence(numbers: Numbers, one: SentenceCut) -> Html:
     counts = ", ".join(f"{name}: {count}" for (name, _), count in zip(numbers.tokenizers, one.counts, strict=True))
-    spans = (
-        element("span", text, class_=f"t{number % 4}", title=f"id {id_}")
-        for number, (id_, text) in enumerate(one.tokens)
-    )
-    per_token = len(one.text.encode()) / len(one.tokens)
+    spans = []
+    for number, (ids, text) in enumerate(one.tokens):
+        several = element("sub", len(ids)) if len(ids) > 1 else ""
+        ids_told = "id " + " ".join(map(str, ids))
+        spans.append(element("span", text, several, class_=f"t{number % 4}", title=ids_told))
+    per_token = len(one.text.encode()) / one.counts[0]
     told = element("span", f" {counts if len(one.counts) > 1 else one.counts[0]} tokens, {per_token:.2f} bytes each",
                    class_="quiet")  # fmt: skip
     return joined((element("h3", one.language, told), element("p", *spans, class_="cut", dir="auto")))

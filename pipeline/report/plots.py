@@ -3,6 +3,7 @@
 Colours are variables of the page's style sheet, which the page puts in place for light and dark.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,8 @@ def size_curve(numbers: Numbers) -> Plot:
     }
     told = "; ".join(f"{size.vocab_size:,}: {size.bytes_per_token:.3f}" for size in marked)
     ticks = [256, 1000, 4000, *MARKED[1::2]]
-    axis = {"type": "log", "tickvals": ticks, "ticktext": [_short(size) for size in ticks]}
+    ends = [math.log10(240), math.log10(curve[-1].vocab_size * 1.25)]
+    axis = {"type": "log", "range": ends, "tickvals": ticks, "ticktext": [_short(size) for size in ticks]}
     layout = _layout("vocabulary size", "bytes per token", xaxis=axis, yaxis={"rangemode": "tozero"})
     hover = "%{x:,} tokens: %{y:.3f} bytes each<extra></extra>"
     return Plot(
@@ -95,9 +97,7 @@ def scripts(numbers: Numbers) -> Plot:
     if len(listed) > len(shown):
         shown.append((f"{len(listed) - len(shown)} others", sum(count for _, count in listed[_MOST_BARS:])))
     told = "; ".join(f"{name}: {count:,}" for name, count in shown)
-    layout = _layout(
-        "tokens", "", xaxis={"type": "log", "dtick": 1}, yaxis={"type": "category", "autorange": "reversed"}
-    )
+    layout = _layout("tokens", "", xaxis={"nticks": 5}, yaxis={"type": "category", "autorange": "reversed"})
     layout["height"] = 110 + 24 * len(shown)
     return Plot("scripts", "Tokens by script", told, [_across(shown, "%{y}: %{x:,} tokens")], layout)
 
@@ -108,7 +108,7 @@ def times(told: Told) -> Plot | None:
     if not timed:
         return None
     peaks = told.summary.get("stage_peak_bytes", {})
-    layout = _layout("seconds", "", yaxis={"type": "category", "autorange": "reversed"})
+    layout = _layout("seconds", "", xaxis={"nticks": 6}, yaxis={"type": "category", "autorange": "reversed"})
     layout["height"] = 110 + 28 * len(timed)
     bars = _across(timed, "%{y}: %{x} s%{customdata}")
     bars["customdata"] = [f", peak {format_bytes(peaks[name])}" if name in peaks else "" for name, _ in timed]
@@ -143,7 +143,7 @@ def _layout(x: str, y: str, xaxis: dict[str, Any] | None = None, yaxis: dict[str
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {"bgcolor": "var(--card)", "bordercolor": _GRID, "font": {"color": _TEXT}},
-        "margin": {"l": 8, "r": 24, "t": 16, "b": 8},
+        "margin": {"l": 8, "r": 56, "t": 16, "b": 8},
         "height": 320,
         "showlegend": False,
         "dragmode": False,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.report.measure import Cut
+from pipeline.report.measure import LEAST_SOURCES, Cut
 from pipeline.report.merged import Merged
 from pipeline.report.numbers import Numbers, Sample
 from pipeline.report.tokens import Found
@@ -164,7 +164,7 @@ def kinds(numbers: Numbers) -> tuple[Kind, ...]:
         _kind("Parts of addresses", "URLs and file names of the web: often a sign of boilerplate.", vocabulary.urls),
         _kind("Long repeats", "A unit of up to four characters, eight times or more in a row.", vocabulary.repeats),
     ]
-    if sample is not None:
+    if sample is not None and len(sample.tokenizers[0].sources) >= LEAST_SOURCES:
         explained = "In the sample, four times or more and in one source alone, which is at most a tenth of it."
         found.append(_kind("From one rare source", explained, sample.single_source))
     return tuple(found)

@@ -6,21 +6,24 @@ LETTER A`. Marks, digits and signs that many scripts share say nothing, unless a
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from heapq import nsmallest
+from itertools import accumulate
 
 PART, SPACE, DIGITS, SIGNS, SEVERAL = (
     *("part of a character", "white space", "digits", "punctuation and symbols", "several scripts"),
 )
-_SHARED = "shared"
+_SHARED = "shared by scripts"
 _NAMES = {"CJK": "Han", "IDEOGRAPHIC": "Han", "KANGXI": "Han", "COMBINING": _SHARED, "MODIFIER": _SHARED}
 _NAMES |= dict.fromkeys(("FEMININE", "MASCULINE", "MICRO", "VARIATION", "SPACING", "MATHEMATICAL"), _SHARED)
 _WIDE = {"FULLWIDTH", "HALFWIDTH"}
 _PAIRS = {"OLD", "NEW", "OL", "TAI", "MEETEI", "SYLOTI", "CANADIAN", "LINEAR", "WARANG", "HANIFI"}
 _URL = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
-_REPEAT = re.compile(r"(.{1,4}?)\1{7,}", re.DOTALL)
+_REPEAT = re.compile(r"([^\0]{1,4}?)\1{7,}")
 _EXAMPLES, _LONGEST, _SHOWN = 24, 20, 48
 
 
@@ -80,27 +83,42 @@ def facts(tokens: Mapping[int, bytes], special_tokens: Sequence[str], unreachabl
             partial.append(id_)
     scripts = Counter(map(script_of, texts.values()))
     scripts[PART] += len(partial)
-    by_length = sorted(tokens, key=lambda id_: (-len(tokens[id_]), id_))
-    urls = [id_ for id_, text in texts.items() if len(text) > 3 and _URL.search(text)]
-    repeats = [id_ for id_, text in texts.items() if len(text) > 7 and _REPEAT.search(text)]
+    longest = nsmallest(_LONGEST, tokens, key=lambda id_: (-len(tokens[id_]), id_))
     return Vocabulary(
         tokens=len(tokens),
         bytes=sum(map(len, tokens.values())),
         special_tokens=tuple(special_tokens),
         lengths=dict(sorted(Counter(map(len, tokens.values())).items())),
         scripts={name: count for name, count in scripts.most_common() if count},
-        longest=tuple(_shown(id_, tokens) for id_ in by_length[:_LONGEST]),
+        longest=tuple(_shown(id_, tokens) for id_ in longest),
         variants=variants(texts.values()),
         partial=found([id_ for id_ in partial if len(tokens[id_]) > 1], tokens, len(partial)),
         unreachable=found(unreachable, tokens),
-        urls=found(urls, tokens),
-        repeats=found(repeats, tokens),
+        urls=found(matching(_URL, texts), tokens),
+        repeats=found(matching(_REPEAT, texts), tokens),
     )
 
 
 def found(ids: Sequence[int], tokens: Mapping[int, bytes], count: int | None = None) -> Found:
     """So many tokens, the first of them shown."""
     return Found(len(ids) if count is None else count, tuple(_shown(id_, tokens) for id_ in ids[:_EXAMPLES]))
+
+
+def matching(pattern: re.Pattern[str], texts: Mapping[int, str]) -> list[int]:
+    """Ids of the texts in which a pattern is found that never matches NUL, which stands between them.
+
+    All texts are searched as one, which is several times as fast as one by one.
+    """
+    ids = list(texts)
+    starts = list(accumulate((len(text) + 1 for text in texts.values()), initial=0))
+    whole = "\0".join(texts.values())
+    found, at = [], 0
+    while (match := pattern.search(whole, at)) is not None:
+        index = bisect_right(starts, match.start()) - 1
+        if pattern.search(texts[ids[index]]):
+            found.append(ids[index])
+        at = starts[index + 1]
+    return found
 
 
 def variants(texts: Iterable[str]) -> Variants:
