@@ -7,6 +7,7 @@ with a larger sample, held-out text, and other tokenizers to compare with.
 import contextlib
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from pipeline.atomic import whole_file, write_whole
 from pipeline.config import Options
 from pipeline.corpus.files import find_files
 from pipeline.corpus.formats import Asked
+from pipeline.encode import tokenizer_home
 from pipeline.errors import PipelineError, UsageError
 from pipeline.events import Listener, Notice
 from pipeline.executors import Executor
@@ -32,6 +34,9 @@ from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
 
 STAGE = "reporting"
+EXTENT = "BPE_PIPELINE_REPORT"
+"""A variable of the environment that says how much `train` and `merge` report: all (`page`, where it is not set), no
+page (`text`), or the summary alone (`none`), as for many runs in a row."""
 _log = logging.getLogger(__name__)
 _WORK_BYTES, _TOKEN_BYTES, _TOKEN_COPIES = 24 << 20, 900, 8  # of computing numbers: at all, a token, and its bytes
 _SAMPLE_COPIES = 24  # what a byte of the sample takes while it is measured
@@ -49,6 +54,8 @@ def after_training(
     run: Run, learned: MergeList, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
 ) -> Numbers | None:
     """The numbers of the vocabulary that was just learned; None, and a word why, where they could not be had."""
+    if os.environ.get(EXTENT) == "none":
+        return None
     special_tokens = tuple(with_pad_token(options.special_tokens, options.pad_token))
     merges = merge_budget(options.vocab_size[0], special_tokens)
     model = Learned(merges, replace(pattern, tree=None), special_tokens, options.special_ids)
@@ -101,17 +108,23 @@ def write(run: Run, found: summary.Summary, numbers: Numbers | None, listener: L
     document = {**found.to_json(), "numbers": None if numbers is None else numbers.to_json()}
     try:
         _write_text(run.directory, summary.render(found), document, numbers)
-        if numbers is not None:
+        if numbers is not None and _page_wanted():
             _write_page(run.directory / "report.html", _told(run, document), numbers)
     except Exception as error:
         _warn(listener, "the report is not whole", error)
 
 
+def _page_wanted() -> bool:
+    return os.environ.get(EXTENT, "page") == "page"
+
+
 def page_name(run: Run, numbers: Numbers | None) -> str:
     """Where a person finds the report, for the summary."""
-    if numbers is not None and page.plotly_script() is not None:
+    if numbers is not None and _page_wanted() and page.plotly_script() is not None:
         return str(run.directory / "report.html")
-    hint = "" if numbers is None else " (as a page with plots: pip install 'bpe-pipeline[report]')"
+    hint = (
+        "" if numbers is None or not _page_wanted() else " (as a page with plots: pip install 'bpe-pipeline[report]')"
+    )
     return f"{run.directory / 'report.txt'}{hint}"
 
 
@@ -139,7 +152,7 @@ def run_report(
         chosen=_chosen(run, held_out),
         text_field="text" if held_out else str(run.manifest.counting["text_field"]),
         held_out=bool(held_out),
-        compare=tuple(zip(_names(compare), compare, strict=True)),
+        compare=tuple(zip(_names(compare), map(_home, compare), strict=True)),
         thorough=True,
         described=f"From {', '.join(map(str, held_out))}." if held_out else _DRAWN,
     )
@@ -168,6 +181,12 @@ def run_report(
 def _chosen(run: Run, held_out: Sequence[Location]) -> list[Chosen]:
     files = find_files(map(str, held_out), Asked()).files if held_out else run.manifest.files
     return choose(files, SAMPLE_BYTES)
+
+
+def _home(place: Location) -> Location:
+    """What to load for a path: a file itself, of a run the directory of its tokenizer."""
+    home = tokenizer_home(place)
+    return place if home == place.parent else home
 
 
 def _names(places: Sequence[Location]) -> list[str]:
