@@ -38,8 +38,9 @@ EXTENT = "BPE_PIPELINE_REPORT"
 """A variable of the environment that says how much `train` and `merge` report: all (`page`, where it is not set), no
 page (`text`), or the summary alone (`none`), as for many runs in a row."""
 _log = logging.getLogger(__name__)
-_WORK_BYTES, _TOKEN_BYTES, _TOKEN_COPIES = 24 << 20, 900, 8  # of computing numbers: at all, a token, and its bytes
-_SAMPLE_COPIES = 24  # what a byte of the sample takes while it is measured
+_WORK_BYTES, _TOKEN_BYTES, _TOKEN_COPIES = 14 << 20, 480, 6  # of computing numbers: at all, a token, and its bytes
+_SAMPLE_COPIES = 8  # what a byte of the sample takes while it is measured
+_LOADED_TOKEN_BYTES = 1000  # what a token takes while a tokenizer is read from its file
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def run_report(
         described=f"From {', '.join(map(str, held_out))}." if held_out else _DRAWN,
     )
     size = int(run.manifest.vocab_size or 0)
-    needed = _needed(size * (1 + len(compare)), size * 8, SAMPLE_BYTES)
+    needed = _needed(size, size * 8, SAMPLE_BYTES) + size * _LOADED_TOKEN_BYTES * (1 + len(compare))
     if needed > (room := _room(options)):
         raise UsageError(
             f"the report takes {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: give a larger "

@@ -105,11 +105,17 @@ def test_a_vocabulary_by_hand() -> None:
     assert [one.id for one in found.longest[:2]] == [307, 306]
 
 
-@given(st.lists(st.text("aA/:.w h\n", max_size=24), max_size=30))
+@given(st.lists(st.text("aAW/:.wcom\n", max_size=24), max_size=30))
 def test_searching_all_texts_at_once_is_searching_each(texts: list[str]) -> None:
     numbered = dict(enumerate(texts))
-    for pattern in (tokens._URL, tokens._REPEAT):
-        assert tokens.matching(pattern, numbered) == [id_ for id_, text in numbered.items() if pattern.search(text)]
+    address = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
+    assert tokens.with_address(numbered) == [id_ for id_, text in numbered.items() if address.search(text)]
+    repeat = [
+        id_
+        for id_, text in numbered.items()
+        if any(text[at : at + size] * 8 == text[at : at + size * 8] for at in range(len(text)) for size in (1, 2, 3, 4))
+    ]
+    assert tokens.with_repeat(numbered) == repeat
 
 
 @given(st.binary(max_size=60))

@@ -21,7 +21,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import Vocabulary
 
-TRAINING_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 17, 1 << 21
+TRAINING_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 1 << 21
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ _NAMES = {"CJK": "Han", "IDEOGRAPHIC": "Han", "KANGXI": "Han", "COMBINING": _SHA
 _NAMES |= dict.fromkeys(("FEMININE", "MASCULINE", "MICRO", "VARIATION", "SPACING", "MATHEMATICAL"), _SHARED)
 _WIDE = {"FULLWIDTH", "HALFWIDTH"}
 _PAIRS = {"OLD", "NEW", "OL", "TAI", "MEETEI", "SYLOTI", "CANADIAN", "LINEAR", "WARANG", "HANIFI"}
-_URL = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
-_REPEAT = re.compile(r"([^\0]{1,4}?)\1{7,}")
+_TIMES = 8
+_URL = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b")
+_REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1},}}", re.DOTALL)
 _EXAMPLES, _LONGEST, _SHOWN = 24, 20, 48
 
 
@@ -94,8 +95,8 @@ def facts(tokens: Mapping[int, bytes], special_tokens: Sequence[str], unreachabl
         variants=variants(texts.values()),
         partial=found([id_ for id_ in partial if len(tokens[id_]) > 1], tokens, len(partial)),
         unreachable=found(unreachable, tokens),
-        urls=found(matching(_URL, texts), tokens),
-        repeats=found(matching(_REPEAT, texts), tokens),
+        urls=found(with_address(texts), tokens),
+        repeats=found(with_repeat(texts), tokens),
     )
 
 
@@ -104,21 +105,26 @@ def found(ids: Sequence[int], tokens: Mapping[int, bytes], count: int | None = N
     return Found(len(ids) if count is None else count, tuple(_shown(id_, tokens) for id_ in ids[:_EXAMPLES]))
 
 
-def matching(pattern: re.Pattern[str], texts: Mapping[int, str]) -> list[int]:
-    """Ids of the texts in which a pattern is found that never matches NUL, which stands between them.
-
-    All texts are searched as one, which is several times as fast as one by one.
-    """
-    ids = list(texts)
-    starts = list(accumulate((len(text) + 1 for text in texts.values()), initial=0))
-    whole = "\0".join(texts.values())
+def with_address(texts: Mapping[int, str]) -> list[int]:
+    """Ids of the texts that look like parts of addresses of the web. All are searched as one, which is much faster."""
+    ids, lowered = list(texts), [text.lower() for text in texts.values()]
+    starts = list(accumulate((len(text) + 1 for text in lowered), initial=0))
+    whole = "\0".join(lowered)
     found, at = [], 0
-    while (match := pattern.search(whole, at)) is not None:
+    while (match := _URL.search(whole, at)) is not None:
         index = bisect_right(starts, match.start()) - 1
-        if pattern.search(texts[ids[index]]):
-            found.append(ids[index])
+        found.append(ids[index])
         at = starts[index + 1]
     return found
+
+
+def with_repeat(texts: Mapping[int, str]) -> list[int]:
+    """Ids of the texts in which a unit of up to four characters stands eight times in a row."""
+    return [
+        id_
+        for id_, text in texts.items()
+        if len(text) > _TIMES - 1 and len(text) - len(set(text)) >= _TIMES - 1 and _REPEAT.search(text)
+    ]
 
 
 def variants(texts: Iterable[str]) -> Variants:
