@@ -129,7 +129,7 @@ def describe() -> dict[str, str]:
     facts |= versions() | {
         name: _version(name) for name in ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
     }
-    for name in ("tokenizers", "transformers", "tiktoken"):
+    for name in ("tokenizers", "transformers", "tiktoken", "plotly"):
         facts[f"{name} (optional)"] = _version(name)
     return facts
 

@@ -173,6 +173,11 @@ def test_without_plotly_there_is_a_hint(reported: Path, monkeypatch: pytest.Monk
         found = run_report(reported, options, executor, output=tmp_path / "page.html")
     assert found.written == (tmp_path / "page.json",)
     assert "pip install 'bpe-pipeline[report]'" in found.hint
+    (tmp_path / "a.txt").write_text("the low lower " * 50)
+    pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=260)
+    assert not (tmp_path / "run" / "report.html").exists()
+    named = json.loads((tmp_path / "run" / "report.json").read_text())["report"]
+    assert named == f"{tmp_path / 'run' / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
 
 
 def test_little_memory_leaves_the_numbers_out(tmp_path: Path) -> None:

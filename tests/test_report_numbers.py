@@ -29,8 +29,6 @@ def test_the_curve_by_hand() -> None:
     ]
     assert [(size.vocab_size, size.saved) for size in curve.marked] == [(258, None)]
     assert curve.ranks == ((1, 4), (2, 2))
-    assert merged.size_for(curve, 1.5) == 257
-    assert merged.size_for(curve, 4.5) is None
 
 
 def test_the_curve_is_what_encoding_the_corpus_gives(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ Each merge joins `joined` pairs, so after the first n merges the pieces of the c
 the bytes per token of every smaller vocabulary are there for the adding.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -68,9 +67,3 @@ def logarithmic(last: int) -> list[int]:
     if last < 1:
         return []
     return sorted({min(last, round(last ** (step / _POINTS))) for step in range(_POINTS + 1)})
-
-
-def size_for(merged: Merged, bytes_per_token: float) -> int | None:
-    """The smallest size of the curve that gives so many bytes per token; None where none does."""
-    at = bisect_left([size.bytes_per_token for size in merged.curve], bytes_per_token)
-    return merged.curve[at].vocab_size if at < len(merged.curve) else None
