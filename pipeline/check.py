@@ -12,26 +12,20 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
-from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from pipeline import manifest
 from pipeline.atomic import write_whole
-from pipeline.corpus.files import CorpusFile, find_files
-from pipeline.corpus.readers import read_span
-from pipeline.corpus.records import Text
-from pipeline.errors import ExportRefusedError, InputError
+from pipeline.errors import ExportRefusedError
 from pipeline.export.tiktoken import SNIPPET_NAME
+from pipeline.sampling import corpus_sample, sample_texts
 from pipeline.storage import Location, names_in
 from pipeline.tokenizer import Tokenizer
 from pipeline.untrusted import MANIFEST_BYTES, MODEL_BYTES, read_bounded
 
 Encode = Callable[[str], list[int]]
 
-SAMPLE_BYTES = 1 << 20
-_TEXT_BYTES = 1 << 14
-_SAMPLED_FILES = 64
 _HARD_TEXTS = (
     "", " ", "\n", "\x00\x00\x01", "x\n  ", "x\n  \n y  \t z   ", "a\r\n\r\nb\r\n", "DON'T I'ſ 'LLama we'Re don't",
     "123４５６ 1 2 12345678 Ⅻ ½", "a\u0085b\u200bc\ufeffd\u180ee\u00a0f\u3000g\u2028h\x1ci",
@@ -156,57 +150,6 @@ def run_of(path: Location) -> manifest.Run | None:
     return next((run for place in places if place.is_dir() and (run := manifest.load(place))), None)
 
 
-def sample_texts(paths: Sequence[Location], sample_bytes: int = SAMPLE_BYTES) -> list[str]:
-    """Texts from files or directories of any format and compression, `sample_bytes` in all; invalid UTF-8 is U+FFFD.
-
-    Raises InputError for what cannot be read.
-    """
-    return _sampled(find_files(map(str, paths)).files, sample_bytes, "text", skip_changed=False) if paths else []
-
-
-def corpus_sample(run: manifest.Run) -> list[str]:
-    """A sample of a run's corpus, of those files that are still there as they were."""
-    text_field = str(run.manifest.counting["text_field"])
-    return _sampled(run.manifest.files, SAMPLE_BYTES, text_field, skip_changed=True)
-
-
-def _sampled(files: Sequence[CorpusFile], sample_bytes: int, text_field: str, *, skip_changed: bool) -> list[str]:
-    step = max(1, -(-len(files) // _SAMPLED_FILES))
-    chosen = files[::step]
-    each = max(1, sample_bytes // _TEXT_BYTES // max(1, len(chosen)))
-    texts: list[str] = []
-    for file in chosen:
-        try:
-            texts += _texts_of(file, each, text_field)
-        except InputError:
-            if not skip_changed:
-                raise
-    return texts
-
-
-def _texts_of(file: CorpusFile, count: int, text_field: str) -> Iterator[str]:
-    """Stretches from all over a plain text; the first documents, or blocks, of anything else."""
-    if file.format == "text" and file.compression == "none":
-        starts = sorted({file.size * index // count for index in range(count)})
-        spans = [(start, min(start + _TEXT_BYTES, stop)) for start, stop in pairwise([*starts, file.size])]
-        stretches: Iterator[bytes] = chain.from_iterable(_read(file, start, stop, text_field) for start, stop in spans)
-    else:
-        stretches = islice(_read(file, 0, 1 if file.format == "parquet" else file.size, text_field), count)
-    for stretch in stretches:
-        yield stretch[:_TEXT_BYTES].decode(errors="replace")
-
-
-def _read(file: CorpusFile, start: int, stop: int, text_field: str) -> Iterator[bytes]:
-    """The blocks of text, or the documents, in a span of a file."""
-    for read in read_span(file, start, stop, text_field, lambda _: None):
-        if isinstance(read, Text):
-            yield bytes(read.data)
-            continue
-        offsets = memoryview(read.offsets).cast("B").cast("i" if read.offset_bytes == 4 else "q")
-        data = memoryview(read.data).cast("B")
-        yield from (bytes(data[offsets[row] : offsets[row + 1]]) for row in range(read.rows))
-
-
 @contextmanager
 def _on_this_machine(directory: Location) -> Iterator[Path]:
     """The directory, or a copy of its files, as the libraries take them."""
@@ -232,9 +175,10 @@ def write_into_report(run: manifest.Run, directory: Location, checks: Sequence[C
         return
     checked = document.setdefault("checks", {})
     checked[str(directory)] = [asdict(check) for check in checks]
-    lines = [line for line in text.splitlines() if not line.startswith("checks ")]
+    head, blank, below = text.rstrip("\n").partition("\n\n")
+    lines = [line for line in head.splitlines() if not line.startswith("checks ")]
     width = len(lines[0]) - len(lines[0].removeprefix("run").lstrip()) if lines else 0
     for place, entries in checked.items():
         lines += [f"{'checks':<{width}}{Check(**entry)} ({place})" for entry in entries]
     write_whole(report, json.dumps(document, default=str, indent=1) + "\n")
-    write_whole(rendered, "\n".join(lines) + "\n")
+    write_whole(rendered, "\n".join(lines) + f"{blank}{below}\n")

@@ -130,7 +130,7 @@ def describe() -> dict[str, str]:
     facts |= versions() | {
         name: _version(name) for name in ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
     }
-    for name in ("tokenizers", "transformers", "tiktoken"):
+    for name in ("tokenizers", "transformers", "tiktoken", "plotly"):
         facts[f"{name} (optional)"] = _version(name)
     return facts
 
@@ -185,12 +185,15 @@ def _process_memory(process: psutil.Process) -> int:
 class MemoryWatch:
     """Watches the process tree's memory while a block runs; `peak_bytes` is the largest sum seen.
 
-    With `limit_bytes`, `exceeded` tells whether the sum went beyond it.
+    With `limit_bytes`, `exceeded` tells whether the sum went beyond it. `stage_peaks`: the largest sum seen since each
+    stage began, until the next one did.
     """
 
     def __init__(self, limit_bytes: int | None = None, interval_s: float = 0.25) -> None:
         self.peak_bytes = 0
         self.limit_bytes = limit_bytes
+        self.stage_peaks: dict[str, int] = {}
+        self._stage = ""
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
@@ -209,10 +212,18 @@ class MemoryWatch:
         self._thread.join()
         self.look()
 
+    def begin(self, stage: str) -> None:
+        """Another stage begins: what is taken now is the peak of the one before, or beyond."""
+        self.look()
+        self._stage = stage
+
     def look(self) -> None:
         """Measure once, now; where the system has no file open for it, the next look may see."""
         with contextlib.suppress(OSError):
-            self.peak_bytes = max(self.peak_bytes, process_tree_memory())
+            now = process_tree_memory()
+            self.peak_bytes = max(self.peak_bytes, now)
+            if self._stage:
+                self.stage_peaks[self._stage] = max(self.stage_peaks.get(self._stage, 0), now)
 
     def _watch(self) -> None:
         pause_s = self._interval_s

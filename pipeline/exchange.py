@@ -89,8 +89,9 @@ def run_import(counts: Any, options: Options, executor: Executor, listener: List
 
 
 def _summary(run: Run, counted: count.Counted, *others: Any) -> Summary:
-    stages: Stages = others[-1]
-    return stages.summary(run, counted)
+    *_, listener, stages = others
+    found: Summary = stages.summary(run, counted, listener)
+    return found
 
 
 def _import(

@@ -69,7 +69,7 @@ def run_combine(
             counted = _combined(opened, parts, pieces, options, executor, listener, stages)
         stages.untouched = False
         with stages.logged(opened.run):
-            return stages.summary(opened.run, counted)
+            return stages.summary(opened.run, counted, listener)
 
 
 def _places(directory: Location) -> list[str]:

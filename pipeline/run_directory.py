@@ -18,7 +18,7 @@ from pipeline.storage import Location, Remote, existing, is_uri, lock, named, na
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
-_RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json")
+_RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json", "report.html")
 _OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
 _KEPT_INPUT = re.compile("input-[0-9a-f]{32}")  # a text from standard input
 _COUNTS = ("counts", "counter.parquet", "log.txt")

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import logging
 import time
 import warnings
@@ -11,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, count, environment, forecast, manifest, merging, planning, run_directory
-from pipeline.atomic import write_whole
+from pipeline import budget, count, environment, forecast, manifest, merging, planning, reporting, run_directory
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.errors import TrainingError, UsageError
-from pipeline.events import Event, Listener, Notice
+from pipeline.events import Event, Listener, Notice, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
 from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.report.summary import OtherSize, Summary, render
+from pipeline.report.numbers import Numbers
+from pipeline.report.summary import OtherSize, Summary
 from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
@@ -84,6 +83,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     check_before_work(options, pattern)
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
+        listener = stages.hearing(listener)
         run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run), refused_goes(directory, (file.path for file in run.manifest.files)):
             counted = count.count(run, pattern, options, executor, listener)
@@ -96,10 +96,11 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
+        listener = stages.hearing(listener)
         run = planning.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run), refused_goes(directory, (file.path for file in run.manifest.files)):
             counted = count.count(run, pattern, options, executor, listener)
-            return stages.summary(run, counted)
+            return stages.summary(run, counted, listener)
 
 
 def run_merge(
@@ -121,6 +122,7 @@ def run_merge(
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     with at_work(directory, options, executor, listener) as stages:
+        listener = stages.hearing(listener)
         run = manifest.require(directory)
         counted = count.require_counted(run, executor)
         if options.overwrite:
@@ -141,6 +143,21 @@ class Stages:
     times: dict[str, float | None] = field(default_factory=dict)
     untouched: bool = False
 
+    def begin(self, stage: str) -> float:
+        """What memory is taken from now on is this stage's; gives the time."""
+        self.watch.begin(stage)
+        return time.monotonic()
+
+    def hearing(self, listener: Listener) -> Listener:
+        """The listener, with stages noted as they begin."""
+
+        def hear(event: Event) -> None:
+            if isinstance(event, StageStarted):
+                self.begin(event.stage)
+            listener(event)
+
+        return hear
+
     @contextlib.contextmanager
     def logged(self, run: Run) -> Iterator[None]:
         """Write what happens into the run's log; what killed commands and workers left behind is removed."""
@@ -156,7 +173,9 @@ class Stages:
         if self.executor.retries:
             sweep()
 
-    def summary(self, run: Run, counted: count.Counted, **found: Any) -> Summary:
+    def summary(
+        self, run: Run, counted: count.Counted, listener: Listener, numbers: Numbers | None = None, **found: Any
+    ) -> Summary:
         """What came of the command, also written into the run directory."""
         self.watch.look()
         used = self.executor.used()
@@ -169,10 +188,10 @@ class Stages:
             retries=self.executor.retries,
             nodes=0 if used is None else used.nodes,
             peak_node_bytes=0 if used is None else used.peak_bytes,
+            stage_peak_bytes=dict(self.watch.stage_peaks),
             **found,
         )
-        write_whole(run.directory / "report.txt", render(summary) + "\n")
-        write_whole(run.directory / "report.json", json.dumps(summary.to_json(), default=str, indent=1) + "\n")
+        reporting.write(run, summary, numbers, listener)
         return summary
 
 
@@ -238,17 +257,23 @@ def merge_and_export(
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     learned, stages.times[merging.STAGE] = merging.learn(run, counted, options, executor, listener)
     _check_export(learned.first(merging.merges_for(options)), options)
-    started = time.monotonic()
+    started = stages.begin("exporting")
     run_directory.require_ours(run.directory)
     exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
     stages.times["exporting"] = time.monotonic() - started
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < merge_budget(size, special_tokens):
             listener(Notice("info", f"the vocabulary is smaller than asked for: {one.facts.stopped}"))
+    started = stages.begin(reporting.STAGE)
+    numbers = reporting.after_training(run, learned, pattern, options, executor, listener)
+    stages.times[reporting.STAGE] = time.monotonic() - started
     first, *others = exported
     summary = stages.summary(
         run,
         counted,
+        listener,
+        numbers,
+        report=reporting.page_name(run, numbers),
         vocabulary=first.facts,
         tokenizer_directory=first.directory,
         written=first.written,

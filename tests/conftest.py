@@ -1,5 +1,6 @@
 """What every test can rely on, however the suite was started."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,9 @@ from pipeline.executors import Node, SharedHere
 
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Reports are tested in test_report.py; pages of some megabytes for hundreds of runs are for nobody.
+os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 EOT = "<|endoftext|>"
-_OF_A_COMMAND = ("stages", "peak_memory_bytes", "retries")  # in a report: what is not the run's
+_OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries")  # in a report: what is not the run's
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from pyarrow import parquet
 
 import pipeline
 from pipeline import Tokenizer, manifest
-from pipeline.check import check_exports, corpus_sample, sample_texts
+from pipeline.check import check_exports
 from pipeline.errors import InputError
 from pipeline.export import EXPORTS
+from pipeline.sampling import corpus_sample, sample_texts
 
 EOT = "<|endoftext|>"
 

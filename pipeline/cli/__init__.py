@@ -7,6 +7,7 @@ built upon it. The flags of a run are made from the one table in `pipeline.confi
     options.py    flags from the table of options, and options from flags and configuration file
     training.py   train, count, merge
     counts.py     combine, import, verify
+    reports.py    report
     tokens.py     export, encode, decode, env, version
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 import click
 
 from pipeline import log
-from pipeline.cli import counts, tokens, training  # noqa: F401 - their commands join the group
+from pipeline.cli import counts, reports, tokens, training  # noqa: F401 - their commands join the group
 from pipeline.cli.group import PROGRAM, commands
 from pipeline.errors import PipelineError
 from pipeline.storage import RemoteError

@@ -69,6 +69,8 @@ class Summary:
     peak_node_bytes: int = 0  # of all workers of the fullest node together
     retries: int = 0  # tasks of worker processes that failed and were done again
     other_sizes: tuple[OtherSize, ...] = ()
+    stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together, while a stage ran
+    report: str = ""  # where a person finds it
 
     @property
     def bytes_per_token(self) -> float | None:
@@ -131,6 +133,8 @@ def render(summary: Summary) -> str:
         facts = f"{other.vocabulary.vocab_size:,} tokens, {other.vocabulary.bytes_per_token:.3f} bytes per token"
         rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
     rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
+    if summary.report:
+        rows.append(("report", summary.report))
     rows += [("next", command) for command in _next_commands(summary)]
     return table(rows)
 
@@ -147,6 +151,20 @@ def used_rows(retries: int, peak_memory_bytes: int, nodes: int, peak_node_bytes:
     else:
         peak = f"{peak} (all processes together)"
     return [*rows, ("peak memory", peak)]
+
+
+def require_readable(document: dict[str, Any]) -> None:
+    """Raise TypeError, ValueError, KeyError or AttributeError for a document that is not what `to_json` gives, as far
+    as the page shows it."""
+    for seconds in document["stages"].values():
+        if seconds is not None:
+            float(seconds)
+    for peak in (document["peak_memory_bytes"], *document.get("stage_peak_bytes", {}).values()):
+        format_bytes(peak)
+    corpus = document["corpus"]
+    format_count(corpus["documents"], "documents")
+    for loss in corpus["losses"]:
+        str(Loss(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
 
 
 def table(rows: list[tuple[str, str]]) -> str:

@@ -1,0 +1,324 @@
+"""The report of a run: what is written, when, and that a browser shows it without asking for anything."""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import object_store
+import pytest
+from command import refused, run
+
+import pipeline
+from pipeline.report import page
+from pipeline.report.markup import element, escaped, table
+
+HOSTILE = "</script><script>alert(1)</script>"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_of_it() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BPE_PIPELINE_REPORT", "page")
+        yield
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose file names, special tokens and text would all run code in a careless page."""
+    home = tmp_path_factory.mktemp("reported")
+    corpus = home / "corpus"
+    corpus.mkdir()
+    markup = "<script>alert(2)</script><img src=http://example.com/x onerror=alert(3)> &amp; "
+    for name, text in (
+        ("<img src=x onerror=alert(4)>.txt", markup * 200),
+        ("words.txt", "the low lower lowest The LOW \xe9t\xe9 привет, мир! 東京 " * 400),
+        ("other.txt", "http://example.org/index.html ---------------- 12345 " * 100),
+    ):
+        (corpus / name).write_text(text)
+    bad = corpus / "bad.txt"
+    bad.write_bytes(b"not \xff UTF-8 " * 20)
+    options = ["--vocab-size", 350, "--special-token", HOSTILE, "--workers", 1]
+    result = run("train", corpus, "--output", home / "run<b>", *options)
+    assert result.returncode == 0, result.stderr
+    assert "warning" not in result.stderr
+    return home / "run<b>"
+
+
+def numbers_of(directory: Path) -> dict[str, Any]:
+    numbers: dict[str, Any] = json.loads((directory / "report.json").read_text())["numbers"]
+    return numbers
+
+
+KEYS = {
+    "": {"tokenizers", "vocabulary", "merged", "sample", "sentences", "machine"},
+    "vocabulary": {
+        *("tokens", "bytes", "special_tokens", "lengths", "scripts", "longest", "variants", "partial", "unreachable"),
+        *("urls", "repeats"),
+    },
+    "merged": {"merges", "bytes", "curve", "marked", "ranks"},
+    "sample": {"held_out", "description", "bytes", "texts", "tokenizers", "unused", "single_source"},
+}
+
+
+def test_report_json_has_the_documented_keys(reported: Path) -> None:
+    numbers = numbers_of(reported)
+    for name, keys in KEYS.items():
+        assert set(numbers[name] if name else numbers) == keys
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    assert [key for keys in KEYS.values() for key in keys if f"`{key}`" not in readme] == []
+    assert numbers["tokenizers"] == [["this tokenizer", 350]]
+    assert numbers["vocabulary"]["special_tokens"] == [HOSTILE]
+    [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]
+    document = json.loads((reported / "report.json").read_text())
+    assert last["bytes_per_token"] == pytest.approx(document["bytes_per_token"])
+    assert last["tokens"] == document["vocabulary"]["tokens"]
+    assert set(document["stages"]) == {"counting", "combining", "merging", "exporting", "reporting"}
+    assert set(document["stage_peak_bytes"]) == set(document["stages"])
+    assert max(document["stage_peak_bytes"].values()) <= document["peak_memory_bytes"]
+
+
+def test_numbers_are_those_of_the_tokenizer(reported: Path) -> None:
+    numbers = numbers_of(reported)
+    tokenizer = pipeline.Tokenizer.load(reported / "tokenizer")
+    assert numbers["vocabulary"]["tokens"] == len(tokenizer.vocabulary.tokens)
+    assert numbers["vocabulary"]["unreachable"]["count"] == 0
+    assert numbers["sample"]["held_out"] is False
+    for sentence in numbers["sentences"]:
+        ids = [id_ for part, _ in sentence["tokens"] for id_ in part]
+        assert ids == tokenizer.encode_ordinary(sentence["text"])
+        assert sentence["counts"] == [len(ids)]
+
+
+def test_the_text_has_what_was_learned_below_the_summary(reported: Path) -> None:
+    head, _, below = (reported / "report.txt").read_text().partition("\n\n")
+    assert head.startswith("run ")
+    assert "\nnext " in head
+    for title in ("Bytes per token by size", "Tokens by script", "Tokens that deserve a look", "NOT held out"):
+        assert title in below
+    assert all(line.isprintable() for line in below.splitlines())
+
+
+def test_report_again_with_held_out_text_and_others(reported: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(reported, copied)
+    (tmp_path / "unseen.txt").write_text("lower lowest unseen words\n" * 50)
+    other = pipeline.train([tmp_path / "unseen.txt"], output=tmp_path / "other", vocab_size=270)
+    before = json.loads((copied / "report.json").read_text())
+    arguments = ["--compare", tmp_path / "other", "--held-out", tmp_path / "unseen.txt"]
+    result = run("report", copied, *arguments)
+    assert result.returncode == 0, result.stderr
+    assert str(copied / "report.txt") in result.stdout
+    after = json.loads((copied / "report.json").read_text())
+    assert {name: value for name, value in after.items() if name != "numbers"} == {
+        name: value for name, value in before.items() if name != "numbers"
+    }
+    numbers = after["numbers"]
+    assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270]]
+    assert numbers["sample"]["held_out"] is True
+    measured = numbers["sample"]["tokenizers"]
+    text = (tmp_path / "unseen.txt").read_text()
+    assert [one["whole"]["bytes"] for one in measured] == [len(text)] * 2
+    assert measured[1]["whole"]["tokens"] == len(other.encode(text))
+    assert "held out: not trained on" in (copied / "report.txt").read_text()
+    elsewhere = run("report", copied, "--output", tmp_path / "page.html")
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert json.loads((tmp_path / "page.json").read_text())["numbers"]["sample"]["held_out"] is False
+    assert json.loads((copied / "report.json").read_text()) == after
+
+
+def test_a_run_without_its_report_still_has_one(reported: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(reported, copied)
+    for damage in ('{"stages": {"counting": "<b>"}}', "{" * 100_000):
+        (copied / "report.json").write_text(damage)
+        assert run("report", copied).returncode == 0
+        assert numbers_of(copied)["merged"]["merges"] == numbers_of(reported)["merged"]["merges"]
+
+
+def test_what_cannot_be_reported_is_one_line(reported: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a b c")
+    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "counted").returncode == 0
+    assert "merge" in refused(run("report", tmp_path / "counted"), 2)
+    refused(run("report", tmp_path / "nothing"), 1)
+    assert "does not exist" in refused(run("report", reported, "--compare", tmp_path / "nothing"), 1)
+    assert "does not exist" in refused(run("report", reported, "--held-out", tmp_path / "nothing"), 1)
+    assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "64MiB"), 2)
+
+
+def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("of our own making")
+
+    (tmp_path / "a.txt").write_text("the low lower " * 50)
+    monkeypatch.setattr("pipeline.reporting.choose", fail)
+    with pytest.warns(UserWarning, match="no numbers in the report: ZeroDivisionError"):
+        pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=280)
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["numbers"] is None
+    assert pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer").vocab_size <= 280
+
+
+def test_without_plotly_there_is_a_hint(reported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from pipeline.config import make_options
+    from pipeline.reporting import run_report
+    from pipeline.workers import executor_here
+
+    monkeypatch.setattr(page, "plotly_script", lambda: None)
+    options = make_options({})
+    with executor_here(options) as executor:
+        found = run_report(reported, options, executor, output=tmp_path / "page.html")
+    assert found.written == (tmp_path / "page.json",)
+    assert "pip install 'bpe-pipeline[report]'" in found.hint
+    (tmp_path / "a.txt").write_text("the low lower " * 50)
+    pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=260)
+    assert not (tmp_path / "run" / "report.html").exists()
+    named = json.loads((tmp_path / "run" / "report.json").read_text())["report"]
+    assert named == f"{tmp_path / 'run' / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
+
+
+def test_little_memory_leaves_the_numbers_out(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the low lower " * 50)
+    result = run(
+        "train", tmp_path / "a.txt", "--output", tmp_path / "run", "--vocab-size", 270, "--memory-limit", "144MiB"
+    )
+    assert result.returncode == 0, result.stderr
+    if "no numbers in the report" in result.stderr:
+        assert json.loads((tmp_path / "run" / "report.json").read_text())["numbers"] is None
+
+
+def test_a_run_in_a_store_has_its_report_there(store: object_store.Store, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the low lower " * 50)
+    pipeline.train([tmp_path / "a.txt"], output=store.uri("runs/a"), vocab_size=262)
+    first = json.loads(store.get("runs/a/report.json"))["numbers"]
+    assert b"</html>" in store.get("runs/a/report.html")
+    result = run("report", store.uri("runs/a"), "--compare", store.uri("runs/a"))
+    assert result.returncode == 0, result.stderr
+    again = json.loads(store.get("runs/a/report.json"))["numbers"]
+    assert again["tokenizers"] == [["this tokenizer", 262], ["a", 262]]
+    assert again["merged"] == first["merged"]
+
+
+def test_less_of_it_may_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("the low lower " * 50)
+    for extent, numbers in (("text", True), ("none", False)):
+        monkeypatch.setenv("BPE_PIPELINE_REPORT", extent)
+        pipeline.train([tmp_path / "a.txt"], output=tmp_path / extent, vocab_size=260)
+        assert not (tmp_path / extent / "report.html").exists()
+        assert (numbers_of(tmp_path / extent) is not None) == numbers
+
+
+def test_texts_are_escaped() -> None:
+    assert element("b", "<i>", class_='"x') == '<b class="&quot;x">&lt;i&gt;</b>'
+    assert escaped(element("b", 1)) == "<b>1</b>"
+    assert "<script>" not in table(["<script>"], [["<script>", 1]], "<script>")
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        yield started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+
+
+def wait_for(view: Any, expression: str) -> None:
+    """Wait until something is true; asked from outside, since the page forbids evaluation within."""
+    deadline = time.monotonic() + 60
+    while not view.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        time.sleep(0.05)
+
+
+CONTRASTS = """() => {
+  const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => [r, g, b].map((c) => linear(c / 255))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const found = {};
+  const texts = "h1,h2,h3,p,th,td,dt,dd,li,code,figcaption,b,span,sub,summary,svg text";
+  for (const element of document.querySelectorAll(texts)) {
+    if (!element.textContent.trim()) continue;
+    let back = element;
+    while (back && (channels(getComputedStyle(back).backgroundColor)[3] ?? 1) === 0) back = back.parentElement;
+    const style = getComputedStyle(element);
+    const front = channels(element.tagName === "text" ? style.fill : style.color);
+    const pair = [light(front), light(channels(getComputedStyle(back).backgroundColor))].sort((a, b) => b - a);
+    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+    const name = element.tagName + "." + (element.getAttribute("class") || "");
+    found[name] = Math.min(found[name] ?? 99, ratio);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
+def test_the_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int) -> None:
+    if not (reported / "report.html").exists():
+        pytest.skip("needs plotly")
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
+    view = context.new_page()
+    asked: list[str] = []
+    wrong: list[str] = []
+    address = (reported / "report.html").as_uri()
+    view.on("request", lambda request: asked.append(request.url))
+    view.on("pageerror", lambda error: wrong.append(str(error)))
+    view.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    view.on("dialog", lambda dialog: (wrong.append("a dialog"), dialog.dismiss()))
+    context.route("**/*", lambda route: route.continue_() if route.request.url == address else route.abort())
+    view.goto(address)
+    wait_for(view, "document.querySelectorAll('figure .trace path').length >= 20")
+    assert asked == [address]
+    assert wrong == []
+    for name in ("size-curve", "gain", "ranks", "lengths", "scripts", "times"):
+        drawn = view.evaluate(
+            "name => [...document.querySelectorAll(`#${name} .trace path`)].filter(p => p.getBBox().width > 0).length",
+            name,
+        )
+        assert drawn > 0 or name == "gain", f"{name} is empty"  # no size here is large enough to be half of another
+    assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert view.evaluate("document.querySelectorAll('script').length") == 3
+    assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
+    assert HOSTILE in view.inner_text("main")
+    low = {name: round(ratio, 2) for name, ratio in view.evaluate(CONTRASTS).items() if ratio < 4.5}
+    assert low == {}
+    sizes = view.evaluate(
+        "[...document.querySelectorAll('p, td, code')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert min(sizes) >= 11.5
+    context.close()
+
+
+def test_the_page_follows_the_scheme(reported: Path, browser: Any) -> None:
+    if not (reported / "report.html").exists():
+        pytest.skip("needs plotly")
+    view = browser.new_page(color_scheme="light")
+    view.goto((reported / "report.html").as_uri())
+    wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+    colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
+    light = view.evaluate(colour)
+    view.emulate_media(color_scheme="dark")
+    wait_for(view, f"{colour} !== '{light}'")
+    view.close()
+
+
+def test_plotly_takes_the_figures(reported: Path) -> None:
+    graphs = pytest.importorskip("plotly.graph_objects")
+    if not (reported / "report.html").exists():
+        pytest.skip("needs plotly")
+    html = (reported / "report.html").read_text()
+    _, _, rest = html.rpartition('id="figures">')
+    figures = json.loads(rest[: rest.index("</script>")])
+    assert len(figures) == 6
+    for figure in figures.values():
+        graphs.Figure(
+            json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure)))
+        )  # it checks every name and value

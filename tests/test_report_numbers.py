@@ -1,0 +1,217 @@
+"""The numbers of the report: by hand on tiny vocabularies, and against plain computations on others."""
+
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import peers
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline import Tokenizer
+from pipeline.corpus.files import find_files
+from pipeline.report import measure, merged, tokens
+from pipeline.report.sentences import SENTENCES
+from pipeline.report.sources import source_names
+from pipeline.sampling import choose, read_chosen
+
+
+def test_the_curve_by_hand() -> None:
+    """`abab abab`, as 2 pieces of 4 bytes: (a b) twice in each, (ab ab) once in each."""
+    curve = merged.facts([4, 2], [4, 2], 8, 256, 258)
+    assert [(size.vocab_size, size.tokens, size.bytes_per_token) for size in curve.curve] == [
+        (256, 8, 1.0),
+        (257, 4, 2.0),
+        (258, 2, 4.0),
+    ]
+    assert [(size.vocab_size, size.saved) for size in curve.marked] == [(258, None)]
+    assert curve.ranks == ((1, 4), (2, 2))
+
+
+def test_the_curve_is_what_encoding_the_corpus_gives(tmp_path: Path) -> None:
+    text = peers.generated_text(3, 4000)
+    (tmp_path / "a.txt").write_text(text)
+    sizes = [400, 300, 256 + 1 + 44]
+    pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=sizes)
+    from pipeline import manifest, merge_list
+
+    run = manifest.require(tmp_path / "run")
+    learned = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
+    assert learned is not None
+    for size in sizes:
+        tokenizer = Tokenizer.load(run.tokenizer_directory(size))
+        curve = merged.facts(learned.counts, learned.joined, learned.bytes, 257, size)
+        [marked] = [one for one in curve.marked if one.vocab_size == size]
+        assert marked.tokens == len(tokenizer.encode(text))
+        assert marked.bytes_per_token == pytest.approx(len(text.encode()) / len(tokenizer.encode(text)))
+
+
+@given(st.binary(max_size=400), st.integers(0, 400))
+def test_saved_by_doubling_is_of_the_tokens_of_half_the_size(counts: bytes, merges: int) -> None:
+    joined = [count + 1 for count in counts]
+    total = sum(joined) + 10
+    size = 256 + min(merges, len(joined))
+    curve = merged.facts(joined, joined, total, 256, size)
+    assert curve.curve[0].tokens == total
+    assert curve.curve[-1].tokens == 10
+    for one in curve.curve:
+        assert one.tokens == total - sum(joined[: one.vocab_size - 256])
+        if one.vocab_size >= 512:
+            half = total - sum(joined[: one.vocab_size // 2 - 256])
+            assert one.saved == pytest.approx(1 - one.tokens / half)
+        else:
+            assert one.saved is None
+
+
+@given(st.integers(0, 10**6))
+def test_logarithmic_points_have_both_ends(last: int) -> None:
+    points = merged.logarithmic(last)
+    assert points == sorted(set(points))
+    assert (points[:1], points[-1:]) == (([1], [last]) if last else ([], []))
+    assert len(points) <= 161
+
+
+def test_tokens_by_script() -> None:
+    expected = {
+        " the": "Latin", "l'é": "Latin", "привет": "Cyrillic", "東京": "Han", "ひらがな": "Hiragana",
+        "カー": "Katakana", "ｶﾀ": "Katakana", "한국": "Hangul", "नमस्ते": "Devanagari", "مرحبا": "Arabic",
+        " \n": tokens.SPACE, "\u3000": tokens.SPACE, "12": tokens.DIGITS, "４５": tokens.DIGITS, "½": tokens.DIGITS,
+        "->": tokens.SIGNS, "…🌉": tokens.SIGNS, "\u0301": tokens.SIGNS, "e\u0301": "Latin", "aб": tokens.SEVERAL,
+        "京都の": tokens.SEVERAL, "a1 -": "Latin", "Ａ": "Latin", "ᐃᓄᒃ": "Canadian Syllabics",
+    }  # fmt: skip
+    assert {text: tokens.script_of(text) for text in expected} == expected
+
+
+def test_a_vocabulary_by_hand() -> None:
+    texts = {
+        b"the": 300, b" the": 301, b"The": 302, b"a": 303, b"\xe6\x97": 304, b"www.x": 305, b"-" * 16: 306,
+        b"ababababababababab": 307, "日".encode(): 308, b"x<script>": 309, b" ": 310, b"\x80": 311,
+    }  # fmt: skip
+    found = tokens.facts({id_: text for text, id_ in texts.items()}, ["<|x|>"], [309])
+    assert (found.tokens, found.special_tokens) == (12, ("<|x|>",))
+    assert found.lengths == dict(sorted(Counter(map(len, texts)).items()))
+    assert sum(found.scripts.values()) == 12
+    assert found.scripts[tokens.PART] == 2
+    assert found.variants == tokens.Variants(1, 3, 2, (("the", "␣the", "The"),))
+    assert (found.partial.count, [one.text for one in found.partial.examples]) == (2, ["\\xe6\\x97"])
+    assert [one.id for one in found.urls.examples] == [305]
+    assert [one.id for one in found.repeats.examples] == [306, 307]
+    assert [one.text for one in found.unreachable.examples] == ["x<script>"]
+    assert [one.id for one in found.longest[:2]] == [307, 306]
+
+
+@given(st.lists(st.text("aAW/:.wcom\n", max_size=24), max_size=30))
+def test_searching_all_texts_at_once_is_searching_each(texts: list[str]) -> None:
+    numbered = dict(enumerate(texts))
+    address = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
+    assert tokens.with_address(numbered) == [id_ for id_, text in numbered.items() if address.search(text)]
+    repeat = [
+        id_
+        for id_, text in numbered.items()
+        if any(text[at : at + size] * 8 == text[at : at + size * 8] for at in range(len(text)) for size in (1, 2, 3, 4))
+    ]
+    assert tokens.with_repeat(numbered) == repeat
+
+
+@given(st.binary(max_size=60))
+def test_what_is_shown_is_visible(token: bytes) -> None:
+    shown = tokens.shown(token)
+    assert shown.isprintable()
+    assert " " not in shown
+
+
+def test_renyi_efficiency_by_hand() -> None:
+    assert measure.renyi_efficiency([5, 5], 2) == pytest.approx(1)
+    assert measure.renyi_efficiency([10], 8) == 0
+    expected = math.log((0.75**2.5) + (0.25**2.5)) / (1 - 2.5) / math.log(16)
+    assert measure.renyi_efficiency([3, 1, 0], 16) == pytest.approx(expected)
+    assert measure.renyi_efficiency([], 16) is None
+
+
+def test_a_sample_by_hand() -> None:
+    vocab = {0: b"lo", 1: b"w", 2: b" low", 3: b"er", 4: b"\xd0", 5: b"\xb6", 6: b" "}
+    cut = {"low low lower": [0, 1, 2, 2, 3], "ж low": [4, 5, 2]}
+    found = measure.measure(lambda text: cut[text], vocab, [("a", "low low lower"), ("b", "ж low")])
+    assert (found.whole.bytes, found.whole.tokens, found.whole.words, found.used) == (19, 8, 5, 6)
+    assert found.whole.fertility == pytest.approx((2 + 1 + 2 + 2 + 1) / 5)
+    assert found.whole.whole == pytest.approx(2 / 5)
+    scripts = {one.name: (one.words, one.tokens, one.bytes) for one in found.scripts}
+    assert scripts == {"Latin": (4, 6, 14), "Cyrillic": (1, 2, 2)}
+    assert [one.name for one in found.sources] == ["a", "b"]
+
+
+@given(st.lists(st.text("ab é東 _1\u0301\n", max_size=20), min_size=1, max_size=5), st.integers(1, 4))
+def test_words_as_a_plain_count_of_boundaries_has_them(texts: list[str], step: int) -> None:
+    """Tokens of `step` bytes, numbered by their bytes."""
+    numbers: dict[bytes, int] = {}
+
+    def encode(text: str) -> list[int]:
+        data = text.encode()
+        return [numbers.setdefault(data[at : at + step], len(numbers)) for at in range(0, len(data), step)]
+
+    for text in texts:
+        encode(text)
+    found = measure.measure(encode, {id_: token for token, id_ in numbers.items()}, [("x", text) for text in texts])
+    words = touched = whole = 0
+    for text in texts:
+        for match in re.finditer(r"(?:[^\W_]|\u0301)+", text):
+            begin = len(text[: match.start()].encode())
+            end = begin + len(match[0].encode())
+            words += 1
+            among = {at // step for at in range(begin, end)}
+            touched += len(among)
+            whole += len(among) == 1
+    assert found.whole.words == words
+    assert found.whole.fertility == (pytest.approx(touched / words) if words else None)
+    assert found.whole.whole == (pytest.approx(whole / words) if words else None)
+
+
+def test_tokens_of_one_rare_source_are_named() -> None:
+    vocab = dict(enumerate([b"common", b"glitch", b"x"]))
+    texts = [("a", "a"), ("b", "b"), ("c", "c")]
+    cut = {"a": [0] * 100, "b": [0] * 100, "c": [1] * 5}
+    found = measure.measure(lambda text: cut[text], vocab, [(name, text) for name, text in texts])
+    assert found.single_source == ()  # a third of the bytes of the sample
+    padded = {"a" * 40: [0] * 100, "b" * 40: [0] * 100, "c": [1] * 5}
+    sample = [(text[0], text) for text in padded]
+    assert measure.measure(lambda text: padded[text], vocab, sample).single_source == ((1, "c", 5),)
+
+
+def test_source_names() -> None:
+    assert source_names([]) == {}
+    assert source_names(["/x/a/b.txt"]) == {"/x/a/b.txt": "b.txt"}
+    assert source_names(["/x/a/b.txt", "/x/c.txt"]) == {"/x/a/b.txt": "a/b.txt", "/x/c.txt": "c.txt"}
+    many = [f"/x/{directory}/{number}" for directory in "abc" for number in range(20)] + ["/x/top"]
+    assert set(source_names(many).values()) == {"a", "b", "c", "(not in a directory)"}
+    wide = [f"/x/{directory}/{number}" for directory in range(40) for number in range(2)]
+    assert len(set(source_names(wide).values())) == 12
+
+
+def test_samples_are_bounded_and_the_same_each_time(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_text(f"wörd{number} " * 20_000)
+    (tmp_path / "small.txt").write_text("whole text")
+    files = find_files([str(tmp_path)]).files
+    chosen = choose(files, 1 << 16)
+    assert chosen == choose(files, 1 << 16)
+    assert chosen != choose(files, 1 << 16, seed=1)
+    drawn = read_chosen(chosen, "text")
+    assert 0.8 * (1 << 16) < sum(len(one.text.encode()) for one in drawn) <= 1 << 16
+    assert {word for one in drawn for word in one.text.split()} <= {f"wörd{number}" for number in range(5)} | {
+        "whole",
+        "text",
+    }
+    (tmp_path / "1.txt").unlink()
+    left = read_chosen(chosen, "text")
+    assert 0 < len(left) < len(drawn)
+    with pytest.raises(pipeline.PipelineError, match=re.escape("1.txt cannot be read")):
+        read_chosen(chosen, "text", skip_changed=False)
+    assert choose([], 100) == []
+
+
+def test_sentences_are_of_many_languages() -> None:
+    assert len({language for language, _ in SENTENCES}) == len(SENTENCES) >= 12
+    assert len({tokens.script_of(text) for _, text in SENTENCES}) >= 8
