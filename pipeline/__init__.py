@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.bpe_trainer import train_like as train_like
     from pipeline.chat import ChatFormat as ChatFormat
     from pipeline.chat import ChatMLFormat as ChatMLFormat
     from pipeline.encoding import encode_corpus as encode_corpus
@@ -46,6 +47,7 @@ _HOMES = {
     "train": "pipeline.training",
     "train_from_counts": "pipeline.exchange",
     "train_from_iterator": "pipeline.iterate",
+    "train_like": "pipeline.bpe_trainer",
     "verify_run": "pipeline.verify",
 }
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "train",
     "train_from_counts",
     "train_from_iterator",
+    "train_like",
     "verify_run",
 ]
 

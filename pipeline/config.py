@@ -91,6 +91,9 @@ class Options:
         "text that separates documents; has an id of its own",
         "TEXT",
     )
+    special_tokens_as_text: bool = _option(
+        parse_flag, False, "count", "count special tokens in the corpus as any text: they separate nothing"
+    )
     pattern: str = _option(
         _parse_pattern,
         "gpt2",
@@ -115,10 +118,10 @@ class Options:
         parse_piece_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
     )
     input_format: str = _option(
-        parse_one_of("auto", "text", "jsonl", "parquet"),
+        parse_one_of("auto", "text", "lines", "jsonl", "parquet"),
         "auto",
         "count",
-        "of all inputs: text, jsonl, parquet; auto: told by content and name",
+        "of all inputs: text, lines (each a document), jsonl, parquet; auto: told by content and name",
     )
     compression: str = _option(
         parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),

@@ -118,6 +118,7 @@ def describe() -> dict[str, str]:
     """What a bug report needs: versions of everything that can change a run, and the machine."""
     facts = {
         "python": f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
+        "installed in": str(Path(__file__).parent),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "physical cores": str(psutil.cpu_count(logical=False) or "unknown"),
@@ -130,7 +131,7 @@ def describe() -> dict[str, str]:
     facts |= versions() | {
         name: _version(name) for name in ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
     }
-    for name in ("tokenizers", "transformers", "tiktoken", "plotly"):
+    for name in ("ray", "tokenizers", "transformers", "tiktoken", "plotly"):
         facts[f"{name} (optional)"] = _version(name)
     return facts
 

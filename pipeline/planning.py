@@ -202,6 +202,8 @@ def _chunk_bytes(options: Options, corpus_bytes: int, nodes: Sequence[Node]) -> 
 
 
 def special_bytes(plan: Manifest) -> tuple[bytes, ...]:
-    """Every special token of a run, in order of ids."""
+    """Every special token that separates documents of a run, in order of ids."""
     counting = plan.counting
+    if counting["special_tokens_as_text"]:
+        return ()
     return tuple(token.encode() for token in with_pad_token(counting["special_tokens"], counting["pad_token"]))

@@ -132,6 +132,24 @@ class Tokenizer:
 
         write_model(self.model, named(directory))
 
+    def to_transformers(self) -> Any:
+        """Return it as a `transformers.PreTrainedTokenizerFast`: with its ids, pad token and chat template.
+
+        Raises UsageError where transformers is not installed, ExportRefusedError where tokenizer.json cannot say what
+        the tokenizer does.
+        """
+        import tempfile
+
+        try:
+            from transformers import PreTrainedTokenizerFast
+        except ImportError as reason:
+            raise UsageError(f"transformers cannot be imported ({reason}): pip install transformers") from None
+        with tempfile.TemporaryDirectory() as directory:
+            self.save(directory)
+            made = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        made.name_or_path = made.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
+        return made
+
     @property
     def vocabulary(self) -> Vocabulary:
         """Ids, bytes and merges."""

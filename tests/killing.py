@@ -70,6 +70,14 @@ def _many_formats(directory: Path) -> list[str]:
     return [str(directory)]
 
 
+def _lines(directory: Path) -> list[str]:
+    """A plain file that is cut at line starts, and a compressed one; special tokens in both are text."""
+    lines = [f"{peers.generated_text(seed, 40)}{EOT}\r\n" for seed in range(150)]
+    (directory / "a.txt").write_text("".join(lines), newline="")
+    (directory / "b.txt.gz").write_bytes(gzip.compress("".join(lines[:50]).encode()))
+    return [str(directory)]
+
+
 def _standard_input(directory: Path) -> list[str]:
     (directory / "stdin").write_text("".join(peers.generated_text(seed, 1500) for seed in range(8)), newline="")
     return ["-"]
@@ -98,6 +106,7 @@ CASES = [
     Case("many files", _many_files, (*_LESS, "--pattern", "llama3")),
     Case("regex", _many_files, (*_LESS, "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
     Case("many formats", _many_formats, _LESS),
+    Case("lines", _lines, ("--chunk-size", "4KiB", "--input-format", "lines", "--special-tokens-as-text")),
     Case("standard input", _standard_input, _LESS),
     Case("several sizes", _one_text, (*_LESS, "--min-piece-count", "2"), sizes=(500, 300, 700)),
     Case(

@@ -11,6 +11,7 @@ PACKAGE = Path(pipeline.__file__).parent
 LEVELS = (
     {"__main__"},
     {"cli"},
+    {"bpe_trainer"},
     {"mixture", "exchange", "iterate", "verify", "encoding"},
     {"training"},
     {"sources", "merging"},

@@ -133,7 +133,7 @@ def test_values_are_completed() -> None:
 def test_the_stages_of_the_options() -> None:
     options = make_options({})
     assert set(options.of_stage("count")) == {
-        "special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes",
+        "special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes",
         "input_format", "compression", "text_field",
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")

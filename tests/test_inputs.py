@@ -17,10 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import _core, counters
+from pipeline.corpus import readers, readers_lines
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
 from pipeline.corpus.readers import read_span
+from pipeline.corpus.readers_lines import read_lines
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError, InvalidTextError
 from pipeline.losses import add_up
@@ -83,6 +85,43 @@ def test_every_format_and_chunk_size_counts_the_same(tmp_path, documents, chunk_
         assert count(tmp_path, "a.txt", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
     assert count(tmp_path, "a.jsonl", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
     assert count(tmp_path, "a.parquet", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
+
+
+LINES = st.lists(st.sampled_from(["a", "b c", "'s", "\n", "\r\n", "\n\n", "\r", " ", "é日", EOT.decode()]), max_size=60)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LINES.map("".join), st.integers(5, 400), st.sampled_from(list(COMPRESS)), st.integers(1, 50))
+def test_lines_with_their_endings_are_documents(tmp_path, text, chunk_bytes, suffix, block_bytes):
+    expected, number = oracle_counting.Counter(), 0
+    for line in text.split("\n"):
+        ended = line.encode() + b"\n"
+        expected.update(oracle_counting.count(ended, [EOT]))
+        number += len(oracle_counting.documents(ended, [EOT]))
+    data = text.encode() + b"\n"
+    (tmp_path / f"a.txt{suffix}").write_bytes(COMPRESS[suffix](data))
+    asked = Asked("lines")
+    assert count(tmp_path, f"a.txt{suffix}", chunk_bytes=chunk_bytes, asked=asked)[:2] == (expected, number)
+    blocks = [data[at : at + block_bytes] for at in range(0, len(data), block_bytes)]
+    found = []
+    for records in read_lines(describe(str(tmp_path / f"a.txt{suffix}"), asked), blocks, 0):
+        for row in range(records.rows):
+            start, stop = records.offsets[row : row + 2]
+            found.append(records.data[start:stop])
+            place = records.place(row)
+            assert data[place : place + stop - start] == found[-1]
+    assert found == [line + b"\n" for line in data.split(b"\n")[:-1]]
+
+
+def test_the_last_line_need_not_end_and_a_line_may_be_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked("lines")
+    (tmp_path / "a.txt").write_bytes(b"one two\none\n" + b"x" * 300 + b"\nlast")
+    assert count(tmp_path, "a.txt", asked=asked)[1:] == (4, {})
+    monkeypatch.setattr(readers_lines, "MOST_RECORD_BYTES", 200)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 100)
+    counter, documents, lost = count(tmp_path, "a.txt", asked=asked)
+    assert (documents, counter[b"last"], sum(counter.values())) == (3, 1, 6)
+    assert lost == {"records_too_long": {"count": 1, "examples": [f"{tmp_path}/a.txt, byte 12"]}}
 
 
 @pytest.fixture(scope="module")

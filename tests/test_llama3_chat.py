@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,6 +180,24 @@ def test_transformers_templates_give_our_ids(template: str, tmp_path: Path) -> N
     saved = Tokenizer.load(tmp_path / "saved").model.chat_template
     assert saved is not None
     assert (saved.jinja, saved.eos_token) == (CHAT_TEMPLATES[template].jinja, CHAT_TEMPLATES[template].eos_token)
+
+
+@pytest.mark.parametrize("template", ["llama3", "chatml"])
+def test_a_tokenizer_of_transformers_straight_away(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Tokenizer.from_model(model(template))
+    theirs = ours.to_transformers()
+    assert theirs.name_or_path == ""
+    assert len(theirs) == ours.vocab_size
+    assert (theirs.eos_token, theirs.pad_token) == (CHAT_TEMPLATES[template].eos_token, ours.model.pad_token)
+    chat: Any = ChatFormat(tokenizer()) if template == "llama3" else ChatMLFormat(ours)
+    found = theirs.apply_chat_template(DIALOG, add_generation_prompt=True, return_dict=False)
+    assert found == chat.encode_dialog_prompt(DIALOG)
+    text = f"I'm low, é日本 {CHAT_TEMPLATES[template].eos_token} "
+    assert theirs.encode(text, add_special_tokens=False) == ours.encode(text)
+    assert theirs.decode(ours.encode(text)) == text
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UsageError, match="pip install transformers"):
+        ours.to_transformers()
 
 
 def test_chatml_round_trip() -> None:

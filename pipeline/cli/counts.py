@@ -69,7 +69,11 @@ def import_(files: tuple[Location, ...], **values: Any) -> None:
 @run_options(*_VERIFY_OPTIONS)
 @debug
 def verify(run_directory: Location, **values: Any) -> None:
-    """Check all of RUN: checksums, sums of counts, every merge by a second method, the tokenizers' files."""
+    """Check all of RUN: checksums, sums of counts, every merge by a second method, the tokenizers' files.
+
+    \b
+    bpe-pipeline verify runs/a
+    """
     settled = settle(_VERIFY_OPTIONS, values)
     if settled is not None:
         from pipeline import terminal

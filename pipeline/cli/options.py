@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
 CLUSTER_OPTIONS = ("executor", "ray_address")
-COUNTING_OPTIONS = ("special_tokens", "pad_token", "pattern", "errors", "max_piece_bytes")  # what tells what is counted
+COUNTING_OPTIONS = (  # what tells what is counted
+    *("special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes"),
+)
 
 
 def _click_option(name: str, option: Field[Any]) -> Callable[[Any], Any]:

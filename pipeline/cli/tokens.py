@@ -51,6 +51,10 @@ def export(
     piece counts.
 
     Counts are a line `piece<TAB>count` each, the most frequent first, which `import` reads back exactly.
+
+    \b
+    bpe-pipeline export runs/a --export hf,tiktoken --check
+    bpe-pipeline export runs/a --counts counts.tsv
     """
     if counts is not None:
         if output is not None or formats is not None or chat_template is not None or check or samples:
@@ -154,6 +158,10 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     """Print the text of token IDs, from the command line or, without any, from standard input; or of SHARDS.
 
     SHARDS is what `encode --output` made: a directory, or one or several of the shards in it.
+
+    \b
+    bpe-pipeline decode --tokenizer runs/a 15496 995
+    bpe-pipeline decode --tokenizer runs/a shards
     """
     from pipeline.encode import decode_command, decode_shards_command
 
@@ -167,7 +175,12 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
 @run_options(*CLUSTER_OPTIONS)
 @debug
 def env(**values: Any) -> None:
-    """Print versions and machine, of a cluster the nodes too: what a bug report needs."""
+    """Print versions and machine, of a cluster the nodes too: what a bug report needs.
+
+    \b
+    bpe-pipeline env
+    bpe-pipeline env --executor ray --ray-address auto
+    """
     settled = settle(CLUSTER_OPTIONS, values)
     if settled is None:
         return
@@ -187,5 +200,9 @@ def env(**values: Any) -> None:
 @commands.command()
 @debug
 def version() -> None:
-    """Print the version."""
+    """Print the version.
+
+    \b
+    bpe-pipeline version
+    """
     click.echo(f"{PROGRAM} {__version__}")

@@ -60,7 +60,12 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
 @run_options(*_COUNT_OPTIONS)
 @debug
 def count(inputs: tuple[str, ...], **values: Any) -> None:
-    """Count the pieces of INPUT into a run directory; `merge` makes tokenizers from it."""
+    """Count the pieces of INPUT into a run directory; `merge` makes tokenizers from it.
+
+    \b
+    bpe-pipeline count corpus --output runs/a
+    bpe-pipeline count corpus/*.jsonl.zst --text-field body --pattern llama3 --output runs/b
+    """
     settled = settle(_COUNT_OPTIONS, values, inputs)
     if settled is not None and settled.options.dry_run:
         print_plan(settled.options)
@@ -79,7 +84,12 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
 @run_options(*_MERGE_OPTIONS)
 @debug
 def merge(run_directory: Location, **values: Any) -> None:
-    """Learn a vocabulary from the counts in RUN and export it; nothing is counted again."""
+    """Learn a vocabulary from the counts in RUN and export it; nothing is counted again.
+
+    \b
+    bpe-pipeline merge runs/a --vocab-size 32000
+    bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
+    """
     settled = settle(_MERGE_OPTIONS, values)
     if settled is not None:
         from pipeline.workers import executor_for

@@ -2,9 +2,9 @@
 
 A file is cut evenly and each cut then moves forward to the next place that is safe: the start of a special token, or,
 where none starts within one chunk's length, the nearest place at which the compiled pattern proves that a piece ends
-whatever stood before. Where neither is found the stretch stays whole. JSON Lines are cut at the starts of lines,
-Parquet files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the files,
-the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
+whatever stood before. Where neither is found the stretch stays whole. Lines, of JSON or of text, are cut at their
+starts, Parquet files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the
+files, the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -125,7 +125,8 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
             text = _Text(stream, size, read_bytes)
             reach = -(-size // pieces)
             wanted = [size * i // pieces for i in range(1, pieces)]
-            find = _line_finder(text, reach) if file.format == "jsonl" else _finder(text, cutting, reach)
+            by_lines = file.format in ("jsonl", "lines")
+            find = _line_finder(text, reach) if by_lines else _finder(text, cutting, reach)
             with ThreadPoolExecutor(max(1, threads)) as pool:
                 found = set(pool.map(find, wanted))
     except OSError as error:
@@ -172,7 +173,7 @@ def _finder(text: _Text, cutting: Cutting, reach: int) -> Callable[[int], int | 
 
 
 def _line_finder(text: _Text, reach: int) -> Callable[[int], int | None]:
-    """The same for JSON Lines: the next start of a line."""
+    """The same for lines, of JSON or of text: the next start of one."""
 
     def find(wanted: int) -> int | None:
         for _, _, begin, data in text.blocks(wanted - 1, min(wanted - 1 + reach, text.size), 0, 0):

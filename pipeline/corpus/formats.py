@@ -1,8 +1,9 @@
 """What a file is: its format and its compression, two independent things, told by its first bytes and its name.
 
-Content comes first where it has a mark (Parquet, gzip, zstd, bzip2, xz); JSON Lines has none and goes by the name. A
-name that promises what the content does not hold is refused, so that a damaged file is never taken for text. What was
-asked for with `--input-format` and `--compression` is taken at its word, for every file.
+Content comes first where it has a mark (Parquet, gzip, zstd, bzip2, xz); JSON Lines has none and goes by the name;
+text whose lines are documents is only taken where it is asked for. A name that promises what the content does not hold
+is refused, so that a damaged file is never taken for text. What was asked for with `--input-format` and `--compression`
+is taken at its word, for every file.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import PurePath
 
 from pipeline.errors import InputError
 
-FORMATS = ("text", "jsonl", "parquet")
+FORMATS = ("text", "lines", "jsonl", "parquet")
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
 AUTO = "auto"
 

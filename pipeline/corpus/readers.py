@@ -1,8 +1,8 @@
 """From a span of a file to what a counter takes: blocks of text, or columns of documents, in bounded memory.
 
 Formats and compressions are independent: compressed bytes become blocks of text (`decompress`), blocks of lines become
-records (`readers_json`), row groups become records too (`readers_parquet`). A file that changed since it was listed, or
-while it was read, is noticed here, whatever it holds.
+records (`readers_json`) or documents as they stand (`readers_lines`), row groups become records too
+(`readers_parquet`). A file that changed since it was listed, or while it was read, is noticed here, whatever it holds.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def read_span(
 ) -> Iterator[Text | Records]:
     """What the span [start, stop) of a file holds, in order.
 
-    start, stop: bytes of a plain file of text or JSON Lines (its lines are whole), row groups of a Parquet file; a
+    start, stop: bytes of a plain file of text or of lines (which are whole), row groups of a Parquet file; a
     compressed file is read whole. `progress` hears how many of the span's bytes were done, and of all of them at the
     end. room: what of it is not small is held of it; None: as much as is wanted.
 
@@ -44,12 +44,17 @@ def read_span(
                 blocks = _read_blocks(file, stream, start, stop, progress)
             else:
                 blocks = _decompressed(file, stream, progress, room)
+            at = start if file.compression == "none" else 0
             if file.format == "text":
                 yield from map(Text, blocks)
+            elif file.format == "lines":
+                from pipeline.corpus.readers_lines import read_lines
+
+                yield from read_lines(file, blocks, at, room)
             else:
                 from pipeline.corpus.readers_json import read_records
 
-                yield from read_records(file, blocks, start if file.compression == "none" else 0, text_field, room)
+                yield from read_records(file, blocks, at, text_field, room)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ TARGETS = {
     for target in (
         *(core_targets.pattern, core_targets.counting, core_targets.merging, core_targets.encoding),
         *(file_targets.counter_files, file_targets.merge_files, file_targets.manifests),
-        *(file_targets.models, file_targets.configs),
+        *(file_targets.models, file_targets.configs, file_targets.lines),
     )
 }
 

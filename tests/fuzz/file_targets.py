@@ -5,10 +5,12 @@ makes an input of it, and raises for anything that should not be: an exception t
 result that another way of computing it does not give.
 """
 
+import gzip
 import json
 import random
 from array import array
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import oracle_counting
@@ -19,6 +21,9 @@ from core_targets import Target, text_of
 from pipeline import Tokenizer, _core, counters, manifest, merge_list
 from pipeline.combine import CombineTask, combine
 from pipeline.config import make_options, read_config
+from pipeline.corpus.files import describe
+from pipeline.corpus.formats import Asked
+from pipeline.corpus.readers import read_span
 from pipeline.errors import InputError, PipelineError
 from pipeline.export import write_model
 from pipeline.pattern import compile_pattern
@@ -125,6 +130,35 @@ def manifests(home: Path) -> Target:
             found.manifest.counter_fingerprint()
         except PipelineError as error:
             assert "\n" not in str(error)
+
+    return one
+
+
+def lines(home: Path) -> Target:
+    """Lines of any bytes, plain and compressed, damaged or not: refused, or each a document as it stands."""
+    path = home / "lines"
+
+    def one(source: random.Random) -> None:
+        data = b"\n".join(text_of(source, 40) for _ in range(source.randint(0, 20)))
+        compression = source.choice(["none", "gzip"])
+        stored = data if compression == "none" else gzip.compress(data)
+        damaged = bool(stored) and source.random() < 0.5
+        path.write_bytes(mutated(stored, source) if damaged else stored)
+        if compression == "none":
+            data = path.read_bytes()
+        try:
+            file = describe(str(path), Asked("lines", compression))
+            found = [
+                bytes(part.data[start:stop])
+                for part in read_span(file, 0, file.size, "text", lambda _: None)
+                for start, stop in pairwise(part.offsets)
+            ]
+        except PipelineError as error:
+            assert "\n" not in str(error)
+            assert damaged or not stored
+        else:
+            expected = data.split(b"\n")
+            assert [line.removesuffix(b"\n") for line in found] == (expected if expected[-1] else expected[:-1])
 
     return one
 

@@ -1,0 +1,148 @@
+"""What a person sees: progress on a terminal and elsewhere, JSON lines, help with examples, completion."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+from command import run
+
+from pipeline import terminal
+from pipeline.cli import commands
+from pipeline.events import Advanced, Notice, StageEnded, StageStarted
+
+COMPLETE = "_BPE_PIPELINE_COMPLETE"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("terminal")
+    (home / "a.txt").write_text(peers.generated_text(1, 3000))
+    return home
+
+
+def test_lines_tell_rate_remaining_time_and_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(terminal.environment, "process_tree_memory", lambda: 7 << 20)
+    with terminal.listener(quiet=False, log_json=False) as listen:
+        listen(StageStarted("counting", 100 << 20, "bytes", done=40 << 20))
+        now_s += 10
+        listen(Advanced("counting", 20 << 20))  # what was kept from before is no part of the rate
+        now_s += 1
+        listen(Advanced("counting", 1 << 20))
+        listen(StageEnded("counting", 11.0))
+        listen(StageStarted("merging", 1000, "merges"))
+        now_s += 500
+        listen(Advanced("merging", 100))
+        listen(Notice("warning", "slow"))
+    assert capsys.readouterr().err.splitlines() == [
+        "counting: 100.0 MiB (40.0 MiB kept from before)",
+        "counting: 60.0 MiB of 100.0 MiB, 60%, 2.0 MiB/s, about 20 s left, memory 7.0 MiB",
+        "counting: done in 11.00 s",
+        "merging: 1,000 merges",
+        "merging: 100 of 1,000 merges, 10%, 0.2 merges/s, about 75 min left, memory 7.0 MiB",
+        "warning: slow",
+    ]
+
+
+def seen_on_a_terminal(words: list[str], cwd: Path, **environment: str) -> bytes:
+    ours, theirs = pty.openpty()
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    command = [sys.executable, "-P", "-m", "pipeline", *words]
+    with subprocess.Popen(
+        command, cwd=cwd, stdout=theirs, stderr=theirs, env=plain | {"TERM": "xterm", "COLUMNS": "120"} | environment
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not data:
+                break
+            seen += data
+    os.close(ours)
+    assert process.returncode == 0, seen
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour", "bars"),
+    [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
+)
+def test_bars_on_a_terminal_coloured_unless_that_is_not_wanted(
+    environment: dict[str, str], colour: bool, bars: bool, corpus: Path, tmp_path: Path
+) -> None:
+    words = ["train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", "--workers", "1"]
+    seen = seen_on_a_terminal(words, corpus, **environment)
+    assert bool(re.search(rb"\x1b\[[0-9;]*[39][0-7]m", seen)) == colour
+    assert ("━".encode() in seen) == bars
+    assert b"counting" in seen
+    assert b"bytes per token" in seen
+
+
+def test_elsewhere_there_is_no_escape_sequence(corpus: Path, tmp_path: Path) -> None:
+    done = run("train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", cwd=corpus)
+    assert "\x1b" not in done.stdout + done.stderr
+    again = run("train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", "--quiet", cwd=corpus)
+    assert (again.stdout, again.stderr) == (f"{tmp_path}/run/tokenizer\n", "")
+
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "stage_started": {"stage": str, "total": int, "unit": str, "done": int},
+    "advanced": {"stage": str, "amount": int},
+    "stage_ended": {"stage": str, "elapsed_s": float},
+    "notice": {"level": str, "text": str},
+}
+
+
+def test_events_as_json_have_the_fields_that_the_readme_lists(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    words = ["train", "a.txt", str(tmp_path / "empty.txt"), "--vocab-size", "400", "--log-json", "--output"]
+    done = run(*words, str(tmp_path / "run"), cwd=corpus)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.stderr == ""
+    for event in events[:-1]:
+        fields = {name: type(value) for name, value in event.items()}
+        assert fields == {"event": str, "time": float} | FIELDS[event["event"]]
+    assert {event["event"] for event in events[:-1]} == set(FIELDS)
+    assert events[-1]["event"] == "summary"
+    stored = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert {name: value for name, value in events[-1].items() if name not in ("event", "time")} == stored
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    for name, wanted in FIELDS.items():
+        assert f"| `{name}` | {', '.join(f'`{field}`' for field in wanted)} |" in readme
+
+
+@pytest.mark.parametrize("name", list(commands.commands))
+def test_every_command_shows_an_example(name: str) -> None:
+    shown = run(name, "--help").stdout
+    assert f"\n  bpe-pipeline {name}" in shown
+
+
+@pytest.mark.parametrize(("typed", "wanted"), [("ver", "version"), ("train --vocab", "--vocab-size")])
+def test_a_shell_can_complete(typed: str, wanted: str) -> None:
+    words = f"bpe-pipeline {typed}"
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), COMPLETE: "bash_complete"}
+    command = [sys.executable, "-P", "-m", "pipeline"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
+    assert f"plain,{wanted}" in done.stdout.splitlines()
+    script = subprocess.run(
+        command, env=os.environ | {COMPLETE: "zsh_source"}, capture_output=True, text=True, check=True
+    )
+    assert script.stdout.startswith("#compdef bpe-pipeline")
+
+
+def test_a_mistake_gets_the_nearest_name() -> None:
+    assert "'train'" in run("trian").stderr
+    assert "--vocab-size" in run("train", "--vocab-sise", "3").stderr

@@ -1,0 +1,225 @@
+"""`train_like`: what the real BpeTrainer of tokenizers learns, learned here, or a refusal that names the setting."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+import pipeline
+from pipeline.errors import ExportRefusedError, InputError, InvalidTextError, UsageError
+
+EOT = "<|endoftext|>"
+BYTES = ByteLevel.alphabet()
+PLAIN = ByteLevel(add_prefix_space=False)
+
+
+def cut_by(expression: str | Regex, behavior: str = "isolated") -> Any:
+    return Sequence([Split(expression, behavior), ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+PRE_TOKENIZERS = {
+    "byte level": PLAIN,
+    "whole": ByteLevel(add_prefix_space=False, use_regex=False),
+    "expression": cut_by(Regex(r" ?\p{L}+|\p{N}|\s+|[^\s\p{L}\p{N}]+")),
+    "literal": cut_by("a b"),
+    "digits": Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(False, use_regex=False)]),
+}
+
+
+def trainer(vocab_size: int = 300, **changes: Any) -> trainers.BpeTrainer:
+    asked = {"vocab_size": vocab_size, "initial_alphabet": BYTES, "show_progress": False} | changes
+    return trainers.BpeTrainer(**{name: value for name, value in asked.items() if value is not None})
+
+
+def theirs(settings_: trainers.BpeTrainer, pre_tokenizer: Any, files: list[str] | None, texts: Any = None) -> Any:
+    """The merges and the vocabulary that tokenizers learns."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizer
+    if files is None:
+        tokenizer.train_from_iterator(texts, settings_)
+    else:
+        tokenizer.train(files, settings_)
+    model = json.loads(tokenizer.to_str())["model"]
+    return [tuple(pair) for pair in model["merges"]], tokenizer.get_vocab()
+
+
+def ours(run: Path) -> Any:
+    document = json.loads((run / "tokenizer" / "tokenizer.json").read_text())
+    added = {token["content"]: token["id"] for token in document["added_tokens"]}
+    merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in document["model"]["merges"]]
+    return merges, document["model"]["vocab"] | added
+
+
+LINE_ENDS = ["\n", "\r\n", "\n\n", "\r", " \n", ""]
+WORDS = [" the", "low", "er", " 日本", "é", "'s", " 123", "a b", "  ", EOT, "<s>", "\u2028", "\0", "😀"]
+TEXTS = st.lists(st.sampled_from(WORDS + LINE_ENDS), min_size=1, max_size=40).map("".join)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "min_frequency": st.integers(0, 4),
+        "special_tokens": st.sampled_from([[], [EOT], ["<s>", EOT], [EOT, EOT]]),
+        "max_token_length": st.none() | st.integers(1, 7),
+        "limit_alphabet": st.sampled_from([None, 256]),
+    }
+)
+
+
+# Each example starts processes: a few, and what fails is not looked for in a smaller one.
+PROCESSES = settings(
+    max_examples=6,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@PROCESSES
+@given(st.lists(TEXTS, min_size=1, max_size=3), SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
+def test_files_give_what_tokenizers_learns(tmp_path, texts, chosen, cut, vocab_size):
+    files = []
+    for number, text in enumerate(["low low\n", *texts]):
+        files.append(str(tmp_path / f"{number}.txt"))
+        Path(files[-1]).write_text(text, newline="")
+    expected = attempt(lambda: theirs(trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], files))
+    got = attempt(lambda: learned(tmp_path, trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], files, chunk_size=37))
+    assert got in (expected, "shared")
+    assert (got == "shared") == shares(expected, chosen["special_tokens"])
+
+
+@PROCESSES
+@given(st.lists(TEXTS, min_size=1, max_size=9), SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
+def test_texts_give_what_tokenizers_learns(tmp_path, texts, chosen, cut, vocab_size):
+    texts = [["low low", "lower"], *texts]  # tokenizers takes batches, too
+    expected = attempt(lambda: theirs(trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], None, iter(texts)))
+    got = attempt(lambda: learned(tmp_path, trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], texts=iter(texts)))
+    assert got in (expected, "shared")
+    assert (got == "shared") == shares(expected, chosen["special_tokens"])
+
+
+def attempt(work: Any) -> Any:
+    try:
+        return work()
+    except ExportRefusedError:
+        return "shared"
+
+
+def learned(tmp_path: Path, *arguments: Any, **options: Any) -> Any:
+    pipeline.train_like(*arguments, output=tmp_path / "run", overwrite=True, workers=1, **options)
+    return ours(tmp_path / "run")
+
+
+def shares(found: Any, special_tokens: list[str]) -> bool:
+    return any(left + right in special_tokens for left, right in found[0])
+
+
+def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
+    files = []
+    for seed in range(3):
+        files.append(str(tmp_path / f"{seed}.txt"))
+        Path(files[-1]).write_text(peers.generated_text(seed, 3000) + EOT, newline="")
+    chosen = {"special_tokens": ["<s>", EOT], "min_frequency": 2}
+    expected = theirs(trainer(900, **chosen), PLAIN, files)
+    tokenizer = pipeline.train_like(
+        trainer(900, **chosen), PLAIN, files, output=tmp_path / "run", workers=2, chunk_size=5000
+    )
+    assert ours(tmp_path / "run") == expected
+    assert tokenizer.special_tokens == {"<s>": 0, EOT: 1}
+    again = pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=tmp_path / "run")  # goes on with the run
+    assert again.merges == tokenizer.merges
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"initial_alphabet": []}, "initial_alphabet"),
+        ({"initial_alphabet": [*BYTES, "日"]}, "initial_alphabet"),
+        ({"limit_alphabet": 100}, "limit_alphabet=100"),
+        ({"continuing_subword_prefix": "##"}, "continuing_subword_prefix='##'"),
+        ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix='</w>'"),
+        ({"special_tokens": [AddedToken("<a>", lstrip=True)]}, "lstrip=True"),
+        ({"special_tokens": [AddedToken("<a>", rstrip=True)]}, "rstrip=True"),
+        ({"special_tokens": [AddedToken("<a>", single_word=True)]}, "single_word=True"),
+        ({"special_tokens": ["a"]}, "'a'"),
+    ],
+)
+def test_a_setting_without_a_counterpart_is_refused_by_name(changes: dict[str, Any], word: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=word.replace("(", r"\(")):
+        pipeline.train_like(trainer(**changes), PLAIN, texts=["a"], output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+class BpeTrainer:
+    """A later release's, with a setting more."""
+
+    vocab_size, min_frequency, special_tokens, initial_alphabet, limit_alphabet = 300, 0, [], BYTES, None
+    dropout = 0.0
+
+    def get_word_count(self) -> int:
+        return 0
+
+
+def test_a_setting_of_a_later_release_is_refused_where_it_is_on(tmp_path: Path) -> None:
+    assert pipeline.train_like(BpeTrainer(), PLAIN, texts=["low low"], output=tmp_path / "run").merges
+    later = BpeTrainer()
+    later.dropout = 0.1
+    with pytest.raises(UsageError, match=r"dropout=0\.1"):
+        pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "words"),
+    [
+        (ByteLevel(), "add_prefix_space=True"),
+        (pre_tokenizers.Whitespace(), "Whitespace"),
+        (cut_by(" ", "removed"), "behavior"),
+        (Sequence([pre_tokenizers.Digits(), PLAIN]), "2 steps"),
+        (cut_by(Regex(r"\h+")), "pattern"),
+        (None, "cannot be read"),
+        (normalizers.NFC(), "NFC"),
+    ],
+)
+def test_a_pre_tokenizer_that_is_not_reproduced_is_refused(pre_tokenizer: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
+        pipeline.train_like(trainer(), pre_tokenizer, texts=["a"], output=tmp_path / "run")
+
+
+def test_what_the_call_itself_has_wrong(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low low")
+    twice = [tmp_path / "a.txt", f"{tmp_path}/./a.txt"]
+    for match, keywords in (
+        ("either files or texts", {}),
+        ("either files or texts", {"files": "a", "texts": ["a"]}),
+        ("twice", {"files": twice}),
+        ("'vocab_size' is not for train_like", {"texts": ["a"], "vocab_size": 300}),
+        ("'tie_break' is not for train_like", {"texts": ["a"], "tie_break": "greatest-bytes"}),
+        ("WordPieceTrainer", {"texts": ["a"], "trainer": trainers.WordPieceTrainer()}),
+    ):
+        arguments: dict[str, Any] = {"trainer": trainer(), "pre_tokenizer": PLAIN, "output": tmp_path / "run"}
+        with pytest.raises(UsageError, match=match):
+            pipeline.train_like(**arguments | keywords)
+
+
+def test_a_special_token_that_a_merge_makes_is_refused(tmp_path: Path) -> None:
+    texts, chosen = ["lower lower"], trainer(special_tokens=["lower"])
+    merges, vocab = theirs(chosen, PLAIN, None, texts)
+    assert "lower" in ["".join(pair) for pair in merges]
+    assert vocab["lower"] == 0
+    with pytest.raises(ExportRefusedError, match="'lower'"):
+        pipeline.train_like(chosen, PLAIN, texts=texts, output=tmp_path / "run")
+
+
+def test_invalid_text_is_refused_as_there(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"low\nlow\xff low\n")
+    with pytest.raises(Exception, match="valid UTF-8"):
+        theirs(trainer(), PLAIN, [str(tmp_path / "a.txt")])
+    with pytest.raises(InvalidTextError, match=r"a\.txt, byte 4"):
+        pipeline.train_like(trainer(), PLAIN, tmp_path / "a.txt", output=tmp_path / "run")
+    with pytest.raises(InvalidTextError, match="lone surrogate"):
+        pipeline.train_like(trainer(), PLAIN, texts=["low \ud800"], output=tmp_path / "other")
+    with pytest.raises(InputError, match="no documents"):
+        pipeline.train_like(trainer(), PLAIN, texts=[], output=tmp_path / "third")
