@@ -11,6 +11,7 @@
 import hashlib
 import json
 import re
+import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -26,11 +27,12 @@ from pipeline.losses import Losses
 from pipeline.manifest import fingerprint, plan_document, stored_plan
 from pipeline.model import Model
 from pipeline.run_directory import require_ours
-from pipeline.storage import Location, RemoteError, names_in, remove
+from pipeline.storage import Location, RemoteError, names_in, open_file, remove
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
 MANIFEST, RESULT = "encoding.json", "shards.json"
 FORMAT_VERSION = 1
+_READ_BYTES = 1 << 20
 _OWNED = re.compile(r"parts|log\.txt|shards\.json|shard-[0-9]{5,}(\.documents)?\.(npy|bin|parquet)")
 
 
@@ -178,6 +180,18 @@ def remove_owned(path: Location) -> None:
         ) from None
 
 
+def checksum(where: Location, start: int = 0) -> tuple[int, str]:
+    """The bytes of a file from `start` on, and their CRC-32 as zlib and gzip have it. Raises OSError."""
+    size = crc32 = 0
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with open_file(where) as file:
+        file.seek(start)
+        while got := file.readinto(buffer):
+            crc32 = zlib.crc32(buffer[:got], crc32)
+            size += got
+    return size, f"{crc32:08x}"
+
+
 def _owned_in(directory: Location) -> list[str]:
     return [name for name in _names_in(directory) if _OWNED.fullmatch(name)]
 
@@ -195,7 +209,10 @@ def _names_in(directory: Location) -> list[str]:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """One shard: `documents` are those that end in it, `crc32` is of the file's bytes, `offsets` the file beside it."""
+    """One shard: `documents` are those that end in it, `crc32` is of the file's bytes.
+
+    offsets: the file beside it that says where documents begin, with its bytes and its CRC-32.
+    """
 
     name: str
     tokens: int
@@ -203,6 +220,8 @@ class ShardFacts:
     bytes: int
     crc32: str
     offsets: str | None = None
+    offsets_bytes: int | None = None
+    offsets_crc32: str | None = None
 
 
 @dataclass(frozen=True)

@@ -382,3 +382,39 @@ def test_real_text_comes_back(tmp_path: Path) -> None:
     back = b"".join(pipeline.decode_shards(tmp_path / "shards", tokenizer))
     raw = (path.read_bytes().decode("utf-8", "replace").encode() for path in texts)
     assert back == b"".join(text if text.endswith(end) else text + end for text in raw)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    "options", [{"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}]
+)
+def test_what_is_lost_or_damaged_is_written_again(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
+
+    def encode() -> None:
+        pipeline.encode_corpus(text, tokenizer, output, shard_size=1000, **options)
+
+    encode()
+    before = everything(output)
+    names = [name for name in before if name.startswith("shard-")]
+    assert len(names) > 2
+    for name in names:
+        path = output / name
+        path.unlink()
+        encode()
+        assert everything(output) == before
+        path.write_bytes(before[name][:-10])  # seen by its size alone
+        encode()
+        assert everything(output) == before
+    for name in names:  # where no shards.json says what was there
+        (output / "shards.json").unlink()
+        middle = len(before[name]) // 2
+        (output / name).write_bytes(
+            before[name][:middle] + bytes([before[name][middle] ^ 1]) + before[name][middle + 1 :]
+        )
+        (output / names[0]).write_bytes(before[names[0]][:100])
+        encode()
+        assert everything(output) == before
