@@ -3,6 +3,7 @@
 import re
 import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 from os import PathLike
@@ -146,14 +147,17 @@ def _rows(where: Location, documents: int) -> Iterator[tuple["array[int]", list[
         with pq.ParquetFile(arrow_source(where)) as file:
             for batch in file.iter_batches(1024, use_threads=False):
                 column = batch.column(0)
-                lengths = [len(row) for row in column]
-                ids = array("I", column.flatten().to_pylist())
-                ends, at = [], 0
-                for length in lengths:
-                    at += length
-                    ended += 1
-                    if ended <= documents:
-                        ends.append(at)
-                yield ids, ends
+                first, *stops = column.offsets.to_pylist()
+                ends = [stop - first for stop in stops[: max(documents - ended, 0)]]
+                ended += len(stops)
+                values = column.flatten()
+                done = 0
+                for start in range(0, max(len(values), 1), _BLOCK_IDS):
+                    block = values.slice(start, _BLOCK_IDS).cast(pa.uint32())
+                    ids = array("I")
+                    ids.frombytes(memoryview(block.buffers()[1])[block.offset * 4 : (block.offset + len(block)) * 4])
+                    upto = bisect_right(ends, start + len(ids), done)
+                    yield ids, [end - start for end in ends[done:upto]]
+                    done = upto
     except pa.ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from None

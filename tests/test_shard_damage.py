@@ -1,4 +1,4 @@
-"""Shards that are not as they were written give an error that names them, never text."""
+"""Shards back to text: damage gives an error that names it, never text; long rows come in blocks."""
 
 import json
 from array import array
@@ -51,3 +51,20 @@ def test_offsets_out_of_order_are_refused(corpus: Path, tmp_path: Path, ends: li
     path.write_bytes(path.read_bytes()[:128] + array("Q", [0, *ends]).tobytes())
     with pytest.raises(InputError, match="its offsets are not in order"):
         list(pipeline.decode_shards(output, TOKENIZER))
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("id_bytes", [2, 4])
+def test_a_parquet_shard_comes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_bytes: int) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text(EOT.join(["x" * 25, "", "one", "", "y" * 8, "", "z" * 5]))
+    tokenizer = TOKENIZER
+    if id_bytes == 4:
+        tokenizer = pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
+    pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format="parquet", separator=EOT)
+    whole = list(pipeline.decode_shards(output, tokenizer))
+    monkeypatch.setattr("pipeline.shard_texts._BLOCK_IDS", 10)
+    blocks = list(pipeline.decode_shards(output, tokenizer))
+    assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
+    assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3
+    assert len(blocks) > 4
