@@ -1,6 +1,7 @@
 """Shards back to text: damage gives an error that names it, never text; long rows come in blocks."""
 
 import json
+import zlib
 from array import array
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,11 @@ def test_a_bit_is_seen_before_any_text(corpus: Path, tmp_path: Path, shard_forma
 @pytest.mark.parametrize("ends", [[6, 1, 10], [1, 6, 2**40]])
 def test_offsets_out_of_order_are_refused(corpus: Path, tmp_path: Path, ends: list[int]) -> None:
     output = encoded(corpus, tmp_path / "shards", documents="offsets")
-    described = json.loads((output / "shards.json").read_text())
-    described["shards"][0]["offsets_crc32"] = None  # as a directory of before has none
-    (output / "shards.json").write_text(json.dumps(described))
     path = output / "shard-00000.documents.npy"
     path.write_bytes(path.read_bytes()[:128] + array("Q", [0, *ends]).tobytes())
+    described = json.loads((output / "shards.json").read_text())
+    described["shards"][0]["offsets_crc32"] = f"{zlib.crc32(path.read_bytes()):08x}"
+    (output / "shards.json").write_text(json.dumps(described))
     with pytest.raises(InputError, match="its offsets are not in order"):
         list(pipeline.decode_shards(output, TOKENIZER))
 
@@ -68,3 +69,31 @@ def test_a_parquet_shard_comes_in_blocks(tmp_path: Path, monkeypatch: pytest.Mon
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3
     assert len(blocks) > 4
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_result_of_other_kinds_is_refused(corpus: Path, tmp_path: Path) -> None:
+    output = encoded(corpus, tmp_path / "shards", documents="offsets")
+    written = (output / "shards.json").read_text()
+    wrong: list[tuple[str, Any]] = [
+        *(("format", "zip"), ("format", []), ("dtype", "int8"), ("documents_by", None), ("tokens", "5")),
+        *(("tokens", -1), ("separator", 5), ("tokenizer", None), ("losses", 3), ("losses", {"a": 1}), ("shards", 5)),
+    ]
+    wrong_of_shard: list[tuple[str, Any]] = [
+        *(("name", 5), ("name", "../a"), ("name", "log.txt"), ("offsets", "../a"), ("offsets", 5)),
+        *(
+            ("tokens", True),
+            ("documents", 1.0),
+            ("bytes", None),
+            ("crc32", 1),
+            ("offsets_crc32", 1),
+            ("offsets_bytes", ""),
+        ),
+    ]
+    for names, in_shard in ((wrong, False), (wrong_of_shard, True)):
+        for name, value in names:
+            described = json.loads(written)
+            (described["shards"][0] if in_shard else described)[name] = value
+            (output / "shards.json").write_text(json.dumps(described))
+            with pytest.raises(InputError, match=r"shards\.json cannot be read .*; encode the corpus anew"):
+                list(pipeline.decode_shards(output, TOKENIZER))
