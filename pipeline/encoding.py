@@ -333,7 +333,7 @@ def _described(
     return EncodedCorpus(
         format=options["shard_format"],
         dtype=options["dtype"],
-        vocab_size=model.vocabulary.size,
+        vocab_size=model.vocabulary.max_id + 1,
         tokenizer=options["tokenizer"],
         documents_by=options["documents"],
         separator=separator,

@@ -229,9 +229,9 @@ class ShardFacts:
 class EncodedCorpus:
     """What `shards.json` says.
 
-    format: npy, bin or parquet. dtype: of an id, little-endian. documents_by: "separator" or "offsets"; separator: the
-    special token that ends a document, with its id, or None. tokenizer: its fingerprint. text_bytes: as they were read.
-    encoding: the fingerprint of all that the shards depend on.
+    format: npy, bin or parquet. dtype: of an id, little-endian. vocab_size: all ids are below it. documents_by:
+    "separator" or "offsets"; separator: the special token that ends a document, with its id, or None. tokenizer: its
+    fingerprint. text_bytes: as they were read. encoding: the fingerprint of all that the shards depend on.
     """
 
     format: str

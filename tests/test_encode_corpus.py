@@ -1,5 +1,6 @@
 """Corpora to shards: the ids are those of `Tokenizer.encode`, the bytes those of every other way to get there."""
 
+import base64
 import bz2
 import gzip
 import json
@@ -418,3 +419,14 @@ def test_what_is_lost_or_damaged_is_written_again(
         (output / names[0]).write_bytes(before[names[0]][:100])
         encode()
         assert everything(output) == before
+
+
+@pytest.mark.usefixtures("in_process")
+def test_every_id_is_below_the_size_that_is_told(tmp_path: Path) -> None:
+    text, ranks = tmp_path / "a.txt", tmp_path / "bytes.tiktoken"
+    text.write_text("one")
+    ranks.write_text("".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)))
+    sparse = pipeline.Tokenizer.from_tiktoken_file(ranks, pattern="gpt2", special_tokens={EOT: 65535})
+    encoded = pipeline.encode_corpus(text, sparse, tmp_path / "shards", workers=1)
+    assert (encoded.vocab_size, encoded.dtype) == (65536, "uint16")
+    assert read_shards(tmp_path / "shards") == [*b"one", 65535]
