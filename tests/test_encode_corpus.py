@@ -430,3 +430,16 @@ def test_every_id_is_below_the_size_that_is_told(tmp_path: Path) -> None:
     encoded = pipeline.encode_corpus(text, sparse, tmp_path / "shards", workers=1)
     assert (encoded.vocab_size, encoded.dtype) == (65536, "uint16")
     assert read_shards(tmp_path / "shards") == [*b"one", 65535]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_record_without_text_is_no_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    texts, output = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"], tmp_path / "rows"
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    encoded = pipeline.encode_corpus(path, tokenizer, output, workers=1, shard_format="parquet", documents="offsets")
+    rows = pq.read_table(output / "shard-00000.parquet").column("input_ids").to_pylist()
+    assert [tokenizer.decode(row) for row in rows] == ["hello world", "", "x", "y", "last"]
+    assert encoded.documents == 5
