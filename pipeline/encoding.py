@@ -19,7 +19,7 @@ from pipeline.atomic import make_directory
 from pipeline.config import READING_OPTIONS, Options, make_options, names_of, refuse_unfit
 from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
 from pipeline.encode_plan import open_encoding, separator_of, special_bytes
-from pipeline.errors import InputError, RunDirectoryError, UsageError
+from pipeline.errors import InputError, RunDirectoryError, StorageError, UsageError
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor, Need, Node
 from pipeline.id_parts import Part, PartReader, look_at_part
@@ -30,7 +30,7 @@ from pipeline.report.encoded import Encoded
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import EncodedCorpus, Encoding
 from pipeline.standard_input import refused_goes
-from pipeline.storage import Location, Remote, existing, named
+from pipeline.storage import Location, Remote, each, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import warn_of
 from pipeline.values import format_bytes
@@ -85,6 +85,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             times: dict[str, float | None] = {ENCODING_STAGE: None, WRITING_STAGE: None}
             corpus = _complete(directory, encoding)
             if corpus is None:
+                shards.remove_owned(directory / shards.RESULT)  # which says that all is there
                 started = time.monotonic()
                 parts = _encode_chunks(directory, encoding, options, model, separator, executor, listener)
                 times[ENCODING_STAGE] = time.monotonic() - started
@@ -299,12 +300,24 @@ def _write_shards(
 
 
 def _complete(directory: Location, encoding: Encoding) -> EncodedCorpus | None:
-    """What is in the directory, where it is complete."""
+    """What is in the directory, where it is complete: every file is there, of its size."""
     corpus = shards.load_result(directory)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
-    names = [name for shard in corpus.shards for name in (shard.name, shard.offsets) if name is not None]
-    return corpus if all(existing([directory / name for name in names])) else None
+    sizes = {shard.name: shard.bytes for shard in corpus.shards}
+    sizes |= {shard.offsets: shard.offsets_bytes or 0 for shard in corpus.shards if shard.offsets is not None}
+    files = [directory / name for name in sizes]
+    if not all(existing(files)):
+        return None
+    found = each(_size, files, remote=isinstance(directory, Remote))
+    return corpus if list(found) == list(sizes.values()) else None
+
+
+def _size(where: Location) -> int:
+    try:
+        return where.stat().st_size
+    except OSError as error:
+        raise StorageError(f"{where} cannot be read: {error.strerror or error}") from None
 
 
 def _described(
@@ -320,7 +333,7 @@ def _described(
     return EncodedCorpus(
         format=options["shard_format"],
         dtype=options["dtype"],
-        vocab_size=model.vocabulary.size,
+        vocab_size=model.vocabulary.max_id + 1,
         tokenizer=options["tokenizer"],
         documents_by=options["documents"],
         separator=separator,
@@ -338,6 +351,8 @@ def _described(
                 shard.bytes,
                 shard.crc32,
                 shards.offsets_name(index) if by_offsets else None,
+                shard.offsets_bytes,
+                shard.offsets_crc32,
             )
             for index, shard in enumerate(written)
         ),

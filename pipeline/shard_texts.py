@@ -1,13 +1,16 @@
 """Shards back to text: what `encode --output` wrote, of any of its formats, in bounded memory."""
 
 import re
+import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from os import PathLike
 
 from pipeline.decoding import tokens_of
 from pipeline.errors import InputError
-from pipeline.shards import RESULT, EncodedCorpus, load_result, tokenizer_fingerprint
+from pipeline.shards import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, arrow_source, named, open_file
 from pipeline.tokenizer import Tokenizer
 
@@ -62,11 +65,13 @@ def _blocks(
     where = directory / name
     shard = next(one for one in corpus.shards if one.name == name)
     try:
+        if checksum(where)[1] != shard.crc32:  # before any of it is taken for text
+            raise ValueError(f"its CRC-32 is not the one in {RESULT}")
         if corpus.format == "parquet":
             blocks = _rows(where, shard.documents)
         else:
             width = 2 if corpus.dtype == "uint16" else 4
-            ends = [] if offsets is None else _read_ends(directory / offsets, shard.documents)
+            ends = [] if offsets is None else _read_ends(directory / offsets, shard)
             blocks = _raw(where, width, shard.tokens, ends, npy=corpus.format == "npy")
         found = 0
         for ids, inside in blocks:
@@ -110,15 +115,20 @@ def _npy_data(head: bytes, width: int, count: int) -> int:
     return 10 + length
 
 
-def _read_ends(where: Location, documents: int) -> list[int]:
+def _read_ends(where: Location, shard: ShardFacts) -> list[int]:
     with open_file(where) as file:
         size = file.seek(0, 2)
         data = file.read_at(0, size)
+    if f"{zlib.crc32(data):08x}" != shard.offsets_crc32:
+        raise ValueError(f"the CRC-32 of its offsets, {where.name}, is not the one in {RESULT}")
     start = _npy_data_of_offsets(data)
     places = array("Q", data[start:])
-    if len(places) < documents + 1:
+    if len(places) < shard.documents + 1:
         raise ValueError("there are fewer offsets than documents")
-    return list(places[1 : documents + 1])
+    ends = list(places[1 : shard.documents + 1])
+    if any(end < before for before, end in pairwise([0, *ends, shard.tokens])):
+        raise ValueError("its offsets are not in order, or lie beyond its tokens")
+    return ends
 
 
 def _npy_data_of_offsets(head: bytes) -> int:
@@ -137,14 +147,17 @@ def _rows(where: Location, documents: int) -> Iterator[tuple["array[int]", list[
         with pq.ParquetFile(arrow_source(where)) as file:
             for batch in file.iter_batches(1024, use_threads=False):
                 column = batch.column(0)
-                lengths = [len(row) for row in column]
-                ids = array("I", column.flatten().to_pylist())
-                ends, at = [], 0
-                for length in lengths:
-                    at += length
-                    ended += 1
-                    if ended <= documents:
-                        ends.append(at)
-                yield ids, ends
+                first, *stops = column.offsets.to_pylist()
+                ends = [stop - first for stop in stops[: max(documents - ended, 0)]]
+                ended += len(stops)
+                values = column.flatten()
+                done = 0
+                for start in range(0, max(len(values), 1), _BLOCK_IDS):
+                    block = values.slice(start, _BLOCK_IDS).cast(pa.uint32())
+                    ids = array("I")
+                    ids.frombytes(memoryview(block.buffers()[1])[block.offset * 4 : (block.offset + len(block)) * 4])
+                    upto = bisect_right(ends, start + len(ids), done)
+                    yield ids, [end - start for end in ends[done:upto]]
+                    done = upto
     except pa.ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from None

@@ -11,6 +11,7 @@
 import hashlib
 import json
 import re
+import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -26,11 +27,13 @@ from pipeline.losses import Losses
 from pipeline.manifest import fingerprint, plan_document, stored_plan
 from pipeline.model import Model
 from pipeline.run_directory import require_ours
-from pipeline.storage import Location, RemoteError, names_in, remove
+from pipeline.storage import Location, RemoteError, names_in, open_file, remove
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
 MANIFEST, RESULT = "encoding.json", "shards.json"
 FORMAT_VERSION = 1
+_READ_BYTES = 1 << 20
+_DOCUMENTS_BY = ("separator", "offsets")
 _OWNED = re.compile(r"parts|log\.txt|shards\.json|shard-[0-9]{5,}(\.documents)?\.(npy|bin|parquet)")
 
 
@@ -178,6 +181,18 @@ def remove_owned(path: Location) -> None:
         ) from None
 
 
+def checksum(where: Location, start: int = 0) -> tuple[int, str]:
+    """The bytes of a file from `start` on, and their CRC-32 as zlib and gzip have it. Raises OSError."""
+    size = crc32 = 0
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with open_file(where) as file:
+        file.seek(start)
+        while got := file.readinto(buffer):
+            crc32 = zlib.crc32(buffer[:got], crc32)
+            size += got
+    return size, f"{crc32:08x}"
+
+
 def _owned_in(directory: Location) -> list[str]:
     return [name for name in _names_in(directory) if _OWNED.fullmatch(name)]
 
@@ -195,7 +210,10 @@ def _names_in(directory: Location) -> list[str]:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """One shard: `documents` are those that end in it, `crc32` is of the file's bytes, `offsets` the file beside it."""
+    """One shard: `documents` are those that end in it, `crc32` is of the file's bytes.
+
+    offsets: the file beside it that says where documents begin, with its bytes and its CRC-32.
+    """
 
     name: str
     tokens: int
@@ -203,15 +221,17 @@ class ShardFacts:
     bytes: int
     crc32: str
     offsets: str | None = None
+    offsets_bytes: int | None = None
+    offsets_crc32: str | None = None
 
 
 @dataclass(frozen=True)
 class EncodedCorpus:
     """What `shards.json` says.
 
-    format: npy, bin or parquet. dtype: of an id, little-endian. documents_by: "separator" or "offsets"; separator: the
-    special token that ends a document, with its id, or None. tokenizer: its fingerprint. text_bytes: as they were read.
-    encoding: the fingerprint of all that the shards depend on.
+    format: npy, bin or parquet. dtype: of an id, little-endian. vocab_size: all ids are below it. documents_by:
+    "separator" or "offsets"; separator: the special token that ends a document, with its id, or None. tokenizer: its
+    fingerprint. text_bytes: as they were read. encoding: the fingerprint of all that the shards depend on.
     """
 
     format: str
@@ -245,10 +265,44 @@ def load_result(directory: Location) -> EncodedCorpus | None:
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
         found = EncodedCorpus(**document)
-        return replace(found, shards=tuple(ShardFacts(**shard) for shard in document["shards"]))
+        return _checked(replace(found, shards=tuple(ShardFacts(**shard) for shard in document["shards"])))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus anew") from None
+
+
+def _checked(found: EncodedCorpus) -> EncodedCorpus:
+    """The same, if every value is of its kind and names lie in the directory; `ValueError` naming the first else."""
+    one_of = {"format": ("npy", "bin", "parquet"), "dtype": ("uint16", "uint32"), "documents_by": _DOCUMENTS_BY}
+    for name, values in one_of.items():
+        if getattr(found, name) not in values:
+            raise ValueError(f"{name} is {getattr(found, name)!r}, not one of {', '.join(values)}")
+    _require(found, int, "vocab_size", "tokens", "documents", "text_bytes", "files")
+    _require(found, str, "tokenizer", "encoding")
+    if found.separator is not None:
+        _require(found, str, "separator")
+        _require(found, int, "separator_id")
+    for kind, tallied in found.losses.items():
+        if type(tallied["count"]) is not int or not all(type(text) is str for text in tallied["examples"]):
+            raise ValueError(f"losses of {kind} are not a count and examples")
+    for shard in found.shards:
+        _require(shard, int, "tokens", "documents", "bytes")
+        _require(shard, str, "name", "crc32")
+        if shard.offsets is not None:
+            _require(shard, str, "offsets")
+            _require(shard, int, "offsets_bytes")
+            _require(shard, str, "offsets_crc32")
+        for file in (shard.name, shard.offsets):
+            if file is not None and not (file.startswith("shard-") and _OWNED.fullmatch(file)):
+                raise ValueError(f"{file!r} is not the name of a shard")
+    return found
+
+
+def _require(holder: EncodedCorpus | ShardFacts, kind: type, *names: str) -> None:
+    for name in names:
+        value = getattr(holder, name)
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            raise ValueError(f"{name} is {value!r}")

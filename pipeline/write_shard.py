@@ -16,10 +16,10 @@ from pipeline.errors import RunDirectoryError
 from pipeline.executors.worker import report_progress
 from pipeline.id_parts import PartReader
 from pipeline.shard_plan import Slice
+from pipeline.shards import checksum
 from pipeline.storage import Location, open_file
 
 _log = logging.getLogger(__name__)
-_READ_BYTES = 1 << 20
 _NPY_HEADER_BYTES = 128
 _ROW_GROUP_IDS, _ROW_GROUP_ROWS = 1 << 20, 1 << 16
 COLUMN = "input_ids"  # of a Parquet shard
@@ -47,33 +47,71 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard that lies whole: documents are those that end in it, `crc32` is of the file's bytes."""
+    """A shard that lies whole: documents are those that end in it, `crc32` is of the file's bytes.
+
+    offsets_bytes, offsets_crc32: of the file with the places of its documents, where there is one.
+    """
 
     name: str
     tokens: int
     documents: int
     bytes: int
     crc32: str
+    offsets_bytes: int | None
+    offsets_crc32: str | None
 
 
 def write_shard(task: ShardTask) -> Shard:
-    """Write a shard unless it is there, and the places of its documents before it. Runs in a worker process.
+    """Write a shard, and the places of its documents before it, unless both are there as they would be written.
+
+    Runs in a worker process.
 
     Raises `RunDirectoryError` for a part that is not as it was written.
     """
     try:
-        if task.output.exists():
-            documents = sum(len(ends) for _, ends in _blocks(task))
-            report_progress(task.tokens)
-        else:
+        kept = _kept(task)
+        if kept is None:
             documents = _WRITERS[task.format](task)
-        size, crc32 = _checksum(task.output)
+        else:
+            documents = kept
+            report_progress(task.tokens)
+        size, crc32 = checksum(task.output)
+        of_offsets = (None, None) if task.offsets is None else checksum(task.offsets)
     except ValueError as error:
         raise RunDirectoryError(
             f"{error}; remove that file and run the same command again, which makes it anew"
         ) from None
     _log.info("%s: %d ids, %d documents", task, task.tokens, documents)
-    return Shard(task.output.name, task.tokens, documents, size, crc32)
+    return Shard(task.output.name, task.tokens, documents, size, crc32, *of_offsets)
+
+
+def _kept(task: ShardTask) -> int | None:
+    """The documents of a shard that lies there whole, every bit as it would be written; None where it does not."""
+    if task.format == "parquet":  # no telling without writing it
+        return None
+    if not task.output.exists() or (task.offsets is not None and not task.offsets.exists()):
+        return None
+    documents = last = crc32 = 0
+    places = zlib.crc32(array("Q", [0]))
+    for ids, ends in _blocks(task):
+        crc32 = zlib.crc32(ids, crc32)
+        places = zlib.crc32(ends, places)
+        documents += len(ends)
+        last = ends[-1] if ends else last
+    whole = _is(task.output, _header(task), crc32)
+    if task.offsets is not None:
+        unfinished = last < task.tokens
+        if unfinished:
+            places = zlib.crc32(array("Q", [task.tokens]), places)
+        whole = whole and _is(task.offsets, _npy_header("u8", documents + 1 + unfinished), places)
+    return documents if whole else None
+
+
+def _is(where: Location, header: bytes, crc32: int) -> bool:
+    """Whether a file is this header and then bytes of this CRC-32."""
+    with open_file(where) as file:
+        begins = file.read_at(0, len(header)) == header
+    return begins and checksum(where, len(header))[1] == f"{crc32:08x}"
 
 
 def _blocks(task: ShardTask) -> Iterator[tuple[memoryview, "array[int]"]]:
@@ -89,10 +127,9 @@ def _blocks(task: ShardTask) -> Iterator[tuple[memoryview, "array[int]"]]:
 
 def _write_raw(task: ShardTask) -> int:
     """Ids end to end, behind a header for .npy."""
-    header = _npy_header("u2" if task.id_bytes == 2 else "u4", task.tokens) if task.format == "npy" else b""
     documents = 0
     with whole_file(task.output) as path, path.open("wb") as file:
-        file.write(header)
+        file.write(_header(task))
         if task.offsets is None:
             for ids, ends in _blocks(task):
                 file.write(ids)
@@ -173,19 +210,13 @@ def _row_groups(task: ShardTask) -> Iterator[tuple[bytes, list[int], int]]:
 _WRITERS = {"npy": _write_raw, "bin": _write_raw, "parquet": _write_parquet}
 
 
+def _header(task: ShardTask) -> bytes:
+    """What stands before the ids of a shard."""
+    return _npy_header("u2" if task.id_bytes == 2 else "u4", task.tokens) if task.format == "npy" else b""
+
+
 def _npy_header(kind: str, count: int) -> bytes:
     """The header of a .npy file of version 1.0 with one dimension, always of one size."""
     text = f"{{'descr': '<{kind}', 'fortran_order': False, 'shape': ({count},), }}"
     rest = _NPY_HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + rest.to_bytes(2, "little") + f"{text:<{rest - 1}}\n".encode("latin-1")
-
-
-def _checksum(where: Location) -> tuple[int, str]:
-    """The bytes of a file, and their CRC-32 as zlib and gzip have it."""
-    size = crc32 = 0
-    buffer = memoryview(bytearray(_READ_BYTES))
-    with open_file(where) as file:
-        while got := file.readinto(buffer):
-            crc32 = zlib.crc32(buffer[:got], crc32)
-            size += got
-    return size, f"{crc32:08x}"

@@ -1,5 +1,6 @@
 """Corpora to shards: the ids are those of `Tokenizer.encode`, the bytes those of every other way to get there."""
 
+import base64
 import bz2
 import gzip
 import json
@@ -382,3 +383,63 @@ def test_real_text_comes_back(tmp_path: Path) -> None:
     back = b"".join(pipeline.decode_shards(tmp_path / "shards", tokenizer))
     raw = (path.read_bytes().decode("utf-8", "replace").encode() for path in texts)
     assert back == b"".join(text if text.endswith(end) else text + end for text in raw)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    "options", [{"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}]
+)
+def test_what_is_lost_or_damaged_is_written_again(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
+
+    def encode() -> None:
+        pipeline.encode_corpus(text, tokenizer, output, shard_size=1000, **options)
+
+    encode()
+    before = everything(output)
+    names = [name for name in before if name.startswith("shard-")]
+    assert len(names) > 2
+    for name in names:
+        path = output / name
+        path.unlink()
+        encode()
+        assert everything(output) == before
+        path.write_bytes(before[name][:-10])  # seen by its size alone
+        encode()
+        assert everything(output) == before
+    for name in names:  # where no shards.json says what was there
+        (output / "shards.json").unlink()
+        middle = len(before[name]) // 2
+        (output / name).write_bytes(
+            before[name][:middle] + bytes([before[name][middle] ^ 1]) + before[name][middle + 1 :]
+        )
+        (output / names[0]).write_bytes(before[names[0]][:100])
+        encode()
+        assert everything(output) == before
+
+
+@pytest.mark.usefixtures("in_process")
+def test_every_id_is_below_the_size_that_is_told(tmp_path: Path) -> None:
+    text, ranks = tmp_path / "a.txt", tmp_path / "bytes.tiktoken"
+    text.write_text("one")
+    ranks.write_text("".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)))
+    sparse = pipeline.Tokenizer.from_tiktoken_file(ranks, pattern="gpt2", special_tokens={EOT: 65535})
+    encoded = pipeline.encode_corpus(text, sparse, tmp_path / "shards", workers=1)
+    assert (encoded.vocab_size, encoded.dtype) == (65536, "uint16")
+    assert read_shards(tmp_path / "shards") == [*b"one", 65535]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_record_without_text_is_no_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    texts, output = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"], tmp_path / "rows"
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    encoded = pipeline.encode_corpus(path, tokenizer, output, workers=1, shard_format="parquet", documents="offsets")
+    rows = pq.read_table(output / "shard-00000.parquet").column("input_ids").to_pylist()
+    assert [tokenizer.decode(row) for row in rows] == ["hello world", "", "x", "y", "last"]
+    assert encoded.documents == 5
