@@ -159,10 +159,10 @@ def test_decode_renders_special_tokens_and_half_characters() -> None:
         ours.decode(euro[:2], errors="strict")
 
 
-@pytest.mark.parametrize("bad", [-1, 10**6, "a", None])
-def test_ids_of_another_tokenizer_are_an_error(bad: object) -> None:
+@pytest.mark.parametrize("bad", [-1, 10**6])
+def test_ids_of_another_tokenizer_are_an_error(bad: int) -> None:
     with pytest.raises(InputError, match=r"is not an id of this vocabulary of 419 tokens"):
-        tokenizer().decode([1, bad])  # type: ignore[list-item]
+        tokenizer().decode([1, bad])
 
 
 def test_what_a_tokenizer_shows() -> None:
