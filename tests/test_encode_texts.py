@@ -151,8 +151,14 @@ def test_batches_know_allowed_and_disallowed_special_tokens() -> None:
         ours.encode_batch("a text")
     with pytest.raises(UsageError, match="num_threads"):
         ours.encode_batch(texts, num_threads=0)
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match=r"num_threads is 2\.5"):
+        ours.encode_batch(texts, num_threads=2.5)  # type: ignore[arg-type]
+    assert ours.encode_batch(["a"], num_threads=2**70) == [ours.encode("a")]
+    with pytest.raises(UsageError, match="a text is of type int"):
         ours.encode_batch(["a", 7])  # type: ignore[list-item]
+    for refused in ({"\ud800"}, {5}):
+        with pytest.raises(UsageError, match="no UTF-8 text contains"):
+            ours.encode("a", disallowed_special=refused)  # type: ignore[arg-type]
 
 
 def test_batches_from_many_threads_at_once() -> None:

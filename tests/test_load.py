@@ -348,6 +348,7 @@ def test_any_ranks_give_the_ids_of_tiktoken(tokens: list[str], texts: list[str])
         (b"I 0\n", "line 1 is not a token"),
         (b"IQ== -1\n", "no new whole number"),
         (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
+        (b"IQ== 0\nIg== 5000000000\n", "line 2 has the rank 5000000000, above 268435455"),
         (b"IQ== 0\n", "no token stands for the byte"),
     ],
 )
@@ -366,6 +367,9 @@ def test_what_tiktoken_would_do_differently_is_refused(tmp_path: Path) -> None:
     path = ranks(tmp_path, "gpt2")
     with pytest.raises(InputError, match="'<a' begins '<a>'"):
         Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens={"<a>": 500, "<a": 501})
+    for specials in ({"<a>": "300"}, {"<a>": 300.0}, {"<a>": True}, {5: 300}):
+        with pytest.raises(UsageError, match="give texts with whole numbers"):
+            Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens=specials)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="does not match every text"):
         Tokenizer.from_tiktoken_file(path, pattern=r"\p{L}+")
     assert set(bytes_to_unicode()) == set(range(256))

@@ -145,8 +145,11 @@ def test_invalid_text_becomes_replacement_characters() -> None:
     assert ours.encode(b"a\xffb") == ours.encode("a\ufffdb")
     assert ours.encode("a\ud800b") == ours.encode("a\ufffdb")
     assert ours.encode("\ud83d\ude00") == ours.encode("😀")
-    with pytest.raises(TypeError):
-        ours.encode(7)  # type: ignore[arg-type]
+    for held in (bytearray(b"a\xffb"), memoryview(b"a\xffb")):
+        assert ours.encode(held) == ours.encode_batch([held])[0] == ours.encode("a\ufffdb")
+    for other in (7, None, ["a"]):
+        with pytest.raises(UsageError, match="a text is of type"):
+            ours.encode(other)  # type: ignore[arg-type]
 
 
 def test_decode_renders_special_tokens_and_half_characters() -> None:
