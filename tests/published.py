@@ -37,7 +37,11 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
     empty = normalizers.Sequence([])
     return {
         "gpt2": ([byte_level(use_regex=True)], {"post": processors.ByteLevel(trim_offsets=False)}),
-        "space in front": ([byte_level(use_regex=True, add_prefix_space=True)], {}),
+        "roberta": ([byte_level(use_regex=True)], {"post": processors.RobertaProcessing((EOT, 417), (BOS, 416))}),
+        "space in front": (
+            [byte_level(use_regex=True, add_prefix_space=True)],
+            {"post": processors.BertProcessing((EOT, 417), (BOS, 416))},
+        ),
         "space in front, uncut": ([byte_level(add_prefix_space=True)], {}),
         "llama3": (
             [*isolated(PRESETS["llama3"]), byte_level()],
@@ -56,6 +60,7 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 SHAPES = [
+    "roberta",
     "gpt2",
     "space in front",
     "space in front, uncut",
