@@ -17,6 +17,8 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
 from pipeline.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.load.fields import Field
+from pipeline.load.splits import _recovered
 from pipeline.load.tiktoken import model_of_ranks
 from pipeline.normal_form import nfc
 from pipeline.pattern import PRESETS, compile_pattern
@@ -172,12 +174,24 @@ def test_expressions_that_read_alike_cut_alike(expression: str, texts: list[str]
         assert ours.encode_ordinary(text) == core.encode_ordinary(text)
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([r"\s+$", r"a$|\$", r"\s+?$|[$a]", r"\n$", r"(?:a|\s)+$\n?", r"[^\]$]$|\s", r"a$\n|$a|\s{1,2}$"]),
+    st.text("a \n\r$\t\v\u2028\x85é", max_size=12),
+)
+def test_line_ends_are_those_of_tokenizers(expression: str, text: str) -> None:
+    theirs = pre_tokenizers.Split(Regex(expression), "isolated")
+    ours = _recovered(expression, Field(None, Path("x")))
+    assert first_difference(expression) is not None  # of which tiktoken's engine is another
+    assert ours.cut(text) == [piece for piece, _ in theirs.pre_tokenize_str(text)]
+
+
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
         (r"\p{N}{1,3}+|\P{N}", "possessive counted"),
         (r"a{2}?|[^a]", "lazy exact"),
-        (r"\s+$|\S", r"the anchor \$"),
+        (r"\s+$*|\S", r"a quantifier on a look-ahead"),
         (r"(?i:strasse)|\S", "a group with flags"),
         (r"\w+|\W", r"the escape \\w"),
         (r"\p{Letter}+|\P{L}", "the property Letter"),
