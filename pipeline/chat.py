@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from pipeline.chat_templates import CHAT_TEMPLATES
+from pipeline.decoding import numbers_of
 from pipeline.errors import InputError, UsageError
 from pipeline.llama3 import Llama3Tokenizer
 from pipeline.tokenizer import Tokenizer
@@ -42,7 +43,7 @@ class ChatFormat:
 
     def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
         """The message that `encode_message` made these ids of; InputError for ids that are no such message."""
-        listed = list(ids)
+        listed = numbers_of(ids)
         if listed[:1] != [self._start] or self._end not in listed or listed[-1] != self._end_of_turn:
             raise InputError(_NOT_A_MESSAGE.format("start_header_id, a role, end_header_id, content and eot_id"))
         header = listed.index(self._end)
@@ -82,7 +83,7 @@ class ChatMLFormat:
 
     def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
         """The message that `encode_message` made these ids of; InputError for ids that are no such message."""
-        listed = list(ids)
+        listed = numbers_of(ids)
         tail = [self._end, *self._line_end]
         role, line_end, content = self.tokenizer.decode(listed[1 : -len(tail)]).partition("\n")
         inner = listed[1 : -len(tail)]

@@ -7,25 +7,31 @@ imported here.
 import codecs
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, pairwise
+from operator import index
 
 from pipeline.errors import InputError
 
 
+def numbers_of(ids: Iterable[int]) -> list[int]:
+    """The ids as numbers of Python; InputError for anything but one row of whole numbers."""
+    to_list = getattr(ids, "tolist", None)  # of an array or a tensor, in one step
+    try:
+        return list(map(index, to_list() if to_list is not None else ids))
+    except TypeError:
+        raise InputError(
+            f"ids are wanted as whole numbers in one row, such as [1, 2], not as {type(ids).__name__} of something "
+            "else: for several rows use decode_batch"
+        ) from None
+
+
 def tokens_of(vocab: Mapping[int, bytes], ids: Iterable[int]) -> list[bytes]:
     """The bytes of each id; InputError names an id that is none of the vocabulary's."""
-    to_list = getattr(ids, "tolist", None)  # of an array or a tensor: numbers of Python
-    listed = to_list() if to_list is not None else ids
     try:
-        return list(map(vocab.__getitem__, listed))
+        return list(map(vocab.__getitem__, numbers_of(ids)))
     except KeyError as unknown:
         raise InputError(
             f"{unknown.args[0]!r} is not an id of this vocabulary of {len(vocab)} tokens: "
             "were the ids made by another tokenizer?"
-        ) from None
-    except TypeError:
-        raise InputError(
-            f"ids are wanted in one row, such as [1, 2], not as {type(ids).__name__} of something else: "
-            "for several rows use decode_batch"
         ) from None
 
 

@@ -30,8 +30,10 @@ _BLOCK_BYTES = 1 << 16  # of text that comes in blocks, what is gathered before 
 
 def repaired(text: Text) -> str:
     """Read invalid UTF-8 and lone surrogates as U+FFFD; a pair of surrogates is the character that it means."""
-    if isinstance(text, bytes):
-        return text.decode("utf-8", "replace")
+    if isinstance(text, bytes | bytearray | memoryview):
+        return bytes(text).decode("utf-8", "replace")
+    if not isinstance(text, str):
+        raise UsageError(f"a text is of type {type(text).__name__}: give str or bytes")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -112,7 +114,7 @@ class TextEncoder:
             return self._encode_prepared_batch(texts, recognised, threads)
         try:
             return self._native.encode_batch(texts, recognised, threads)
-        except UnicodeError:
+        except (UnicodeError, TypeError):
             return self._native.encode_batch([repaired(text) for text in texts], recognised, threads)
         except RuntimeError as reason:
             raise _cannot_be_encoded(reason) from None
@@ -213,7 +215,7 @@ class TextEncoder:
 def _on_text(function: Callable[[Text, _core.Specials | None], _T], text: Text, specials: _core.Specials | None) -> _T:
     try:
         return function(text, specials)
-    except UnicodeError:
+    except (UnicodeError, TypeError):
         return function(repaired(text), specials)
     except RuntimeError as reason:
         raise _cannot_be_encoded(reason) from None

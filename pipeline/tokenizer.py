@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
+from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +30,7 @@ Allowed = Literal["all"] | AbstractSet[str] | None
 Disallowed = Literal["all"] | Collection[str] | None
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
+_MOST_THREADS = 4096  # more than any machine has cores
 
 
 class Tokenizer:
@@ -335,6 +337,9 @@ class Tokenizer:
 def _search_for(texts: frozenset[str]) -> _core.Specials | None:
     """Prepare the search for texts that are only looked for."""
     listed = [text for text in texts if text]
+    for text in listed:
+        if not isinstance(text, str) or text != repaired(text):
+            raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
     return _core.Specials(listed, [0] * len(listed)) if listed else None
 
 
@@ -359,6 +364,10 @@ def _threads(num_threads: int | None) -> int:
         from pipeline.environment import default_workers
 
         return default_workers()
-    if num_threads < 1:
-        raise UsageError(f"num_threads is {num_threads}: give at least 1")
-    return num_threads
+    try:
+        threads = index(num_threads)
+    except TypeError:
+        threads = 0
+    if threads < 1:
+        raise UsageError(f"num_threads is {num_threads!r}: give a whole number of at least 1")
+    return min(threads, _MOST_THREADS)

@@ -20,6 +20,7 @@ DEEPSEEK = [
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
+LINE_ENDS = [r"[\r\n]", r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", "[一-龥ࠀ-一가-퟿]+"]
 CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"]
 
 
@@ -37,7 +38,11 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
     empty = normalizers.Sequence([])
     return {
         "gpt2": ([byte_level(use_regex=True)], {"post": processors.ByteLevel(trim_offsets=False)}),
-        "space in front": ([byte_level(use_regex=True, add_prefix_space=True)], {}),
+        "roberta": ([byte_level(use_regex=True)], {"post": processors.RobertaProcessing((EOT, 417), (BOS, 416))}),
+        "space in front": (
+            [byte_level(use_regex=True, add_prefix_space=True)],
+            {"post": processors.BertProcessing((EOT, 417), (BOS, 416))},
+        ),
         "space in front, uncut": ([byte_level(add_prefix_space=True)], {}),
         "llama3": (
             [*isolated(PRESETS["llama3"]), byte_level()],
@@ -49,6 +54,10 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
             [*isolated(*CODER), pre_tokenizers.Digits(individual_digits=True), byte_level()],
             {"normalizer": normalizers.Sequence([normalizers.NFC()])},
         ),
+        "line ends": (
+            [*isolated(*LINE_ENDS), pre_tokenizers.Digits(individual_digits=True), byte_level()],
+            {"normalizer": empty, "post": bos},
+        ),
         "digits": ([pre_tokenizers.Digits(individual_digits=False), byte_level(use_regex=True)], {}),
         "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
         "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
@@ -56,6 +65,8 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 SHAPES = [
+    "line ends",
+    "roberta",
     "gpt2",
     "space in front",
     "space in front, uncut",

@@ -4,6 +4,7 @@ import functools
 import random
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 import peers
@@ -73,3 +74,22 @@ def naive_merge(piece: bytes, merges: Merges) -> list[bytes]:
             return parts
         _, at = min(ranked)
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
+
+
+class Tensor:
+    """As a torch tensor of one dimension or none: iterating gives tensors, each with a hash of its own."""
+
+    def __init__(self, ids: list[int] | int) -> None:
+        self.ids = ids
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        assert isinstance(self.ids, list)
+        return iter(map(Tensor, self.ids))
+
+    def __index__(self) -> int:
+        if isinstance(self.ids, list):
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return self.ids
+
+    def tolist(self) -> list[int] | int:
+        return self.ids

@@ -7,25 +7,13 @@ import pytest
 import samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import Tensor
 
 from pipeline import Tokenizer
 from pipeline.errors import InputError
 
 OURS = Tokenizer.from_merges(samples.trained("gpt2"), ["<|endoftext|>"])
 IDS = st.lists(st.integers(0, OURS.vocab_size - 1), max_size=60)
-
-
-class Tensor:
-    """Behaves as a torch tensor of one dimension does: iterating gives tensors, `tolist` gives numbers."""
-
-    def __init__(self, ids: list[int]) -> None:
-        self.ids = ids
-
-    def __iter__(self) -> object:
-        return iter([Tensor([id_]) for id_ in self.ids])
-
-    def tolist(self) -> list[int]:
-        return self.ids
 
 
 @pytest.mark.parametrize(
@@ -46,6 +34,21 @@ def test_a_matrix_is_a_batch() -> None:
     for ids in (matrix, 7, [[1]]):
         with pytest.raises(InputError, match="one row"):
             OURS.decode(ids)  # type: ignore[arg-type]
+
+
+def test_tensors_of_one_id() -> None:
+    ids = OURS.encode("the words, <|endoftext|>é")
+    assert OURS.decode(list(Tensor(ids))) == "the words, <|endoftext|>é"  # type: ignore[arg-type]
+    assert "".join(OURS.decode_stream(Tensor(ids))) == "the words, <|endoftext|>é"  # type: ignore[arg-type]
+    assert "".join(OURS.decode_stream(np.array(ids))) == "the words, <|endoftext|>é"
+    decoder = OURS.stream_decoder()
+    assert decoder.push(*Tensor(OURS.encode("the"))) == "the"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [[1.0, 2.0], np.array([1.0, 2.0]), ["1"], [None], Tensor(1), list(Tensor([[1]]))])  # type: ignore[list-item]
+def test_only_whole_numbers_are_ids(ids: object) -> None:
+    with pytest.raises(InputError, match="whole numbers in one row"):
+        OURS.decode(ids)  # type: ignore[arg-type]
 
 
 def test_torch_tensors() -> None:

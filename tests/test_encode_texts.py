@@ -151,8 +151,14 @@ def test_batches_know_allowed_and_disallowed_special_tokens() -> None:
         ours.encode_batch("a text")
     with pytest.raises(UsageError, match="num_threads"):
         ours.encode_batch(texts, num_threads=0)
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match=r"num_threads is 2\.5"):
+        ours.encode_batch(texts, num_threads=2.5)  # type: ignore[arg-type]
+    assert ours.encode_batch(["a"], num_threads=2**70) == [ours.encode("a")]
+    with pytest.raises(UsageError, match="a text is of type int"):
         ours.encode_batch(["a", 7])  # type: ignore[list-item]
+    for refused in ({"\ud800"}, {5}):
+        with pytest.raises(UsageError, match="no UTF-8 text contains"):
+            ours.encode("a", disallowed_special=refused)  # type: ignore[arg-type]
 
 
 def test_batches_from_many_threads_at_once() -> None:
@@ -264,6 +270,34 @@ def test_time_grows_with_the_length_of_a_piece(text: str) -> None:
 
     short = min(seconds(len(whole) // 5) for _ in range(3))
     assert min(seconds(len(whole)) for _ in range(2)) < 12 * short + 0.05
+
+
+def ends_of_runs(depth: int) -> Tokenizer:
+    """Tokens of 1 to `depth` a's and a c: every a begins all of them, and only those before a c are joined."""
+    merges = [(b"a", b"a" * length + b"c") for length in range(depth)]
+    return Tokenizer.from_merges(merges, pattern="none")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 700), st.sampled_from("bc")), max_size=12))
+def test_tokens_that_are_begun_and_not_ended(runs: list[tuple[int, str]]) -> None:
+    ours = ends_of_runs(200)
+    expected = []
+    for length, end in runs:
+        joined = min(length, 200) if end == "c" else 0
+        expected += ["a"] * (length - joined) + ["a" * joined + end]
+    ids = ours.encode("".join("a" * length + end for length, end in runs))
+    assert [ours.decode([id_]) for id_ in ids] == expected
+
+
+def test_time_does_not_grow_with_the_length_of_tokens_begun() -> None:
+    def seconds(ours: Tokenizer) -> float:
+        started = time.thread_time()
+        assert ours.count_tokens("a" * 200_000) == 200_000
+        return time.thread_time() - started
+
+    short, long = ends_of_runs(50), ends_of_runs(3000)
+    assert min(seconds(long) for _ in range(2)) < 12 * min(seconds(short) for _ in range(3)) + 0.05
 
 
 def test_caches_are_bounded() -> None:

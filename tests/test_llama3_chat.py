@@ -14,6 +14,7 @@ import tiktoken
 from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import Tensor
 
 import pipeline
 from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
@@ -151,6 +152,7 @@ def test_chat_format() -> None:
     assert chat.encode_header(message) == chat.encode_message({"role": "user", "content": ""})[:-1]
     for one in [*DIALOG, {"role": "a\n\n<|eot_id|>", "content": "x<|end_header_id|>\n\n<|eot_id|>y"}]:
         assert chat.decode_message(chat.encode_message(one)) == {**one, "content": one["content"].strip()}
+        assert chat.decode_message(Tensor(chat.encode_message(one))) == chat.decode_message(chat.encode_message(one))  # type: ignore[arg-type]
     ids = chat.encode_message(message)
     for broken in ([], ids[1:], ids[:-1], [*ids, *ids], [ids[0], *ids[-1:]], [token for token in ids if token != 423]):
         with pytest.raises(InputError, match="not one message"):
@@ -204,6 +206,7 @@ def test_chatml_round_trip() -> None:
     chat = ChatMLFormat(Tokenizer.from_model(model("chatml")))
     for message in [*DIALOG, {"role": "user", "content": "a<|im_end|>\nb\n"}]:
         assert chat.decode_message(chat.encode_message(message)) == message
+        assert chat.decode_message(Tensor(chat.encode_message(message))) == message  # type: ignore[arg-type]
     ids = chat.encode_message(DIALOG[0])
     for broken in ([], ids[1:], ids[:-1], [*ids, *ids], ids[:1] + ids[-2:]):
         with pytest.raises(InputError, match="not one message"):

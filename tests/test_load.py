@@ -17,6 +17,8 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
 from pipeline.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.load.fields import Field
+from pipeline.load.splits import _recovered
 from pipeline.load.tiktoken import model_of_ranks
 from pipeline.normal_form import nfc
 from pipeline.pattern import PRESETS, compile_pattern
@@ -172,12 +174,24 @@ def test_expressions_that_read_alike_cut_alike(expression: str, texts: list[str]
         assert ours.encode_ordinary(text) == core.encode_ordinary(text)
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([r"\s+$", r"a$|\$", r"\s+?$|[$a]", r"\n$", r"(?:a|\s)+$\n?", r"[^\]$]$|\s", r"a$\n|$a|\s{1,2}$"]),
+    st.text("a \n\r$\t\v\u2028\x85é", max_size=12),
+)
+def test_line_ends_are_those_of_tokenizers(expression: str, text: str) -> None:
+    theirs = pre_tokenizers.Split(Regex(expression), "isolated")
+    ours = _recovered(expression, Field(None, Path("x")))
+    assert first_difference(expression) is not None  # of which tiktoken's engine is another
+    assert ours.cut(text) == [piece for piece, _ in theirs.pre_tokenize_str(text)]
+
+
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
         (r"\p{N}{1,3}+|\P{N}", "possessive counted"),
         (r"a{2}?|[^a]", "lazy exact"),
-        (r"\s+$|\S", r"the anchor \$"),
+        (r"\s+$*|\S", r"a quantifier on a look-ahead"),
         (r"(?i:strasse)|\S", "a group with flags"),
         (r"\w+|\W", r"the escape \\w"),
         (r"\p{Letter}+|\P{L}", "the property Letter"),
@@ -348,6 +362,7 @@ def test_any_ranks_give_the_ids_of_tiktoken(tokens: list[str], texts: list[str])
         (b"I 0\n", "line 1 is not a token"),
         (b"IQ== -1\n", "no new whole number"),
         (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
+        (b"IQ== 0\nIg== 5000000000\n", "line 2 has the rank 5000000000, above 268435455"),
         (b"IQ== 0\n", "no token stands for the byte"),
     ],
 )
@@ -366,6 +381,9 @@ def test_what_tiktoken_would_do_differently_is_refused(tmp_path: Path) -> None:
     path = ranks(tmp_path, "gpt2")
     with pytest.raises(InputError, match="'<a' begins '<a>'"):
         Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens={"<a>": 500, "<a": 501})
+    for specials in ({"<a>": "300"}, {"<a>": 300.0}, {"<a>": True}, {5: 300}):
+        with pytest.raises(UsageError, match="give texts with whole numbers"):
+            Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens=specials)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="does not match every text"):
         Tokenizer.from_tiktoken_file(path, pattern=r"\p{L}+")
     assert set(bytes_to_unicode()) == set(range(256))

@@ -80,7 +80,7 @@ def _post_processor(field: Field) -> str | None:
 
 def _check_post_processor(field: Field) -> None:
     kind = field.member("type")
-    kind.expect("ByteLevel", "TemplateProcessing", "Sequence")
+    kind.expect("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
     for part in field.member("processors").elements() if kind.value == "Sequence" else []:
         _check_post_processor(part)
 

@@ -84,6 +84,7 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         if for_tokenizers(compiled) == expression:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
+    expression = _our_line_ends(expression)
     compiled = compile_pattern(_our_escapes(expression))
     difference = compiled.refusal or first_difference(expression)
     if difference is None or (compiled.tree is not None and for_tokenizers(compiled) == expression):
@@ -96,6 +97,16 @@ def _rewritten_presets() -> dict[str, str]:
     """What the other named patterns are written as for tokenizers, and their names."""
     others = (name for name in PRESETS if name not in VERBATIM_FOR_TOKENIZERS)
     return {for_tokenizers(compile_pattern(name)): name for name in others}
+
+
+def _our_line_ends(expression: str) -> str:
+    """Write `$`, for tokenizers' engine the place before any line feed and the end, as what all engines read alike."""
+    return re.sub(
+        r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])",
+        lambda found: r"(?![^\n])" if found[1] else found[0],
+        expression,
+        flags=re.DOTALL,
+    )
 
 
 def _our_escapes(expression: str) -> str:

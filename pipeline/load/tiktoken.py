@@ -16,7 +16,7 @@ from pipeline.pattern.alike import first_difference
 from pipeline.pattern.translate import leaves_text
 from pipeline.storage import Location
 from pipeline.untrusted import MODEL_BYTES, read_bounded
-from pipeline.vocabulary import Vocabulary
+from pipeline.vocabulary import MAX_IDS, Vocabulary
 
 
 def load_ranks(file: Location, pattern: str, special_tokens: Mapping[str, int]) -> Model:
@@ -27,6 +27,11 @@ def load_ranks(file: Location, pattern: str, special_tokens: Mapping[str, int]) 
 def model_of_ranks(file: Location, tokens: dict[int, bytes], pattern: str, special_tokens: Mapping[str, int]) -> Model:
     """The model of ranks that were read already; `file` is what errors name."""
     compiled = _pattern(pattern)
+    for text, id_ in special_tokens.items():
+        if not isinstance(text, str) or type(id_) is not int:
+            raise UsageError(
+                f"special_tokens has {text!r}: {id_!r}: give texts with whole numbers, such as {{'<|endoftext|>': 256}}"
+            )
     for shorter, longer in pairwise(sorted(special_tokens)):
         if longer.startswith(shorter):
             raise InputError(
@@ -65,6 +70,8 @@ def read_ranks(file: Location) -> dict[int, bytes]:
             raise InputError(
                 f"{file}: line {number} has the rank {digits[:20].decode()!r}, which is no new whole number"
             )
+        if rank >= MAX_IDS:
+            raise InputError(f"{file}: line {number} has the rank {digits[:20].decode()}, above {MAX_IDS - 1}")
         if not token:
             raise InputError(f"{file}: line {number} is an empty token")
     return dict(sorted(tokens.items()))

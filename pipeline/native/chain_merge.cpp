@@ -64,25 +64,26 @@ void ChainMerger::insert(uint32_t left, uint32_t right, uint32_t number) {
 }
 
 // `failed(place)` refers to the bit that says that nothing goes on from a place.
-template <class Failed>
-void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
+template <bool kLimited, class Failed>
+bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
   const uint8_t* const end = piece + size;
   uint32_t* const row = out.reserve(size);
-  size_t count = 0, at = 0;
-  const TokenTrie::Found first = trie_.longest(piece, end);
+  size_t count = 0, at = 0, steps = 0;
+  const TokenTrie::Found first = trie_.longest(piece, end, steps);
   uint32_t token = first.number, length = first.length;
   const auto take = [&](uint32_t number) {
     token = number;
     length = parts_[number].length;
   };
   for (;;) {
+    if (kLimited && ++steps > kMaxSteps * size) return false;
     const size_t stop = at + length;
     if (!failed(stop, false) &&
         (count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
       row[count++] = token;
       at = stop;
       if (at == size) break;
-      const TokenTrie::Found next = trie_.longest(piece + at, end);
+      const TokenTrie::Found next = trie_.longest(piece + at, end, steps);
       token = next.number;
       length = next.length;
     } else if (parts_[token].shorter != kNone) {
@@ -95,34 +96,37 @@ void ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64
   }
   for (size_t i = 0; i < count; ++i) row[i] = ids_[row[i]];
   out.advance(count);
+  return true;
 }
 
-void ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const {
+bool ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const {
   if (size == 1) {
     out.push(ids_[piece[0]]);
-    return;
+    return true;
   }
   if (scratch.fits.empty()) scratch.fits.assign(size_t{1} << kFitsBits, UINT64_MAX);  // of no pair
   uint64_t* const fits = scratch.fits.data();
   if (size < 64) {
     uint64_t bits = 0;
-    chain(piece, size,
-          [&](size_t place, bool set) {
-            bits |= uint64_t{set} << place;
-            return bits >> place & 1;
-          },
-          fits, out);
-  } else {
-    scratch.failed.assign(size / 64 + 1, 0);
-    chain(piece, size,
-          [&](size_t place, bool set) {
-            uint64_t& word = scratch.failed[place / 64];
-            word |= uint64_t{set} << place % 64;
-            return word >> place % 64 & 1;
-          },
-          fits, out);
-    if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant piece
+    return chain<false>(
+        piece, size,
+        [&](size_t place, bool set) {
+          bits |= uint64_t{set} << place;
+          return bits >> place & 1;
+        },
+        fits, out);
   }
+  scratch.failed.assign(size / 64 + 1, 0);
+  const bool done = chain<true>(
+      piece, size,
+      [&](size_t place, bool set) {
+        uint64_t& word = scratch.failed[place / 64];
+        word |= uint64_t{set} << place % 64;
+        return word >> place % 64 & 1;
+      },
+      fits, out);
+  if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant piece
+  return done;
 }
 
 }  // namespace bpe

@@ -13,7 +13,8 @@
 // Numbers: a byte is its value, any other token 256 + the rank of the merge that makes it of its own bytes, so that
 // numbers compare as merges follow one another. A token that its own bytes do not make has none: it never comes about.
 //
-// Cost: a walk through the trie and some five lookups a token; at worst the length times that of the longest token.
+// Cost: a walk through the trie and some five lookups a token. That is at worst the length times that of the longest
+// token, where a text keeps beginning long tokens that it does not end; a long piece is given up after kMaxSteps a byte.
 #pragma once
 
 #include <array>
@@ -46,6 +47,7 @@ class ChainMerger {
     std::vector<uint64_t> fits;
   };
   static constexpr size_t kMaxTokenBytes = size_t{16} << 20;  // of all tokens together
+  static constexpr size_t kMaxSteps = 64;                     // for each byte of a long piece
 
   ChainMerger() = default;
   // `by_id`: the token of each id, or null. The merges must name tokens.
@@ -53,8 +55,8 @@ class ChainMerger {
 
   bool usable() const { return !parts_.empty(); }
 
-  // Appends the ids of a piece of at least one byte.
-  void encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const;
+  // Appends the ids of a piece of at least one byte; false, with nothing appended, where that takes too many steps.
+  bool encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -67,8 +69,8 @@ class ChainMerger {
 
   static constexpr unsigned kFitsBits = 15;
 
-  template <class Failed>
-  void chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const;
+  template <bool kLimited, class Failed>
+  bool chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const;
   // `fit` without a limit, through the cache: the pair's numbers, then the answer in the lowest bit.
   bool fit_cached(uint32_t left, uint32_t right, uint64_t* fits) const {
     const uint64_t pair = uint64_t{left} << 33 | uint64_t{right} << 1;

@@ -59,10 +59,7 @@ void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out)
     throw std::runtime_error("a piece of " + std::to_string(size) + " bytes is beyond the limit of 1 GiB");
   }
   if (size == 0) return;
-  if (chain_.usable()) {
-    chain_.encode(bytes, size, scratch.chain, out);
-    return;
-  }
+  if (chain_.usable() && chain_.encode(bytes, size, scratch.chain, out)) return;
   if (size <= 16) {
     encode_stretch(bytes, size, scratch, out);
     return;

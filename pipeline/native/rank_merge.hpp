@@ -7,9 +7,9 @@
 // Ideas, by the list:
 // - Where every merge comes after those that make its parts (all trained lists), the chain of tokens is found from left
 //   to right (chain_merge.hpp). Cost: O(n), whatever the length.
-// - Under any other list a piece is first cut where its two neighbouring bytes are never joined by any merge. A short
-//   stretch keeps a row of ids and a row of ranks and looks for the least rank by going through the row: O(n^2) tiny
-//   steps. A long one uses a heap of (rank, position): O(n log n).
+// - Under any other list, and where that chain takes too many steps, a piece is first cut where its two neighbouring
+//   bytes are never joined by any merge. A short stretch keeps a row of ids and a row of ranks and looks for the least
+//   rank by going through the row: O(n^2) tiny steps. A long one uses a heap of (rank, position): O(n log n).
 #pragma once
 
 #include <array>

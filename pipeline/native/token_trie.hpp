@@ -31,8 +31,8 @@ class TokenTrie {
   struct Found {
     uint32_t number = kNone, length = 0;  // kNone: no token begins so
   };
-  // The longest token that text[at, end) begins with.
-  Found longest(const uint8_t* at, const uint8_t* end) const {
+  // The longest token that text[at, end) begins with. `walked` grows by the bytes that were looked at.
+  Found longest(const uint8_t* at, const uint8_t* end, size_t& walked) const {
     const Node* const nodes = nodes_.data();
     const uint8_t* const begin = at;
     Found found;
@@ -50,6 +50,7 @@ class TokenTrie {
       node = next;
       if (nodes[node].number != kNone) found = {nodes[node].number, static_cast<uint32_t>(at + 1 - begin)};
     }
+    walked += static_cast<size_t>(at - begin);
     return found;
   }
 
