@@ -51,6 +51,15 @@ class Reported:
     hint: str = ""
 
 
+def has_room(learned: MergeList, options: Options, executor: Executor, beside_bytes: int) -> bool:
+    """Whether numbers can be computed here while something else takes so many bytes."""
+    return not executor.nodes() and _after_training_bytes(learned) + beside_bytes <= _room(options)
+
+
+def _after_training_bytes(learned: MergeList) -> int:
+    return _needed(len(learned), learned.token_bytes(), TRAINING_SAMPLE_BYTES)
+
+
 def after_training(
     run: Run, learned: MergeList, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
 ) -> Numbers | None:
@@ -61,7 +70,7 @@ def after_training(
     merges = merge_budget(options.vocab_size[0], special_tokens)
     model = Learned(merges, replace(pattern, tree=None), special_tokens, options.special_ids)
     try:
-        needed = _needed(len(learned), learned.token_bytes(), TRAINING_SAMPLE_BYTES)
+        needed = _after_training_bytes(learned)
         if not executor.nodes() and needed > (room := _room(options)):
             listener(
                 Notice(

@@ -6,6 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
@@ -256,24 +257,27 @@ def merge_and_export(
     """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     learned, stages.times[merging.STAGE] = merging.learn(run, counted, options, executor, listener)
-    _check_export(learned.first(merging.merges_for(options)), options)
-    started = stages.begin("exporting")
+    exporting_bytes = _check_export(learned.first(merging.merges_for(options)), options)
+    report = functools.partial(reporting.after_training, run, learned, pattern, options, executor, listener)
     run_directory.require_ours(run.directory)
-    exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
-    stages.times["exporting"] = time.monotonic() - started
+    started = stages.begin("exporting")
+    with ThreadPoolExecutor(1, reporting.STAGE) as beside:  # a worker has nothing to do while we export
+        numbers = beside.submit(report) if reporting.has_room(learned, options, executor, exporting_bytes) else None
+        exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
+        stages.times["exporting"] = time.monotonic() - started
+        started = stages.begin(reporting.STAGE)
+        told = report() if numbers is None else numbers.result()
+        stages.times[reporting.STAGE] = time.monotonic() - started
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < merge_budget(size, special_tokens):
             listener(Notice("info", f"the vocabulary is smaller than asked for: {one.facts.stopped}"))
-    started = stages.begin(reporting.STAGE)
-    numbers = reporting.after_training(run, learned, pattern, options, executor, listener)
-    stages.times[reporting.STAGE] = time.monotonic() - started
     first, *others = exported
     summary = stages.summary(
         run,
         counted,
         listener,
-        numbers,
-        report=reporting.page_name(run, numbers),
+        told,
+        report=reporting.page_name(run, told),
         vocabulary=first.facts,
         tokenizer_directory=first.directory,
         written=first.written,
@@ -283,8 +287,8 @@ def merge_and_export(
     return summary, Trained(learned, pattern, options)
 
 
-def _check_export(learned: MergeList, options: Options) -> None:
-    """Refuse a vocabulary whose files would take more memory than there is: tokens may be as long as pieces."""
+def _check_export(learned: MergeList, options: Options) -> int:
+    """What exporting takes at most, in bytes; refused where there is less: tokens may be as long as pieces."""
     whole = budget.budget(options.memory_limit)
     needed = forecast.exporting_bytes(max(options.vocab_size), learned.token_bytes())
     room = whole.limit_bytes - whole.taken_bytes - budget.WORKER_BYTES
@@ -294,3 +298,4 @@ def _check_export(learned: MergeList, options: Options) -> None:
             f"{max(options.vocab_size):,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give "
             "a larger --memory-limit, a smaller --vocab-size, or merge anew with --max-token-bytes and --overwrite"
         )
+    return needed
