@@ -8,7 +8,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.atomic import whole_file
@@ -18,6 +18,7 @@ from pipeline.id_parts import PartReader
 from pipeline.shard_plan import Slice
 from pipeline.shards import checksum
 from pipeline.storage import Location, open_file
+from pipeline.storage.scratch import scratch_directory
 
 _log = logging.getLogger(__name__)
 _NPY_HEADER_BYTES = 128
@@ -74,7 +75,8 @@ def write_shard(task: ShardTask) -> Shard:
             documents = _WRITERS[task.format](task)
         else:
             documents = kept
-            report_progress(task.tokens)
+            if task.format != "parquet":
+                report_progress(task.tokens)
         size, crc32 = checksum(task.output)
         of_offsets = (None, None) if task.offsets is None else checksum(task.offsets)
     except ValueError as error:
@@ -87,10 +89,13 @@ def write_shard(task: ShardTask) -> Shard:
 
 def _kept(task: ShardTask) -> int | None:
     """The documents of a shard that lies there whole, every bit as it would be written; None where it does not."""
-    if task.format == "parquet":  # no telling without writing it
-        return None
     if not task.output.exists() or (task.offsets is not None and not task.offsets.exists()):
         return None
+    if task.format == "parquet":  # no telling without writing it
+        with scratch_directory() as directory:
+            anew = replace(task, output=directory / task.output.name)
+            documents = _write_parquet(anew)
+            return documents if checksum(anew.output) == checksum(task.output) else None
     documents = last = crc32 = 0
     places = zlib.crc32(array("Q", [0]))
     for ids, ends in _blocks(task):
