@@ -170,6 +170,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "stub.py"
     script.write_text(STUB, "utf-8")
     monkeypatch.setattr(ours, "command", lambda: [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(ours, "counted", lambda _: {})  # the stub leaves no counters
     monkeypatch.setattr(Tool, "version", property(lambda self: "1" if self.name == ours.NAME else None))
 
 

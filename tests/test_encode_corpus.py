@@ -402,6 +402,7 @@ def test_what_is_lost_or_damaged_is_written_again(
     before = everything(output)
     names = [name for name in before if name.startswith("shard-")]
     assert len(names) > 2
+    names = [names[0], names[1], names[-1]]  # a shard, with offsets those of it or another shard, and the last
     for name in names:
         path = output / name
         path.unlink()

@@ -147,7 +147,7 @@ def test_what_cannot_be_reported_is_one_line(reported: Path, tmp_path: Path) -> 
     refused(run("report", tmp_path / "nothing"), 1)
     assert "does not exist" in refused(run("report", reported, "--compare", tmp_path / "nothing"), 1)
     assert "does not exist" in refused(run("report", reported, "--held-out", tmp_path / "nothing"), 1)
-    assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "64MiB"), 2)
+    assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "40MiB"), 2)
 
 
 def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
