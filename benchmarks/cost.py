@@ -271,6 +271,6 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
         counter,
         chunk_counters,
         model.peak_bytes(piece_bytes),
-        model.peak_bytes(model.repeated_bytes(corpus_bytes)),
+        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), piece_bytes)),
         cluster.memory_bytes,
     )
