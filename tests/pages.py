@@ -37,6 +37,8 @@ PAGES = HOME / "docs" / "pages"
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
+_INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
+_INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
 _PROGRESS = re.compile(r"^(?:counting|combining|merging|encoding|writing shards|reading|importing|replaying|joining): ")
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),
@@ -159,19 +161,36 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def taken(line: str) -> bool:
-    """Whether the command line takes a command: it exists, and so does all that is asked of it."""
+    """Whether a command is one that the command line takes, or that of the benchmarks; of others nothing is known."""
     import click
 
     from pipeline.cli import commands as group
 
-    words = shlex.split(line.split("#")[0].split("<")[0])
-    if not words or words[0] != "bpe-pipeline":
-        return True
+    words = shlex.split(line.split("#")[0].replace(",...", ""))
     try:
-        group.commands[words[1]].make_context(words[1], words[2:])
-    except click.ClickException:
+        if words[:1] == ["bpe-pipeline"]:
+            group.commands[words[1]].make_context(words[1], words[2:])
+        elif words[:3] == ["python", "-m", "benchmarks"]:
+            _benchmarks_take(words[3:])
+    except (click.ClickException, SystemExit):
         return False
     return True
+
+
+def _benchmarks_take(words: list[str]) -> None:
+    if str(HOME) not in sys.path:
+        sys.path.append(str(HOME))  # at the end: the installed package goes first
+    from benchmarks.__main__ import parse_arguments
+
+    parse_arguments(words)
+
+
+def not_run(page: str) -> str:
+    """What a page shows without running it: its blocks of `sh`, and what is indented in files that are put in."""
+    shown = [block.text for block in blocks(page) if block.language == "sh"]
+    for name in _INCLUDED.findall(page):
+        shown += _INDENTED.findall((HOME / name).read_text(encoding="utf-8"))
+    return "".join(shown).replace("\\\n", " ")
 
 
 def corpus(directory: Path) -> None:

@@ -78,7 +78,9 @@ def test_what_a_page_shows_is_what_comes(
 
 
 @pytest.mark.parametrize("page", ALL, ids=str)
-def test_what_is_not_run_is_said_to_be_and_can_be_typed(page: Path) -> None:
+def test_what_is_not_run_is_said_to_be_and_can_be_typed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = _content(page)
     found = pages.blocks(content)
     assert 2 * len(found) == len(re.findall(r"^```", content, re.MULTILINE))  # none of another form
@@ -87,11 +89,14 @@ def test_what_is_not_run_is_said_to_be_and_can_be_typed(page: Path) -> None:
             assert block.language in LANGUAGES
         if block.language == "sh":
             assert block.reason, block.text
-            lines = block.text.replace("\\\n", " ").splitlines()
-            assert [line for line in lines if not pages.taken(line)] == []
         if block.language == "text":
             assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
     assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # indented, so not run
+    monkeypatch.chdir(tmp_path)
+    Path("benchmarks").mkdir()
+    for name in ("corpus.txt", "CORPUS", "benchmarks/SCALE.md"):
+        Path(name).touch()
+    assert [line for line in pages.not_run(content).splitlines() if not pages.taken(line)] == []
 
 
 def test_a_page_with_a_wrong_output_is_found(tmp_path: Path) -> None:
@@ -105,6 +110,8 @@ def test_a_page_with_a_wrong_output_is_found(tmp_path: Path) -> None:
 def test_a_command_that_does_not_exist_is_found() -> None:
     assert pages.taken("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
     assert not pages.taken("bpe-pipeline train --vocab 3")
+    assert not pages.taken("python -m benchmarks cost --plans 1TB")
+    assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
 
 
 def test_every_command_has_its_options_in_the_reference() -> None:
