@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import object_store
+
 HOME = Path(__file__).parent.parent
 PAGES = HOME / "docs" / "pages"
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -193,6 +195,12 @@ def not_run(page: str) -> str:
     return "".join(shown).replace("\\\n", " ")
 
 
+def store_environment(address: str) -> dict[str, str]:
+    """Of a page that works in a store: where the server is, which has a bucket `texts`."""
+    object_store.new_bucket(address, "texts")
+    return object_store.CREDENTIALS | {"AWS_ENDPOINT_URL": f"http://{address}", "AWS_REGION": "us-east-1"}
+
+
 def corpus(directory: Path) -> None:
     """Make the texts with which every page begins."""
     subprocess.run([sys.executable, str(HOME / "docs" / "corpus.py"), str(directory)], check=True)
@@ -224,9 +232,12 @@ def _as_written(block: Block, source: str) -> str:
 def _main(names: list[str]) -> None:
     os.environ["PATH"] = search_path()
     for path in map(Path, names):
-        with tempfile.TemporaryDirectory() as directory:
+        before = path.read_text(encoding="utf-8")
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            if "moto" in needed(before):
+                os.environ.update(store_environment(stack.enter_context(object_store.serving())))
             corpus(Path(directory))
-            before = path.read_text(encoding="utf-8")
             after = _rewritten(before, Session(Path(directory).resolve()))
             if after != before:
                 path.write_text(after, encoding="utf-8")

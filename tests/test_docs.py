@@ -69,6 +69,9 @@ def test_what_a_page_shows_is_what_comes(
         pytest.importorskip(name)
     if ON_A_CLUSTER & set(pages.needed(content)):
         monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("ray_address"))
+    if "moto" in pages.needed(content):
+        for name, value in pages.store_environment(request.getfixturevalue("store_address")).items():
+            monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", pages.search_path())
     shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
     session = pages.Session(tmp_path)
