@@ -20,9 +20,9 @@ from pipeline.pattern import compile_pattern
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 ON_A_CLUSTER = {"ray"}
-SLOW = {  # a dozen commands each, or the import of transformers
+SLOW = {  # a dozen commands each, a server, or the import of transformers
     *("explanation/comparison.md", "how-to/exporting.md", "how-to/formats.md", "how-to/memory.md", "how-to/mixing.md"),
-    "how-to/terminal.md",
+    *("how-to/object-stores.md", "how-to/patterns.md", "how-to/terminal.md"),
 }
 DOCS = pages.PAGES.parent
 
