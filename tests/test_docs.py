@@ -162,7 +162,19 @@ def test_the_figures_draw_what_is_so() -> None:
 def test_the_site_is_built_without_a_warning_and_asks_no_network(tmp_path: Path) -> None:
     for name in ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python"):
         pytest.importorskip(name)
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", DOCS / "mkdocs.yml", "-d", tmp_path]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "-q",
+        "-f",
+        DOCS / "mkdocs.yml",
+        "-d",
+        tmp_path,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     built = sorted(tmp_path.rglob("*.html"))
