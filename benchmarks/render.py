@@ -262,7 +262,7 @@ def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = 
     lines += counting_section(by_kind["count"]) + encoding_section(
         by_kind["encode"], "Encoding documents to lists of ids"
     )
-    lines += encoding_section(by_kind["files"], "From files to ids: shards by ours, an array in memory by gigatoken")
+    lines += encoding_section(by_kind["files"], "From files to ids: an array in memory, or shards on the disk")
     lines += growth_section(by_kind["growth"])
     lines += cliffs_section(by_kind["cliff"]) + memory_section(by_kind["memory"])
     lines += startup_section(by_kind["startup"])
