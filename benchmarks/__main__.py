@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from benchmarks import (
     cliffs,
+    cluster,
     corpora,
     cost,
     cost_text,
@@ -138,6 +139,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     bound.add_argument("--limits", type=sizes, required=True, help="such as 2GiB,1GiB,512MiB")
     bound.add_argument("--vocab-size", type=positive, default=32000)
 
+    clustered = commands.add_parser("cluster", parents=[measuring, several], help="local workers beside Ray's")
+    clustered.add_argument("--vocab-size", type=positive, default=32000)
+
     commands.add_parser("startup", parents=[measuring], help="what there is to pay before any work")
 
     commands.add_parser("counting", parents=[measuring, several], help="MB/s of counting on one core")
@@ -227,11 +231,11 @@ def show(text: str, into: Path | None) -> None:
 
 def foretell(arguments: argparse.Namespace) -> None:
     """Shows what the model says of the runs that were measured, and of those that are planned."""
-    cluster = cost.Cluster(
+    planned = cost.Cluster(
         arguments.nodes, arguments.cores, arguments.memory, arguments.network, arguments.request_ms / 1000
     )
     measured = records.read(arguments.results)
-    show(cost_text.text(measured, cluster, arguments.plan, arguments.chunk_size), arguments.into)
+    show(cost_text.text(measured, planned, arguments.plan, arguments.chunk_size), arguments.into)
 
 
 def perform(arguments: argparse.Namespace) -> int:
@@ -265,6 +269,9 @@ def perform(arguments: argparse.Namespace) -> int:
             done = memory.measure_limits(session, opened, arguments.limits, arguments.pattern, arguments.vocab_size)
     elif arguments.command == "startup":
         done = startup.run(session)
+    elif arguments.command == "cluster":
+        with opened_corpora(arguments) as opened:
+            done = cluster.run(session, opened, arguments.pattern, arguments.vocab_size)
     elif arguments.command == "counting":
         with opened_corpora(arguments) as opened:
             done = counting.run(session, opened, arguments.pattern)

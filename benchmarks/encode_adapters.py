@@ -86,6 +86,20 @@ Files = Callable[[], tuple[float, Callable[[], Iterable[int]]]]  # gives seconds
 
 
 def files_ours(directory: Path, corpus: str) -> Files:
+    """This package: an array in memory."""
+    import pipeline
+
+    tokenizer = pipeline.Tokenizer.load(directory)
+
+    def encode() -> tuple[float, Callable[[], Iterable[int]]]:
+        started = time.perf_counter()
+        encoded = pipeline.encode_files(corpus, tokenizer)
+        return time.perf_counter() - started, lambda: encoded.ids
+
+    return encode
+
+
+def files_to_shards(directory: Path, corpus: str) -> Files:
     """This package: shards on the disk, by worker processes."""
     import pipeline
 
@@ -117,7 +131,11 @@ def files_gigatoken(directory: Path, corpus: str) -> Files:
     return encode
 
 
-FILES: dict[str, Callable[[Path, str], Files]] = {"bpe-pipeline": files_ours, "gigatoken": files_gigatoken}
+FILES: dict[str, Callable[[Path, str], Files]] = {
+    "bpe-pipeline": files_ours,
+    "gigatoken": files_gigatoken,
+    "bpe-pipeline to shards": files_to_shards,
+}
 
 
 def digest(rows: Iterable[Iterable[int]]) -> tuple[str, int]:

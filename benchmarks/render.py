@@ -11,14 +11,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import cliffs, growth, ours, records
+from benchmarks import cliffs, cluster, growth, ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
 NOTHING = "not measured"
-KINDS = ("train", "count", "encode", "files", "growth", "cliff", "memory", "startup")
+KINDS = ("train", "count", "encode", "files", "growth", "cliff", "memory", "cluster", "startup")
 
 
 def seconds_text(seconds: Sequence[float]) -> str:
@@ -262,10 +262,10 @@ def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = 
     lines += counting_section(by_kind["count"]) + encoding_section(
         by_kind["encode"], "Encoding documents to lists of ids"
     )
-    lines += encoding_section(by_kind["files"], "From files to ids: shards by ours, an array in memory by gigatoken")
+    lines += encoding_section(by_kind["files"], "From files to ids: an array in memory, or shards on the disk")
     lines += growth_section(by_kind["growth"])
     lines += cliffs_section(by_kind["cliff"]) + memory_section(by_kind["memory"])
-    lines += startup_section(by_kind["startup"])
+    lines += cluster.section(by_kind["cluster"]) + startup_section(by_kind["startup"])
     for title, link in images:
         lines += [f"![{title}]({link})", ""]
     return "\n".join(lines).rstrip() or NOTHING

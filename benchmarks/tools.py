@@ -23,7 +23,7 @@ PATTERNS = {
 
 @dataclass(frozen=True)
 class Tool:
-    """A trainer. `patterns` None: takes any of PATTERNS."""
+    """A tool that is measured; `patterns` None: takes any of PATTERNS. Words after its name say how it is used."""
 
     name: str
     patterns: tuple[str, ...] | None = None
@@ -31,7 +31,7 @@ class Tool:
     @property
     def version(self) -> str | None:
         """The installed version, None when it is not installed."""
-        return machine.version(self.name)
+        return machine.version(self.name.partition(" ")[0])
 
     def refusal(self, pattern: str) -> str | None:
         """Why it cannot do the task, None if it can."""

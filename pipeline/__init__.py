@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipeline.exchange import import_counts as import_counts
     from pipeline.exchange import train_from_counts as train_from_counts
     from pipeline.gpt2 import GPT2Tokenizer as GPT2Tokenizer
+    from pipeline.ids_in_memory import encode_files as encode_files
     from pipeline.iterate import train_from_iterator as train_from_iterator
     from pipeline.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.mixture import combine_runs as combine_runs
@@ -41,6 +42,7 @@ _HOMES = {
     "combine_runs": "pipeline.mixture",
     "decode_shards": "pipeline.shard_texts",
     "encode_corpus": "pipeline.encoding",
+    "encode_files": "pipeline.ids_in_memory",
     "export_counts": "pipeline.exchange",
     "import_counts": "pipeline.exchange",
     "merge_run": "pipeline.training",
@@ -61,6 +63,7 @@ __all__ = [
     "combine_runs",
     "decode_shards",
     "encode_corpus",
+    "encode_files",
     "export_counts",
     "import_counts",
     "merge_run",

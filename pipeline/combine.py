@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
-from pipeline.combine_plan import WHOLE, Part, any_remote, cut, extent_of, plan
+from pipeline.combine_plan import WHOLE, Measured, Part, any_remote, cut, plan
 from pipeline.counters import Columns, CounterFile, open_counter, write_counter
 from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.storage import Location, each
@@ -65,7 +65,7 @@ def combine(task: CombineTask) -> int:
             joined: list[Part] = []
             for group in groups:
                 if len(group) == 1:
-                    joined += group
+                    joined.append(group[0].part)
                     continue
                 part = place.with_name(f".{place.name}.{own_mark()}.{number:04d}.sum.part")
                 cleaning.callback(part.unlink, missing_ok=True)
@@ -77,7 +77,7 @@ def combine(task: CombineTask) -> int:
             threads, groups = plan(parts, max(task.threads, 1), task.memory_bytes, task.share[1])
         kept = _Kept(task.kept_as or task.output, task.fingerprint, task.keep_bytes)
         rows = _combine(
-            parts,
+            groups[0],
             task.output,
             task,
             fingerprint=task.fingerprint,
@@ -158,7 +158,7 @@ def give_back_memory() -> None:
 
 
 def _combine(
-    parts: Sequence[Part],
+    parts: Sequence[Measured],
     output: Location,
     task: CombineTask,
     *,
@@ -203,23 +203,19 @@ def _combine(
 class _Reader:
     """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
 
-    def __init__(self, parts: Sequence[Part], task: CombineTask, threads: int) -> None:
-        self._parts = parts
-        self._weights = [task.weights.get(part.path, (1, 1)) for part in parts]
+    def __init__(self, measured: Sequence[Measured], task: CombineTask, threads: int) -> None:
+        self._measured = measured
+        self._parts = [one.part for one in measured]
+        self._weights = [task.weights.get(part.path, (1, 1)) for part in self._parts]
         self._share, self._shares = task.share
         self._local = threading.local()
         self._opened: list[CounterFile] = []
-        extents = [extent_of(file, part.share[1]) for file, part in zip(self._files(), parts, strict=True)]
+        extents = [one.extent for one in measured]
         self.partitions, self._job_partitions = cut(extents, self._shares, threads)
 
     def _files(self) -> list[CounterFile]:
         if not hasattr(self._local, "files"):
-            opened = each(
-                lambda part: open_counter(part.path, fingerprint=part.fingerprint),
-                self._parts,
-                remote=any_remote(self._parts),
-            )
-            self._local.files = list(opened)
+            self._local.files = list(each(Measured.open, self._measured, remote=any_remote(self._parts)))
             self._local.read = {}
             self._opened += self._local.files
         files: list[CounterFile] = self._local.files

@@ -4,8 +4,8 @@ Decided from what the files say of themselves, before any of them is read.
 """
 
 import resource
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from pipeline.counters import CounterFile, open_counter, partitions_for
 from pipeline.storage import Location, Remote, each
@@ -14,6 +14,7 @@ WHOLE = (0, 1)
 _MOST_OPEN_FILES = 1024
 _OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
 _JOB_PARTITIONS = 4  # at most; a power of two
+_KNOWN_SHARE = 8  # of the memory of combining, for what need not be read of counters again
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,31 @@ class Extent:
     piece_bytes: int
 
 
-def extent_of(counter: CounterFile, shares: int) -> Extent:
+@dataclass(frozen=True)
+class Measured:
+    """A counter that was looked at.
+
+    counter: closed, and what need not be read of it again; None where there is no room to know it.
+    """
+
+    part: Part
+    extent: Extent
+    counter: CounterFile | None
+
+    def open(self) -> CounterFile:
+        """Open it, for whoever closes it."""
+        if self.counter is not None:
+            return self.counter.again()
+        return open_counter(self.part.path, fingerprint=self.part.fingerprint)
+
+
+def _extent_of(counter: CounterFile, shares: int) -> Extent:
     """Of an open counter that is one of so many shares."""
     range_bytes = counter.partition_bytes() + _OPEN_BYTES * counter.partitions
     return Extent(range_bytes, counter.partitions * shares, counter.rows * shares, counter.piece_bytes * shares)
 
 
-def any_remote(parts: Sequence[Part]) -> bool:
+def any_remote(parts: Iterable[Part]) -> bool:
     """Whether any of them lies in a store, where several are asked for at the same time."""
     return any(isinstance(part.path, Remote) for part in parts)
 
@@ -63,35 +82,46 @@ def cut(extents: Sequence[Extent], shares: int, threads: int) -> tuple[int, int]
     return ranges, min(most, ranges // min((extent.ranges for extent in extents), default=1), ranges // shares)
 
 
-def plan(parts: list[Part], threads: int, memory_bytes: int, shares: int) -> tuple[int, list[list[Part]]]:
+def plan(parts: list[Part], threads: int, memory_bytes: int, shares: int) -> tuple[int, list[list[Measured]]]:
     """With how many threads to combine, and in which groups: one group where all fit the memory together.
 
     A group has at least two counters, so that there is an end. No thread: where memory is short, a range is written
     before the next is read.
     """
 
-    def extent_at(part: Part) -> Extent:
-        with open_counter(part.path, fingerprint=part.fingerprint) as counter:
-            return extent_of(counter, part.share[1])
-
-    extents = list(each(extent_at, parts, remote=any_remote(parts)))
+    measured = _measured(parts, memory_bytes // _KNOWN_SHARE)
+    extents = [one.extent for one in measured]
     files = _open_files()
     while threads > 1 and (_held_bytes(extents, shares, threads) > memory_bytes or len(parts) * threads > files):
         threads -= 1
     if _held_bytes(extents, shares, threads) > memory_bytes:
         threads = 0
-    groups: list[list[Part]] = [[]]
+    groups: list[list[Measured]] = [[]]
     filled = 0
-    for part, extent in zip(parts, extents, strict=True):
+    for one in measured:
         group = groups[-1]
         too_many = len(group) * max(threads, 1) >= files
-        too_large = not threads and _one_by_one(filled + extent.range_bytes) > memory_bytes
+        too_large = not threads and _one_by_one(filled + one.extent.range_bytes) > memory_bytes
         if len(group) >= 2 and (too_many or too_large):
             groups.append([])
             filled = 0
-        groups[-1].append(part)
-        filled += extent.range_bytes
+        groups[-1].append(one)
+        filled += one.extent.range_bytes
     return threads, groups
+
+
+def _measured(parts: Sequence[Part], known_bytes: int) -> list[Measured]:
+    """Look at every counter; what they say is kept of as many as have room in so many bytes."""
+
+    def measure(part: Part) -> Measured:
+        with open_counter(part.path, fingerprint=part.fingerprint) as counter:
+            return Measured(part, _extent_of(counter, part.share[1]), counter)
+
+    measured = []
+    for one in each(measure, parts, remote=any_remote(parts)):
+        known_bytes -= _OPEN_BYTES * one.extent.ranges // one.part.share[1]
+        measured.append(one if known_bytes >= 0 else replace(one, counter=None))
+    return measured
 
 
 def _held_bytes(extents: Sequence[Extent], shares: int, threads: int) -> int:

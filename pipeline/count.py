@@ -128,7 +128,7 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:
-        raise InputError(f"not everything was taken as it stood: {lost}; mend it, or leave out --fail-on-loss")
+        raise losses.refusal(facts.losses)
 
 
 def _count_chunks(

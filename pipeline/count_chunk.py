@@ -6,87 +6,27 @@ pyarrow comes in when the counter is written.
 
 import logging
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
-from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.readers import read_span
-from pipeline.corpus.records import Records, Text
-from pipeline.corpus.room import Room
-from pipeline.errors import InvalidTextError, PatternTimeoutError, TrainingError
-from pipeline.executors.worker import report_progress
-from pipeline.losses import Tally
-from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
+from pipeline.feeding import PLACED, ChunkTask, RegexCutter, feed_chunk
 from pipeline.spill import spill_to, write_chunk
 from pipeline.storage import Location
-from pipeline.values import format_bytes
 
 _log = logging.getLogger(__name__)
-# The places that the counter notes, and the losses they are of; one errors policy has only one of them.
-PLACED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
-@dataclass(frozen=True)
-class CountTask:
-    """One chunk for a worker: spans of files, how to count them, and where the counter goes.
-
-    limit_bytes, workers: the memory limit, and how many workers share it; None: nothing is known of it.
-    """
+@dataclass(frozen=True, kw_only=True)
+class CountTask(ChunkTask):
+    """One chunk for a worker, and where its counter goes; the room is for the pieces counted so far, too."""
 
     work: ClassVar[str] = "counted"
 
-    name: str
-    spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
-    pattern: CompiledPattern
-    special_tokens: tuple[bytes, ...]
-    errors: str
-    max_piece_bytes: int | None
     output: Location
     fingerprint: str
-    room_bytes: int  # for the text at hand and the pieces counted so far
-    text_field: str = "text"
-    limit_bytes: int | None = None
-    workers: int = 1
-
-    def __str__(self) -> str:
-        file, start, stop = self.spans[0]
-        more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
-        unit = "row groups" if file.format == "parquet" else "bytes"
-        return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
-
-
-class Counter(Protocol):
-    """What text is fed to: a `_core.ChunkCounter`, or what stands before one."""
-
-    def fed_bytes(self) -> int:
-        """Bytes fed so far."""
-        ...
-
-    def statistics(self) -> dict[str, Any]:
-        """What was met so far."""
-        ...
-
-    def start_inside_document(self) -> None:
-        """The next text goes on with a document."""
-        ...
-
-    def set_room(self, room_bytes: int) -> None:
-        """So many bytes for the text at hand and what is made of it, from now on."""
-        ...
-
-    def feed(self, block: Any, end: bool = False) -> None:
-        """The next bytes of a text."""
-        ...
-
-    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
-        """Documents in a column."""
-        ...
 
 
 def count_chunk(task: CountTask) -> dict[str, Any]:
@@ -110,7 +50,7 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
             room_bytes=task.room_bytes,
             spill=spill,
         )
-        tally = _count_spans(task, counter)
+        tally = feed_chunk(task, counter)
         statistics = {name: value for name, value in counter.statistics().items() if name not in PLACED}
         statistics["losses"] = tally.found
         statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
@@ -126,155 +66,3 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics["bytes"], rows, elapsed_s)
     return statistics
-
-
-def _count_spans(task: CountTask, counter: _core.ChunkCounter) -> Tally:
-    """Feed every span to the counter; gives what was lost of them."""
-    specials = _core.SpecialTokens(list(task.special_tokens))
-    tally = Tally()
-    examples: dict[str, list[str]] = {key: [] for key in PLACED}
-    for span in task.spans:
-        feed_span(counter, specials, task, span, tally, examples)
-    note_losses(counter, tally, examples)
-    return tally
-
-
-def note_losses(counter: Counter, tally: Tally, examples: Mapping[str, list[str]]) -> None:
-    """Add what the counter met, when all was fed."""
-    statistics = counter.statistics()
-    for key, places in examples.items():
-        for kind in PLACED[key]:
-            tally.add(kind, statistics[kind], places)
-
-
-def feed_span(
-    counter: Counter,
-    specials: _core.SpecialTokens,
-    task: CountTask,
-    span: tuple[CorpusFile, int, int],
-    tally: Tally,
-    examples: dict[str, list[str]],
-) -> None:
-    """Feed one span of a file: its end is the end of a document or, proven by the pattern, of a piece."""
-    try:
-        _feed_parts(counter, specials, task, span, tally, examples)
-    except PatternTimeoutError as error:
-        file, start, stop = span
-        raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
-
-
-def _feed_parts(
-    counter: Counter,
-    specials: _core.SpecialTokens,
-    task: CountTask,
-    span: tuple[CorpusFile, int, int],
-    tally: Tally,
-    examples: dict[str, list[str]],
-) -> None:
-    file, start, stop = span
-    whole_text = file.format == "text" and file.compression == "none"
-    begin = fed = counter.fed_bytes()
-    took = 0
-    room = Room(task.room_bytes, partial(_leave, counter), limit_bytes=task.limit_bytes, shares=task.workers)
-    for part in read_span(file, start, stop, task.text_field, report_progress, room):
-        if isinstance(part, Text):
-            if fed == begin and whole_text and start > 0 and specials.match_at(part.data, 0) is None:
-                counter.start_inside_document()
-            _feed(task, counter, partial(counter.feed, part.data), _text_place(file, start, begin))
-            fed = counter.fed_bytes()
-            took += fed - begin
-            del part
-            continue
-        place = _record_place(file, part, fed)
-        _feed(task, counter, partial(counter.feed_documents, part.offsets, part.data, part.offset_bytes), place)
-        fed = counter.fed_bytes()
-        _note_places(counter, place, examples)
-        for lost in part.lost:
-            tally.add(lost.kind, lost.count, map(file.place, lost.places))
-        took += part.rows + len(part.lost)
-        del part, place  # before the next is read: they may be large
-    if file.format == "text":
-        place = _text_place(file, start if whole_text else 0, begin)
-        _feed(task, counter, partial(counter.feed, b"", end=True), place)
-        _note_places(counter, place, examples)
-    if took == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
-        tally.add("files_empty", 1, [file.path])
-    counter.set_room(task.room_bytes)  # what reading held of it is over
-
-
-def _leave(counter: Counter, room_bytes: int) -> None:
-    """Give the counter this room: where that is less than it takes, it is written out. What was freed is given back."""
-    counter.set_room(room_bytes)
-    _core.give_back_memory()
-
-
-def _feed(task: CountTask, counter: Counter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
-    """Feed something, putting into words what the counter refuses. place: from an offset in what was fed."""
-    try:
-        feed()
-    except MemoryError as error:
-        raise _too_long(task, place, error) from None
-    except ValueError as error:
-        offsets = counter.statistics()["invalid_offsets"]
-        if task.errors != "strict" or not offsets:
-            raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
-        raise InvalidTextError(
-            f"invalid UTF-8 in {place(offsets[-1])}; mend it and start anew with --overwrite, or choose "
-            "--errors replace or --errors skip"
-        ) from None
-
-
-def _too_long(task: CountTask, place: Callable[[int], str], error: MemoryError) -> TrainingError:
-    """What to tell of a piece, or under `skip` a document, that has no place in the room."""
-    if len(error.args) != 2:
-        return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
-    what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
-    if task.errors == "skip":
-        what, cut = "document", ", --errors replace"  # it is judged whole
-    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
-    if task.work == "encoded":  # the tokenizer says what cuts
-        remedy = ", --errors replace or fewer --workers" if task.errors == "skip" else " or fewer --workers"
-    return TrainingError(
-        f"{place(error.args[0])}: about here begins a {what} of {format_bytes(error.args[1])} or more, too much for "
-        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit{remedy}"
-    )
-
-
-def _text_place(file: CorpusFile, start: int, begin: int) -> Callable[[int], str]:
-    """From an offset in what was fed to the place in a text that was fed from `begin` on, and starts at `start`."""
-    return lambda offset: file.place(start + offset - begin)
-
-
-def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
-    """The same for records: the place of the one that was fed there."""
-
-    def place(offset: int) -> str:
-        offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q")
-        return file.place(records.place(bisect_right(offsets, offset - begin + offsets[0]) - 1))
-
-    return place
-
-
-def _note_places(counter: Counter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
-    """Add the places of the losses that the counter met since the last time."""
-    statistics = counter.statistics()
-    for key, places in examples.items():
-        places += map(place, statistics[key][len(places) :])
-
-
-class RegexCutter:
-    """Cuts documents with the `regex` package, noting the characters that it may class differently from runtimes."""
-
-    def __init__(self, pattern: CompiledPattern) -> None:
-        self._pattern = pattern
-        self._differing = differing_characters()
-        self._seen: set[str] = set()
-
-    def __call__(self, document: str) -> Iterator[str]:
-        """The pieces of a document."""
-        self._seen |= self._differing.intersection(document)
-        return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s)
-
-    def concerned(self) -> str:
-        """The characters of the corpus on which Unicode versions disagree, in order."""
-        return "".join(sorted(self._seen))

@@ -11,16 +11,16 @@ of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain co
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from pipeline import _core, tables
 from pipeline.atomic import whole_file
 from pipeline.errors import RunDirectoryError, StorageError
 from pipeline.executors import Executor
-from pipeline.storage import Location, Remote, RemoteError, arrow_source, each, existing
+from pipeline.storage import Location, Remote, RemoteError, each, existing
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
@@ -92,24 +92,19 @@ class CounterFile:
     fingerprint: str
     statistics: dict[str, Any]
     _checksums: Sequence[str] = field(repr=False)
+    _metadata: Any = field(repr=False)
     _file: Any = field(repr=False)
 
     @property
     def piece_bytes(self) -> int:
         """About the bytes of all pieces."""
-        metadata = self._file.metadata
-        return sum(metadata.row_group(i).column(0).total_uncompressed_size for i in range(self.partitions))
+        groups = map(self._metadata.row_group, range(self.partitions))
+        return sum(group.column(0).total_uncompressed_size for group in groups)
 
     def partition_bytes(self) -> int:
         """About the bytes of the largest partition in memory."""
-        metadata = self._file.metadata
-        return max(
-            (
-                metadata.row_group(i).total_byte_size + 16 * metadata.row_group(i).num_rows
-                for i in range(self.partitions)
-            ),
-            default=0,
-        )
+        groups = map(self._metadata.row_group, range(self.partitions))
+        return max((group.total_byte_size + 16 * group.num_rows for group in groups), default=0)
 
     def read(self, partition: int) -> Columns:
         """One partition's columns, over Arrow's memory."""
@@ -127,6 +122,11 @@ class CounterFile:
             if tables.checksum(*columns) != self._checksums[partition]:
                 raise ValueError(f"row group {partition} is not as it was written")
             return columns
+
+    def again(self) -> "CounterFile":
+        """The same file, opened once more, by whoever knows it from having opened it before: its footer is not read."""
+        with _damage(self.path):
+            return replace(self, _file=tables.open_known(self.path, self._metadata))
 
     def close(self) -> None:
         """Close the file; what was read stays."""
@@ -188,16 +188,15 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
     Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`, and
     `StorageError` where it may not be read.
     """
-    import pyarrow.parquet as pq
 
-    with _damage(path):
-        size = tables.check_seal(path)
-        file = pq.ParquetFile(arrow_source(path), page_checksum_verification=True)
-        stored = file.metadata.metadata
-        version = stored.get(_FORMAT, b"unknown").decode(errors="replace")
+    def look(metadata: Mapping[bytes, bytes]) -> None:
+        version = metadata.get(_FORMAT, b"unknown").decode(errors="replace")
         if version != str(FORMAT_VERSION):
             raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
-        checksums = tables.check(file, _COLUMNS, size)
+
+    with _damage(path):
+        file, checksums = tables.open_sealed(path, _COLUMNS, look)
+        stored = file.metadata.metadata
         partitions = file.metadata.num_row_groups
         if partitions < 1 or partitions & (partitions - 1):
             raise ValueError(f"{partitions} row groups are not a power of two")
@@ -208,6 +207,7 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
             stored[_FINGERPRINT].decode(),
             dict(json.loads(stored[_STATISTICS])),
             checksums,
+            file.metadata,
             file,
         )
     if fingerprint is not None and counter.fingerprint != fingerprint:

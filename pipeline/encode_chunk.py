@@ -7,18 +7,18 @@ import logging
 import pickle
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from pipeline import _core
 from pipeline.atomic import whole_file
 from pipeline.corpus.files import CorpusFile
-from pipeline.count_chunk import PLACED, CountTask, RegexCutter, feed_span, note_losses
 from pipeline.executors import Shared
+from pipeline.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.id_parts import Part, PartWriter
-from pipeline.losses import Tally
 from pipeline.model import Model
 from pipeline.pattern import PatternSequence, compile_pattern
 from pipeline.prepare import IncomingText, SpecialSearch
+from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 _BLOCK_IDS = 1 << 18
@@ -26,22 +26,41 @@ _PREPARED_BYTES = 1 << 20  # of text that Python changes at once
 _PREPARED_COPIES = 12  # what a text that is kept whole takes, in its own bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodeTask(CountTask):
-    """One chunk for a worker, and with what to encode it.
+class Sink(Protocol):
+    """What ids go to, with the places where documents end among all of the chunk."""
 
-    model: what `packed` gives; `tokenizer` is its fingerprint. special_ids: of `special_tokens`, in their order.
-    separator: the id that ends a document; `separators`: whether it stands among the ids. cache_bytes: for pieces.
+    def add(self, ids: memoryview, ends: memoryview) -> None:
+        """One more block."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdsTask(ChunkTask):
+    """One chunk of which ids are made.
+
+    special_ids: of `special_tokens`, in their order. separator: the id that ends a document; `separators`: whether it
+    stands among the ids.
     """
 
-    work = "encoded"
+    work: ClassVar[str] = "encoded"
 
-    model: Shared
-    tokenizer: str
     special_ids: tuple[int, ...]
     separator: int | None
     separators: bool
     id_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeTask(IdsTask):
+    """One chunk for a worker: where its part goes, and with what to encode it.
+
+    model: what `packed` gives; `tokenizer` is its fingerprint. cache_bytes: for pieces.
+    """
+
+    output: Location
+    fingerprint: str
+    model: Shared
+    tokenizer: str
     cache_bytes: int
 
     def __repr__(self) -> str:
@@ -76,6 +95,20 @@ def encode_chunk(task: EncodeTask) -> Part:
     """
     started = time.monotonic()
     model, encoder = _encoder(task)
+    with whole_file(task.output) as path, path.open("wb") as file:
+        part = PartWriter(file, task.id_bytes)
+        statistics = make_ids(task, model, encoder, part)
+        written = part.finish(task.fingerprint, statistics)
+    elapsed_s = time.monotonic() - started
+    _log.info("%s: %d bytes, %d ids in %.2f s", task, statistics["bytes"], written.ids, elapsed_s)
+    return written
+
+
+def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> dict[str, Any]:
+    """Read a chunk, and give its ids to the sink; returns how many bytes there were, and what was lost of them.
+
+    encoder: the model's; calls from several threads run side by side. Raises as `encode_chunk` does.
+    """
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(pattern)
@@ -87,26 +120,25 @@ def encode_chunk(task: EncodeTask) -> Part:
         separators=task.separators,
         judged=task.errors == "skip" and not prepared,  # prepared text was judged before
     )
-    with whole_file(task.output) as path, path.open("wb") as file:
-        part = PartWriter(file, task.id_bytes)
-        feeding = (PreparedFeeding if prepared else Feeding)(task, model, cutter, ids, part)
-        tally = _encode_spans(task, feeding)
-        feeding.write(at_least=0)
-        statistics = {"bytes": feeding.fed_bytes(), "losses": tally.found}
-        written = part.finish(task.fingerprint, statistics)
-    elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d ids in %.2f s", task, feeding.fed_bytes(), written.ids, elapsed_s)
-    return written
+    feeding = (PreparedFeeding if prepared else Feeding)(task, model, cutter, ids, sink)
+
+    def before(file: CorpusFile, _: int, stop: int) -> None:
+        if file.format == "text" and file.compression == "none" and stop < file.size:
+            feeding.end_inside_document()  # the next span goes on with it
+
+    tally = feed_chunk(task, feeding, before)
+    feeding.write(at_least=0)
+    return {"bytes": feeding.fed_bytes(), "losses": tally.found}
 
 
 class Feeding:
-    """Text goes to a counter, which makes ids of it, and these to the part as they pile up."""
+    """Text goes to a counter, which makes ids of it, and these to the sink as they pile up."""
 
-    def __init__(self, task: EncodeTask, _: Model, cutter: Any, ids: _core.ChunkIds, part: PartWriter) -> None:
+    def __init__(self, task: IdsTask, _: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
         self._counter = _core.ChunkCounter(
             cutter, list(task.special_tokens), errors=task.errors, room_bytes=task.room_bytes, sink=ids
         )
-        self._ids, self._part, self._id_bytes = ids, part, task.id_bytes
+        self._ids, self._sink, self._id_bytes = ids, sink, task.id_bytes
 
     def fed_bytes(self) -> int:
         """Bytes fed so far."""
@@ -140,7 +172,7 @@ class Feeding:
     def write(self, *, at_least: int) -> None:
         """Write the ids that are certain, where there are so many."""
         if self._ids.ready() >= at_least:
-            self._part.add(self._ids.take(self._id_bytes), self._ids.take_ends())
+            self._sink.add(self._ids.take(self._id_bytes), self._ids.take_ends())
 
 
 class PreparedFeeding(Feeding):
@@ -149,8 +181,8 @@ class PreparedFeeding(Feeding):
     A counter repairs the text, Python changes it, and a second counter makes ids of it.
     """
 
-    def __init__(self, task: EncodeTask, model: Model, cutter: Any, ids: _core.ChunkIds, part: PartWriter) -> None:
-        super().__init__(task, model, cutter, ids, part)
+    def __init__(self, task: IdsTask, model: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
+        super().__init__(task, model, cutter, ids, sink)
         # Documents are judged between special tokens, as wherever text is read; otherwise it is taken as it comes.
         special_tokens = list(task.special_tokens) if task.errors == "skip" else []
         self._text = _core.ChunkText(special_tokens, judged=task.errors == "skip")
@@ -203,20 +235,3 @@ class PreparedFeeding(Feeding):
         if goes_on:
             self._ids.end_inside_document()
         self._encoding.feed(b"", end=True)
-
-
-def _encode_spans(task: EncodeTask, feeding: Feeding) -> Tally:
-    specials = _core.SpecialTokens(list(task.special_tokens))
-    tally = Tally()
-    examples: dict[str, list[str]] = {key: [] for key in PLACED}
-    for span in task.spans:
-        if _goes_on(*span):
-            feeding.end_inside_document()
-        feed_span(feeding, specials, task, span, tally, examples)
-    note_losses(feeding, tally, examples)
-    return tally
-
-
-def _goes_on(file: CorpusFile, _: int, stop: int) -> bool:
-    """Whether the last document of a span is continued by the next one."""
-    return file.format == "text" and file.compression == "none" and stop < file.size

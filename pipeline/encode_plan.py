@@ -1,29 +1,40 @@
-"""The plan of an encoding: what is read, where it is cut, and what stands between documents.
+"""The plan of an encoding: what is read, where it is cut, what stands between documents, and who does it with how much
+memory.
 
 A plan is made once and kept in `encoding.json`; an encoding that goes on keeps it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pipeline import manifest, shards
-from pipeline.config import READING_OPTIONS, Options
-from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline import budget, manifest, shards
+from pipeline.config import READING_OPTIONS, Options, names_of
+from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, find_files
 from pipeline.corpus.formats import Asked
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
 from pipeline.executors import Node
-from pipeline.model import Model
+from pipeline.losses import Losses, Tally
+from pipeline.model import CACHE_BYTES, Model
 from pipeline.prepare import SpecialSearch
 from pipeline.shards import Encoding
 from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, exists
-from pipeline.values import format_count
+from pipeline.values import format_bytes, format_count
 from pipeline.workers import worker_count
 
+# Options that mean nothing for encoding, which does as the tokenizer says.
+OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
+    *("no_special_tokens", "export", "chat_template", "pattern_timeout", "dry_run")
+}
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
-_CHUNKS_A_WORKER = 8  # so that all workers end together
+_CHUNKS_A_WORKER = 8
+_MODEL_BYTES_A_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
+_LEAST_CACHE_BYTES = 4 << 20
+_BUFFER_BYTES = 8 << 20  # text at hand and the ids of it
+_LEAST_ROOM_BYTES = 4 << 20  # for a long piece
 
 
 def separator_of(model: Model, options: Options) -> str | None:
@@ -38,6 +49,16 @@ def separator_of(model: Model, options: Options) -> str | None:
             f"{', '.join(special_tokens) or 'none'}: name one of these"
         )
     return separator
+
+
+def dtype_of(model: Model) -> str:
+    """The narrowest of the two types of ids that holds every id of a model."""
+    return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
+
+
+def id_bytes(dtype: str) -> int:
+    """How many bytes an id takes."""
+    return 2 if dtype == "uint16" else 4
 
 
 def open_encoding(
@@ -57,7 +78,7 @@ def open_encoding(
         **options.of_stage("encode"),
         "separator": separator,
         "tokenizer": shards.tokenizer_fingerprint(model),
-        "dtype": "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32",
+        "dtype": dtype_of(model),
     }
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
@@ -90,8 +111,8 @@ def _opened(
     shards.refuse_corpus_inside(directory, listing.files)
     if not options.overwrite:
         shards.refuse_foreign_files(directory)
-    cutting = _cutting(model, options)
-    chunks = plan_chunks(listing.files, cutting, chunk_bytes=_chunk_bytes(options, listing.files, nodes))
+    cutting = cutting_of(model, options)
+    chunks = plan_chunks(listing.files, cutting, chunk_bytes=chunk_bytes_of(options, listing.files, nodes))
     if not chunks:
         raise InputError(f"the corpus is empty: {listing.files[0].path} has no rows; name a file with text in it")
     encoding = Encoding(asked, listing.files, tuple(chunks), listing.empty)
@@ -100,7 +121,7 @@ def _opened(
     return encoding
 
 
-def _cutting(model: Model, options: Options) -> Cutting:
+def cutting_of(model: Model, options: Options) -> Cutting:
     """Where text may be cut: text that is prepared only at special tokens, and nowhere where their rules reach back."""
     if not model.preparation.changes_ids:
         whole_documents = options.errors == "skip"
@@ -114,8 +135,51 @@ def special_bytes(model: Model) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in model.vocabulary.special_tokens)
 
 
-def _chunk_bytes(options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node]) -> int:
+def chunk_bytes_of(options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node]) -> int:
+    """How large a chunk is: as asked, or so that all workers end together."""
     cores = sum(node.cores for node in nodes)
     workers = min(options.workers or cores, cores) if nodes else worker_count(options)
     size = -(-manifest.corpus_bytes(files) // (workers * _CHUNKS_A_WORKER))
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
+
+
+def files_without_text(files: Sequence[CorpusFile], chunks: Sequence[Chunk], empty: Sequence[str]) -> Losses:
+    """The files of which no worker sees anything: without a byte, or Parquet without a row."""
+    planned = {span.file for chunk in chunks for span in chunk.spans}
+    rowless = [file.path for index, file in enumerate(files) if index not in planned]
+    tally = Tally()
+    tally.add("files_empty", len(empty) + len(rowless), [*empty, *rowless])
+    return tally.found
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many workers encode on a machine, and the bytes that each has for known pieces and for text.
+
+    bytes: all that each takes.
+    """
+
+    workers: int
+    cache_bytes: int
+    room_bytes: int
+    limit_bytes: int
+    bytes: int
+
+
+def share_of(options: Options, model: Model, chunks: int, nodes: Sequence[Node]) -> Share:
+    """What each worker gets; raises `UsageError` where not even one has room for the tokenizer."""
+    whole = budget.budget(options.memory_limit, nodes)
+    model_bytes = _MODEL_BYTES_A_TOKEN * model.vocabulary.size
+    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_ROOM_BYTES
+    asked = max(node.cores for node in nodes) if nodes else worker_count(options)
+    for workers in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
+        room = whole.room(workers)
+        if room >= least:
+            cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // workers, (room - least) // 2))
+            text = room - model_bytes - _BUFFER_BYTES - cache
+            return Share(workers, cache, text, whole.limit_bytes, whole.worker_bytes + room)
+    needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
+    raise UsageError(
+        f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
+        f"tokens: give a --memory-limit of at least {needed}"
+    )

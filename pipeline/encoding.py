@@ -9,43 +9,30 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from typing import Any
 
 from pipeline import budget, environment, losses, run_directory, shards
-from pipeline.atomic import make_directory
-from pipeline.config import READING_OPTIONS, Options, make_options, names_of, refuse_unfit
-from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
-from pipeline.encode_plan import open_encoding, separator_of, special_bytes
-from pipeline.errors import InputError, RunDirectoryError, StorageError, UsageError
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
-from pipeline.executors import Executor, Need, Node
-from pipeline.id_parts import Part, PartReader, look_at_part
+from pipeline.config import Options, make_options, refuse_unfit
+from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding, separator_of
+from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
+from pipeline.errors import StorageError, UsageError
+from pipeline.events import Listener, Notice, StageEnded
+from pipeline.executors import Executor
+from pipeline.id_parts import Part
 from pipeline.load import load_model
 from pipeline.log import log_to
-from pipeline.model import CACHE_BYTES, Model
+from pipeline.model import Model
 from pipeline.report.encoded import Encoded
-from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import EncodedCorpus, Encoding
 from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, each, existing, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import warn_of
-from pipeline.values import format_bytes
-from pipeline.workers import ENCODING, as_workers_know, executor_for, worker_count
-from pipeline.write_shard import Shard, ShardTask, write_shard
+from pipeline.workers import ENCODING, as_workers_know, executor_for
+from pipeline.write_shard import Shard
 
 _log = logging.getLogger(__name__)
-ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
-_MODEL_BYTES_A_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
-_LEAST_CACHE_BYTES = 4 << 20
-_OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
-    *("no_special_tokens", "export", "chat_template", "pattern_timeout", "dry_run")
-}
-_BUFFER_BYTES = 8 << 20  # text at hand and the ids of it
-_LEAST_ROOM_BYTES = 4 << 20  # for a long piece
 
 
 def encode_corpus(
@@ -63,7 +50,7 @@ def encode_corpus(
     Returns what `shards.json` says. A directory that holds the same shards is completed; one of others is refused.
     Raises as `train` does.
     """
-    refuse_unfit(options, _OF_TRAINING, "encoding, which does as the tokenizer says")
+    refuse_unfit(options, OF_TRAINING, "encoding, which does as the tokenizer says")
     settled = make_options({"inputs": inputs, "output": output, **options})
     with executor_for(settled, ENCODING) as executor:
         model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
@@ -87,17 +74,19 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             if corpus is None:
                 shards.remove_owned(directory / shards.RESULT)  # which says that all is there
                 started = time.monotonic()
-                parts = _encode_chunks(directory, encoding, options, model, separator, executor, listener)
+                parts = encode_chunks(directory, encoding, options, model, separator, executor, listener)
                 times[ENCODING_STAGE] = time.monotonic() - started
                 listener(StageEnded(ENCODING_STAGE, times[ENCODING_STAGE] or 0.0))
-                lost = losses.add_up([_empty_files(encoding), *(part.statistics["losses"] for part in parts)])
+                lost = losses.add_up(
+                    [
+                        files_without_text(encoding.files, encoding.chunks, encoding.empty),
+                        *(part.statistics["losses"] for part in parts),
+                    ]
+                )
                 if options.fail_on_loss and lost:
-                    told = ", ".join(map(str, losses.for_people(lost)))
-                    raise InputError(
-                        f"not everything was taken as it stood: {told}; mend it, or leave out --fail-on-loss"
-                    )
+                    raise losses.refusal(losses.for_people(lost))
                 started = time.monotonic()
-                written = _write_shards(directory, encoding, parts, options, executor, listener)
+                written = write_shards(directory, encoding, parts, options, executor, listener)
                 times[WRITING_STAGE] = time.monotonic() - started
                 listener(StageEnded(WRITING_STAGE, times[WRITING_STAGE] or 0.0))
                 corpus = _described(encoding, model, separator, parts, lost, written)
@@ -135,168 +124,6 @@ def _logged(directory: Location, options: Options) -> Iterator[None]:
         except BaseException as error:
             _log.error("stopped: %s: %s", type(error).__name__, error)
             raise
-
-
-@dataclass(frozen=True)
-class _Share:
-    """How many workers encode on a machine, and the bytes that each has for known pieces and for text.
-
-    bytes: all that each takes.
-    """
-
-    workers: int
-    cache_bytes: int
-    room_bytes: int
-    limit_bytes: int
-    bytes: int
-
-
-def _share_of(options: Options, model: Model, chunks: int, nodes: Sequence[Node]) -> _Share:
-    """What each worker gets; raises `UsageError` where not even one has room for the tokenizer."""
-    whole = budget.budget(options.memory_limit, nodes)
-    model_bytes = _MODEL_BYTES_A_TOKEN * model.vocabulary.size
-    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_ROOM_BYTES
-    asked = max(node.cores for node in nodes) if nodes else worker_count(options)
-    for workers in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
-        room = whole.room(workers)
-        if room >= least:
-            cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // workers, (room - least) // 2))
-            text = room - model_bytes - _BUFFER_BYTES - cache
-            return _Share(workers, cache, text, whole.limit_bytes, whole.worker_bytes + room)
-    needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
-    raise UsageError(
-        f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
-        f"tokens: give a --memory-limit of at least {needed}"
-    )
-
-
-def _encode_chunks(
-    directory: Location,
-    encoding: Encoding,
-    options: Options,
-    model: Model,
-    separator: str | None,
-    executor: Executor,
-    listener: Listener,
-) -> list[Part]:
-    """Encode the chunks without parts; gives all parts, in the order of the corpus."""
-    if model.pattern.refusal is not None and not hasattr(model.pattern, "steps"):
-        listener(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
-    nodes = executor.nodes()
-    share = _share_of(options, model, len(encoding.chunks), nodes)
-    special_tokens = model.vocabulary.special_tokens
-    common = partial(
-        EncodeTask,
-        pattern=replace(model.pattern, tree=None),
-        text_field=encoding.options["text_field"],
-        special_tokens=special_bytes(model),
-        special_ids=tuple(special_tokens.values()),
-        errors=encoding.options["errors"],
-        max_piece_bytes=None,
-        room_bytes=share.room_bytes,
-        limit_bytes=share.limit_bytes,
-        workers=share.workers,
-        model=executor.share(packed(model)),
-        tokenizer=encoding.options["tokenizer"],
-        separator=None if separator is None else special_tokens[separator],
-        separators=encoding.options["documents"] == "separator",
-        id_bytes=_id_bytes(encoding),
-        cache_bytes=share.cache_bytes,
-    )
-    found: dict[int, Part] = {}
-    tasks: list[tuple[int, EncodeTask]] = []
-    paths = [shards.part_path(directory, index) for index in range(len(encoding.chunks))]
-    for index, (chunk, path, is_there) in enumerate(zip(encoding.chunks, paths, existing(paths), strict=True)):
-        fingerprint = encoding.chunk_fingerprint(chunk)
-        part = look_at_part(path, fingerprint) if is_there else None
-        if part is None:
-            spans = tuple((encoding.files[span.file], span.start, span.stop) for span in chunk.spans)
-            tasks.append((index, common(name=f"chunk {index}", spans=spans, output=path, fingerprint=fingerprint)))
-        else:
-            found[index] = part
-    total = sum(chunk.bytes for chunk in encoding.chunks)
-    missing = sum(encoding.chunks[index].bytes for index, _ in tasks)
-    listener(StageStarted(ENCODING_STAGE, total, "bytes", done=total - missing))
-    _log.info("%d chunks, %d to encode", len(encoding.chunks), len(tasks))
-    run_directory.require_ours(directory)
-    make_directory(directory / "parts")
-    for position, part in executor.run(
-        encode_chunk,
-        [task for _, task in tasks],
-        lambda amount: listener(Advanced(ENCODING_STAGE, amount)),
-        at_once=None if nodes else share.workers,
-        need=Need(memory_bytes=share.bytes),
-    ):
-        found[tasks[position][0]] = part
-    return [found[index] for index in range(len(encoding.chunks))]
-
-
-def _id_bytes(encoding: Encoding) -> int:
-    return 2 if encoding.options["dtype"] == "uint16" else 4
-
-
-def _empty_files(encoding: Encoding) -> losses.Losses:
-    """The files of which no worker sees anything: without a byte, or Parquet without a row."""
-    planned = {span.file for chunk in encoding.chunks for span in chunk.spans}
-    rowless = [file.path for index, file in enumerate(encoding.files) if index not in planned]
-    empty = losses.Tally()
-    empty.add("files_empty", len(encoding.empty) + len(rowless), [*encoding.empty, *rowless])
-    return empty.found
-
-
-def _write_shards(
-    directory: Location,
-    encoding: Encoding,
-    parts: Sequence[Part],
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-) -> list[Shard]:
-    """Write the shards that are missing; gives all of them, in order."""
-    format_, size = encoding.options["shard_format"], encoding.options["shard_size"]
-    by_offsets = encoding.options["documents"] == "offsets"
-    ids = sum(part.ids for part in parts)
-    listener(StageStarted(WRITING_STAGE, ids, "tokens"))
-    fingerprints = [encoding.chunk_fingerprint(chunk) for chunk in encoding.chunks]
-
-    def last_end(part: int, stop: int) -> int | None:
-        with PartReader(shards.part_path(directory, part), fingerprints[part]) as reader:
-            return reader.last_end(stop)
-
-    try:
-        planned = plan_shards(
-            [part.ids for part in parts], size, last_end if by_offsets or format_ == "parquet" else None
-        )
-    except ValueError as error:
-        raise RunDirectoryError(
-            f"{error}; remove that file and run the same command again, which makes it anew"
-        ) from None
-
-    def task(index: int, shard: PlannedShard) -> ShardTask:
-        return ShardTask(
-            output=directory / shards.shard_name(index, format_),
-            offsets=directory / shards.offsets_name(index) if by_offsets and format_ != "parquet" else None,
-            format=format_,
-            id_bytes=_id_bytes(encoding),
-            tokens=shard.stop - shard.start,
-            slices=shard.slices,
-            parts=tuple((shards.part_path(directory, one.part), fingerprints[one.part]) for one in shard.slices),
-        )
-
-    tasks = [task(index, shard) for index, shard in enumerate(planned)]
-    run_directory.require_ours(directory)
-    nodes = executor.nodes()
-    whole = budget.budget(options.memory_limit, nodes)
-    written = dict(
-        executor.run(
-            write_shard,
-            tasks,
-            lambda amount: listener(Advanced(WRITING_STAGE, amount)),
-            at_once=None if nodes else whole.workers(max(1, min(worker_count(options), len(tasks)))),
-            need=Need(memory_bytes=whole.worker_bytes + budget.LEAST_ROOM_BYTES),
-        )
-    )
-    return [written[index] for index in range(len(tasks))]
 
 
 def _complete(directory: Location, encoding: Encoding) -> EncodedCorpus | None:

@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 from pipeline import _core, budget, combine, count, counters, manifest, planning, sources
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.items import Block, blocks
-from pipeline.count_chunk import PLACED, RegexCutter
 from pipeline.errors import (
     InputError,
     InvalidTextError,
@@ -32,6 +31,7 @@ from pipeline.errors import (
 from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
+from pipeline.feeding import PLACED, RegexCutter
 from pipeline.losses import Loss, Tally, for_people
 from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern

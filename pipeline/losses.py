@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from pipeline.errors import InputError
+
 MOST_EXAMPLES = 8  # of each kind
 MOST_RECORD_BYTES = 64 << 20  # of one line of JSON: what a worker would have to hold
 
@@ -86,3 +88,9 @@ def for_people(losses: Losses) -> tuple[Loss, ...]:
         for kind, what in KINDS.items()
         if kind in losses
     )
+
+
+def refusal(found: Iterable[Loss]) -> InputError:
+    """What to raise where nothing may be lost."""
+    told = ", ".join(map(str, found))
+    return InputError(f"not everything was taken as it stood: {told}; mend it, or leave out --fail-on-loss")

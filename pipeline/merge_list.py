@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pipeline import tables
 from pipeline.atomic import whole_file
 from pipeline.errors import InputError, RunDirectoryError, StorageError, TrainingError
-from pipeline.storage import Location, RemoteError, arrow_source
+from pipeline.storage import Location, RemoteError
 from pipeline.vocabulary import Vocabulary
 
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
@@ -105,14 +105,12 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
 
     Raises `RunDirectoryError` where the file is damaged, `StorageError` where it may not be read.
     """
-    import pyarrow.parquet as pq
-
     try:
         if not path.exists():
             return None
-        size = tables.check_seal(path)
-        with pq.ParquetFile(arrow_source(path), page_checksum_verification=True) as file:
-            checksums, metadata = tables.check(file, _COLUMNS, size), file.metadata.metadata
+        file, checksums = tables.open_sealed(path, _COLUMNS)
+        with file:
+            metadata = file.metadata.metadata
             if metadata.get(_FINGERPRINT) != fingerprint.encode():
                 return None
             table = file.read()

@@ -11,12 +11,12 @@ at most a few times the bytes that lie there.
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipeline import _core
-from pipeline.storage import Location, open_file
+from pipeline.storage import Location, OpenFile, open_file
 
 WRITE_OPTIONS = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 # What a damaged or forged file makes Arrow, JSON and ourselves raise.
@@ -24,7 +24,9 @@ DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, 
 _CHECKSUMS, _SEAL = b"bpe_pipeline.checksums", b"bpe_pipeline.seal"
 _MARK = b"sealed by "
 _NO_SEAL = b"0" * 16
+_MAGIC = b"PAR1"
 _END_BYTES = 8  # of a Parquet file: the footer's length and PAR1
+_TAIL_BYTES = 64 << 10  # in which most footers lie
 
 
 def refused(error: BaseException) -> str | None:
@@ -45,30 +47,67 @@ def seals(checksums: Sequence[str]) -> dict[bytes, bytes]:
 def seal(path: Path) -> None:
     """Seal a file that is written to its end."""
     with path.open("r+b") as file:
-        footer, at = _footer(file)
-        file.seek(at + footer.rindex(_MARK) + len(_MARK))
+        size = file.seek(0, io.SEEK_END)
+        with open_file(path) as written:
+            footer = _footer(written, size)
+        file.seek(size - _END_BYTES - len(footer) + footer.rindex(_MARK) + len(_MARK))
         file.write(checksum(footer).encode())
 
 
-def check_seal(where: Location) -> int:
-    """Check that a file's footer is as it was written; the file's size. Raises `ValueError` where it is not."""
-    with io.BufferedReader(open_file(where)) as file:
-        footer, at = _footer(file)
+def open_sealed(
+    where: Location, columns: Mapping[str, str], look: Callable[[Mapping[bytes, bytes]], None] = lambda _: None
+) -> tuple[Any, list[str]]:
+    """Open a file of ours: a `pyarrow.parquet.ParquetFile`, of which nothing is decoded yet, and its checksums.
+
+    columns: the name and Arrow type of each that there must be. look: sees the metadata before they are looked for, and
+    raises where the file is none of those that have them. The checksums are those of its row groups. Raises
+    `ValueError` where its footer is not as it was written, where it is not one of ours, or claims to hold more than it
+    can: it may be forged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = open_file(where)
+    try:
+        size = source.seek(0, io.SEEK_END)
+        footer = _footer(source, size)
+        _check_seal(footer)
+        ending = len(footer).to_bytes(4, "little") + _MAGIC
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + ending))  # it is not fetched a second time
+        look(metadata.metadata or {})
+        checksums = _check(metadata, columns, size)
+        return _open(where, source, metadata), checksums
+    except BaseException:
+        source.close()
+        raise
+
+
+def open_known(where: Location, metadata: Any) -> Any:
+    """Open a file once more, whose footer was checked: as `open_sealed`, with the metadata that it gave."""
+    return _open(where, open_file(where), metadata)
+
+
+def _open(where: Location, source: OpenFile, metadata: Any) -> Any:
+    import pyarrow.parquet as pq
+
+    if isinstance(where, Path):  # Arrow reads local files by itself
+        source.close()
+        return pq.ParquetFile(where, metadata=metadata, page_checksum_verification=True)
+    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+
+
+def _check_seal(footer: bytes) -> None:
+    """Raise `ValueError` where a footer is not as it was written."""
     begin = footer.rfind(_MARK) + len(_MARK)
     end = begin + len(_NO_SEAL)
     if begin < len(_MARK) or footer[begin:end] != checksum(footer[:begin] + _NO_SEAL + footer[end:]).encode():
         raise ValueError("its footer is not as it was written")
-    return at + len(footer) + _END_BYTES
 
 
-def check(file: Any, columns: Mapping[str, str], size: int) -> list[str]:
-    """Check an open `pyarrow.parquet.ParquetFile` whose seal is whole before anything is decoded: it may be forged.
-
-    columns: the name and Arrow type of each that there must be. size: the file's bytes. Gives the checksums of its row
-    groups. Raises `ValueError` where it is not one of ours, or claims to hold more than it can.
-    """
-    footer = file.metadata
-    if {field.name: str(field.type) for field in file.schema_arrow} != columns or footer.num_columns != len(columns):
+def _check(footer: Any, columns: Mapping[str, str], size: int) -> list[str]:
+    """Check the metadata of a file of so many bytes, as `open_sealed` does; gives its checksums."""
+    found = {field.name: str(field.type) for field in footer.schema.to_arrow_schema()}
+    if found != columns or footer.num_columns != len(columns):
         raise ValueError(f"its columns are not {' and '.join(columns)}")
     for group in map(footer.row_group, range(footer.num_row_groups)):
         for column in map(group.column, range(footer.num_columns)):
@@ -82,13 +121,12 @@ def check(file: Any, columns: Mapping[str, str], size: int) -> list[str]:
     return [str(one) for one in checksums]
 
 
-def _footer(file: Any) -> tuple[bytes, int]:
-    """The footer of an open file and where it begins."""
-    size = file.seek(0, 2)
-    file.seek(max(size - _END_BYTES, 0))
-    end = file.read(_END_BYTES)
-    at = size - _END_BYTES - int.from_bytes(end[:4], "little")
-    if end[4:] != b"PAR1" or at < 0:
+def _footer(file: OpenFile, size: int) -> bytes:
+    """The footer of an open file of so many bytes."""
+    tail = file.read_at(max(size - _TAIL_BYTES, 0), _TAIL_BYTES)
+    length = int.from_bytes(tail[-_END_BYTES:-4], "little")
+    if tail[-4:] != _MAGIC or length > size - _END_BYTES:
         raise ValueError("it is not a whole Parquet file")
-    file.seek(at)
-    return file.read(size - _END_BYTES - at), at
+    if length > len(tail) - _END_BYTES:
+        return file.read_at(size - _END_BYTES - length, length)
+    return tail[len(tail) - _END_BYTES - length : len(tail) - _END_BYTES]

@@ -1,14 +1,49 @@
-"""What shards must hold, and what they hold."""
+"""A corpus of all formats, what its shards must hold, and what they hold."""
 
+import bz2
+import gzip
 import json
 from array import array
 from pathlib import Path
 
+import peers
 import pytest
 
 from pipeline import Tokenizer
 
 EOT = "<|endoftext|>"
+IM = "<|im|>"
+
+
+def write_corpus(home: Path) -> Path:
+    """Text with separators in all places, JSON Lines, Parquet, compressed files, nothing at all."""
+    home.mkdir()
+    texts = [peers.generated_text(seed, 400) for seed in range(12)]
+    (home / "a.txt").write_text(EOT.join(texts[:4]), newline="")
+    (home / "b.txt").write_text(f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}", newline="")
+    (home / "c.txt").write_bytes(b"\xff\xfe" + texts[6].encode() + b"\xe2\x82")
+    (home / "d.txt.gz").write_bytes(gzip.compress(f"{texts[7]}{EOT}{texts[8]}".encode()))
+    (home / "e.txt").write_bytes(b"")
+    lines = [{"text": text} for text in (texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM)]
+    (home / "f.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"other": 1}\n')
+    (home / "g.jsonl.bz2").write_bytes(bz2.compress(json.dumps({"text": texts[11]}).encode()))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": [*texts[:3], None, "", "end"]})
+    pq.write_table(table, home / "h.parquet", row_group_size=2)
+    return home
+
+
+def corpus_texts() -> list[bytes]:
+    texts = [peers.generated_text(seed, 400) for seed in range(12)]
+    listed = [
+        *(EOT.join(texts[:4]), f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}"),
+        b"\xff\xfe" + texts[6].encode() + b"\xe2\x82",
+        *(f"{texts[7]}{EOT}{texts[8]}", texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM, texts[11]),
+        *(*texts[:3], "", "end"),
+    ]
+    return [text if isinstance(text, bytes) else text.encode() for text in listed]
 
 
 def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT) -> list[int]:

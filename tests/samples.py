@@ -19,6 +19,8 @@ Merges = list[tuple[bytes, bytes]]
 CUSTOM = r"foo|[a-z]+[0-9]?| ?[А-я]+|\n+(?!\S)"
 PATTERNS = ["gpt2", "cl100k", "llama3", "qwen2", "o200k", "none", CUSTOM]
 
+FIRST_PLANE = [*range(0xD800), *range(0xE000, 0x10000)]
+
 HARD_TEXTS = [
     "",
     " ",
@@ -54,7 +56,7 @@ def all_planes(seed: int, texts: int) -> list[str]:
     """Strings that mix characters of every plane, letters of the trained text, and runs of white space."""
     source = random.Random(seed)
     makers = [
-        lambda: chr(source.choice([*range(0xD800), *range(0xE000, 0x10000)])),
+        lambda: chr(source.choice(FIRST_PLANE)),
         lambda: chr(source.randrange(0x10000, 0x110000)),
         lambda: chr(source.randrange(0x80)),
         lambda: source.choice(peers.WORDS),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 pytest.importorskip("psutil")
 sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
-from benchmarks import adapters, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402
+from benchmarks import adapters, cluster, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402
 
 SPECIAL = "<|endoftext|>"
 
@@ -181,6 +181,19 @@ def test_table_shows_medians_ratios_and_agreement() -> None:
     assert lines[3].endswith("| same |")
     other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
     assert render.training_table(other)[3].endswith("| other, `00112233` |")
+
+
+def test_executors_are_compared_within_a_round() -> None:
+    times = {"local": [4.0, 1.0, 2.0], "ray": [6.0, 2.0, 2.4]}
+    done = [
+        record(ours.NAME, number, wall_s, kind="cluster", executor=executor)
+        for executor, walls in times.items()
+        for number, wall_s in enumerate(walls, start=1)
+    ]
+    assert cluster.section(done)[-2] == "| a.txt | 2.0 s | 2.4 s | 1.50x | yes |"
+    done[0]["status"], done[1]["tokens_digest"] = "failed", "another"
+    assert cluster.section(done)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
+    assert cluster.section([]) == []
 
 
 def test_a_failure_is_shown_and_not_hidden() -> None:

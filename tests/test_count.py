@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import count_chunk as worker
+from pipeline import feeding
 from pipeline.corpus.files import describe
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.errors import InputError, InvalidTextError
@@ -51,7 +51,7 @@ def test_a_file_changed_while_it_is_read_is_refused(tmp_path: Path, monkeypatch:
     path = tmp_path / "a.txt"
     path.write_text("some text " * 100)
     task = task_of(path)
-    monkeypatch.setattr(worker, "report_progress", lambda _: os.utime(path, ns=(1, 1)))
+    monkeypatch.setattr(feeding, "report_progress", lambda _: os.utime(path, ns=(1, 1)))
     with pytest.raises(InputError, match=r"a\.txt changed"):
         count_chunk(task)
     assert not task.output.exists()

@@ -173,6 +173,20 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     assert len(list(tmp_path.iterdir())) == 201
 
 
+@pytest.mark.parametrize(("memory_bytes", "known"), [(64 << 20, True), (1 << 10, False)])
+def test_footers_are_read_once_where_there_is_room_to_know_them(tmp_path, monkeypatch, memory_bytes, known):
+    """On a store each of them is a request, for every share of the hashes."""
+    counts = [random_counts(seed, 300) for seed in range(5)]
+    paths = [write(tmp_path / f"{number}.parquet", one, 4) for number, one in enumerate(counts)]
+    read_footers = []
+    footer = tables._footer
+    monkeypatch.setattr(tables, "_footer", lambda *given: read_footers.append(1) or footer(*given))
+    combine_files(paths, tmp_path / "sum.parquet", memory_bytes=memory_bytes, threads=1)
+    sealed = 1  # what was written
+    assert (len(read_footers) == len(paths) + sealed) == known
+    assert read(tmp_path / "sum.parquet") == sum(counts, Counter())
+
+
 def test_what_was_combined_is_kept_once_where_there_is_room(tmp_path):
     paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 70_000)) for i in range(2)]
     output = tmp_path / "sum.parquet"

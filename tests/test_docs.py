@@ -47,7 +47,7 @@ def _case(page: Path) -> object:
     return pytest.param(page, id=str(page), marks=marks)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_address() -> Iterator[str]:
     with cluster_of(2) as cluster:
         yield cluster.address

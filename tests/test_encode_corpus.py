@@ -1,8 +1,6 @@
 """Corpora to shards: the ids are those of `Tokenizer.encode`, the bytes those of every other way to get there."""
 
 import base64
-import bz2
-import gzip
 import json
 import os
 from itertools import pairwise
@@ -11,14 +9,13 @@ from pathlib import Path
 import command
 import peers
 import pytest
-from encoded import EOT, everything, expected, read_shards
+from encoded import EOT, IM, corpus_texts, everything, expected, read_shards, write_corpus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
 from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 
-IM = "<|im|>"
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 
 
@@ -39,35 +36,7 @@ def saved(tokenizer: pipeline.Tokenizer, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Text with separators in all places, JSON Lines, Parquet, compressed files, nothing at all."""
-    home = tmp_path / "corpus"
-    home.mkdir()
-    texts = [peers.generated_text(seed, 400) for seed in range(12)]
-    (home / "a.txt").write_text(EOT.join(texts[:4]), newline="")
-    (home / "b.txt").write_text(f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}", newline="")
-    (home / "c.txt").write_bytes(b"\xff\xfe" + texts[6].encode() + b"\xe2\x82")
-    (home / "d.txt.gz").write_bytes(gzip.compress(f"{texts[7]}{EOT}{texts[8]}".encode()))
-    (home / "e.txt").write_bytes(b"")
-    lines = [{"text": text} for text in (texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM)]
-    (home / "f.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"other": 1}\n')
-    (home / "g.jsonl.bz2").write_bytes(bz2.compress(json.dumps({"text": texts[11]}).encode()))
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({"text": [*texts[:3], None, "", "end"]})
-    pq.write_table(table, home / "h.parquet", row_group_size=2)
-    return home
-
-
-def corpus_texts() -> list[bytes]:
-    texts = [peers.generated_text(seed, 400) for seed in range(12)]
-    listed = [
-        *(EOT.join(texts[:4]), f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}"),
-        b"\xff\xfe" + texts[6].encode() + b"\xe2\x82",
-        *(f"{texts[7]}{EOT}{texts[8]}", texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM, texts[11]),
-        *(*texts[:3], "", "end"),
-    ]
-    return [text if isinstance(text, bytes) else text.encode() for text in listed]
+    return write_corpus(tmp_path / "corpus")
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
@@ -325,7 +294,7 @@ def test_a_damaged_part_is_made_anew(
     text, output = tmp_path / "a.txt", tmp_path / "shards"
     text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.encoding.write_shard", lambda _: 1 // 0)
+        patched.setattr("pipeline.encode_stages.write_shard", lambda _: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts = sorted((output / "parts").iterdir())

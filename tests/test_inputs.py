@@ -60,7 +60,7 @@ def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked
     for chunk in plan_chunks(files, cutting, chunk_bytes=chunk_bytes):
         spans = tuple((files[span.file], span.start, span.stop) for span in chunk.spans)
         task = CountTask(
-            "chunk", spans, PATTERN, (EOT,), **{"errors": "replace", "max_piece_bytes": None} | changes,
+            name="chunk", spans=spans, pattern=PATTERN, special_tokens=(EOT,), **{"errors": "replace"} | changes,
             output=directory / ".counter.parquet", fingerprint="", room_bytes=64 << 20,
         )  # fmt: skip
         parts.append(count_chunk(task))

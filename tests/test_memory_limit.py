@@ -32,7 +32,7 @@ def random_words(seed: int, size: int) -> bytes:
 def chunk_task(path: Path, output: Path, room_bytes: int, **options: object) -> CountTask:
     [file] = find_files([str(path)]).files
     usual = {"errors": "replace", "max_piece_bytes": None, "pattern": compile_pattern("gpt2")} | options
-    return CountTask("chunk 0", ((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
+    return CountTask(name="chunk 0", spans=((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
                      fingerprint="f", room_bytes=room_bytes, **usual)  # fmt: skip
 
 

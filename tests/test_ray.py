@@ -23,6 +23,7 @@ from pipeline.errors import InputError, WorkerError
 from pipeline.executors import Need
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.ray import RayExecutor
+from pipeline.workers import SETUP
 
 pytest.importorskip("ray")
 on_a_cluster = pytest.mark.cluster
@@ -86,6 +87,13 @@ def test_tasks_go_to_all_nodes_and_not_to_us(executor: RayExecutor) -> None:
 def test_an_error_of_the_package_ends_the_run_and_names_the_node(executor: RayExecutor) -> None:
     with pytest.raises(InputError, match=r"three\.txt cannot be read; give another \(on node .+\)$"):
         list(executor.run(worker_tasks.refuse, range(6)))
+
+
+@on_a_cluster
+def test_workers_have_the_surroundings_that_are_asked_for(address: str) -> None:
+    """Ray begins workers ahead, which have imported Arrow: its pool is still the one that gives memory back."""
+    with RayExecutor(address, None, SETUP) as executor:
+        assert {pool for _, pool in executor.run(worker_tasks.pool_of_arrow, [1, 2, 3])} == {"system"}
 
 
 @on_a_cluster

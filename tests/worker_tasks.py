@@ -111,3 +111,10 @@ def sleep_for_ever(marker: Path) -> None:
 def process_after_a_while(_: int) -> int:
     time.sleep(0.3)
     return os.getpid()
+
+
+def pool_of_arrow(_: object) -> str:
+    """Which of its memory pools Arrow takes."""
+    import pyarrow as pa
+
+    return str(pa.default_memory_pool().backend_name)

@@ -36,7 +36,7 @@ from pipeline.executors import (
 )
 from pipeline.executors.attempts import Attempts
 from pipeline.executors.ray_connect import connect, in_a_line
-from pipeline.executors.ray_task import Answer, InObjectStore, Mailbox, import_all, work
+from pipeline.executors.ray_task import Answer, InObjectStore, Mailbox, prepare, work
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between looks at the mail
@@ -80,7 +80,7 @@ class RayExecutor:
         return self._retries
 
     def __enter__(self) -> "RayExecutor":
-        self._connected = connect(self._address, self._setup.environment)
+        self._connected = connect(self._address)
         self._ray: Any = import_module("ray")
         self._ready = self._prepare()
         self._entered_at = time.monotonic()
@@ -90,10 +90,9 @@ class RayExecutor:
     def _prepare(self) -> list[Any]:
         """Let workers start, and import what their tasks need, beside whatever the coordinator does next."""
         cores = sum(node.cores for node in self.living())
-        prepare = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(import_all)
-        return [
-            prepare.remote(tuple(self._setup.preload)) for _ in range(min(cores, self._workers or cores, _PREPARED))
-        ]
+        start = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(prepare).remote
+        workers = min(cores, self._workers or cores, _PREPARED)
+        return [start(tuple(self._setup.preload), dict(self._setup.environment)) for _ in range(workers)]
 
     def __exit__(self, *_: object) -> None:
         if self._mailbox is not None:
@@ -189,7 +188,7 @@ class RayExecutor:
 
     def _start(self, function: Callable[[Any], object], task: object, number: int, need: Need) -> Any:
         return self._work.options(num_cpus=need.cores, memory=need.memory_bytes or None).remote(
-            function, task, __version__, self._mailbox_name, number
+            function, task, __version__, self._mailbox_name, number, dict(self._setup.environment)
         )
 
     def _most_at_once(self, at_once: int | None, need: Need) -> int:

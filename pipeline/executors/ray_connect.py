@@ -19,11 +19,12 @@ _log = logging.getLogger(__name__)
 _ANSWER_S = 10.0  # for a cluster to take a connection
 
 
-def connect(address: str | None, environment: Mapping[str, str]) -> bool:
+def connect(address: str | None) -> bool:
     """Connect this process to the cluster, unless it is connected; whether this is a new connection.
 
-    address: as `ray.init` takes it; None: `RAY_ADDRESS`, or the cluster that this machine is part of. environment: of
-    the workers. Raises `UsageError` where there is no Ray, or no cluster.
+    address: as `ray.init` takes it; None: `RAY_ADDRESS`, or the cluster that this machine is part of. Workers get no
+    surroundings of their own, for then they are those that Ray started ahead. Raises `UsageError` where there is no
+    Ray, or no cluster.
     """
     try:
         ray: Any = import_module("ray")
@@ -38,7 +39,6 @@ def connect(address: str | None, environment: Mapping[str, str]) -> bool:
             address=address or "auto",
             log_to_driver=shown,
             logging_level=logging.INFO if shown else logging.ERROR,
-            runtime_env={"env_vars": dict(environment)},
         )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         where = address or "this machine"

@@ -6,7 +6,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -96,8 +96,16 @@ class Answer:
     peak_bytes: int = 0
 
 
-def work(function: Callable[[Any], object], task: object, version: str, mailbox: str, attempt: int) -> Answer:
+def work(
+    function: Callable[[Any], object],
+    task: object,
+    version: str,
+    mailbox: str,
+    attempt: int,
+    environment: Mapping[str, str],
+) -> Answer:
     """Do a task on a node."""
+    _surround(environment)
     if version != __version__:
         here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
         return Answer("error", WorkerError(f"{here}; install the same version on all nodes"))
@@ -110,11 +118,20 @@ def work(function: Callable[[Any], object], task: object, version: str, mailbox:
     return Answer(kind, value, post.total, post.records, node, os.getpid(), _peak_bytes())
 
 
-def import_all(modules: Sequence[str]) -> None:
-    """Import modules that tasks need; one that fails is left to the task that needs it."""
+def prepare(modules: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Import modules that tasks need, in their environment; one that fails is left to the task that needs it."""
+    _surround(environment)
     for module in modules:
         with suppress(Exception):
             import_module(module)
+
+
+def _surround(environment: Mapping[str, str]) -> None:
+    """Set variables of the environment in a worker that Ray has begun, as it began it: with Arrow imported."""
+    os.environ.update(environment)
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None and environment.get("ARROW_DEFAULT_MEMORY_POOL") == "system":
+        arrow.set_memory_pool(arrow.system_memory_pool())
 
 
 def _peak_bytes() -> int:

@@ -1,0 +1,163 @@
+"""A corpus to ids in memory: what `encode_corpus` writes as shards, for whoever has the room and wants no files.
+
+Threads of this process encode chunks side by side, with one encoder; reading and repairing is that of `encode_corpus`.
+"""
+
+from array import array
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from os import PathLike
+from typing import Any
+
+from pipeline.config import Options, make_options, names_of, refuse_unfit
+from pipeline.corpus.chunks import Chunk, plan_chunks
+from pipeline.corpus.files import CorpusFile, find_files
+from pipeline.corpus.formats import Asked
+from pipeline.encode_chunk import IdsTask, make_ids
+from pipeline.encode_plan import (
+    OF_TRAINING,
+    chunk_bytes_of,
+    cutting_of,
+    dtype_of,
+    files_without_text,
+    id_bytes,
+    separator_of,
+    share_of,
+    special_bytes,
+)
+from pipeline.errors import UsageError
+from pipeline.load import load_model
+from pipeline.losses import Tallied, add_up, for_people, refusal
+from pipeline.model import Model
+from pipeline.storage import Remote, named
+from pipeline.tokenizer import Tokenizer
+
+_OF_SHARDS = names_of("run", "encode") - {
+    *("inputs", "workers", "memory_limit", "chunk_size", "fail_on_loss", "documents", "separator")
+}
+
+
+@dataclass(frozen=True)
+class EncodedFiles(Sequence[memoryview]):
+    """The ids of a corpus; a sequence of documents, each with its ids.
+
+    ids: of all documents together, uint16 or uint32, as `numpy.asarray` takes them without a copy; with separators
+    between documents as they were asked for. ends: where each document ends among them, after its separator; uint64.
+    losses: what was not taken as it stands, kind -> count and first places.
+    """
+
+    ids: memoryview
+    ends: memoryview
+    text_bytes: int
+    losses: dict[str, Tallied] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[at] for at in range(len(self))[index]]
+        at = range(len(self))[index]
+        return self.ids[self.ends[at - 1] if at else 0 : self.ends[at]]
+
+    def __iter__(self) -> Iterator[memoryview]:
+        start = 0
+        for end in self.ends:
+            yield self.ids[start:end]
+            start = end
+
+
+def encode_files(
+    inputs: str | PathLike[str] | Sequence[str | PathLike[str]],
+    tokenizer: Tokenizer | str | PathLike[str] | Remote,
+    **options: Any,
+) -> EncodedFiles:
+    """Return the ids of a corpus in memory: those that `encode_corpus` writes, document by document.
+
+    inputs: files, directories, globs and URIs, of all formats that training reads. tokenizer: one, or where one lies.
+    options: `documents="separator"` (or "offsets": no id stands between documents), `separator="<|endoftext|>"`,
+        `workers` (threads; default: all cores), `errors`, `memory_limit` of what is beside the ids, `text_field`,
+        `input_format`, `compression`; see `pipeline.config.Options`.
+
+    Memory: the ids, 2 or 4 bytes each, beside a known amount. Raises as `encode_corpus` does.
+    """
+    refuse_unfit(options, OF_TRAINING | _OF_SHARDS, "encoding in memory")
+    settled = make_options({"inputs": inputs, **options})
+    if settled.inputs is None or "-" in settled.inputs:
+        raise UsageError(
+            "encode_files takes the names of files: give some, and read standard input with encode_iterable"
+        )
+    model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
+    listing = find_files(settled.inputs, Asked(settled.input_format, settled.compression))
+    width = id_bytes(dtype_of(model))
+    chunk_bytes = chunk_bytes_of(settled, listing.files, ())
+    chunks = plan_chunks(listing.files, cutting_of(model, settled), chunk_bytes=chunk_bytes)
+    ids, ends = bytearray(), array("Q")
+    lost, text_bytes = [files_without_text(listing.files, chunks, listing.empty)], 0
+    with closing(_encode_chunks(model, settled, listing.files, chunks)) as parts:
+        for part in parts:
+            first = len(ids) // width
+            for block in part.ids:
+                ids += block
+            ends.extend(first + end for block in part.ends for end in block)
+            lost.append(part.statistics["losses"])
+            text_bytes += part.statistics["bytes"]
+    found = add_up(lost)
+    if settled.fail_on_loss and found:
+        raise refusal(for_people(found))
+    whole = memoryview(ids).cast("H" if width == 2 else "I")
+    return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), text_bytes, found)
+
+
+@dataclass
+class _IdsInMemory:
+    """The ids of one chunk; a `Sink`."""
+
+    ids: list[memoryview] = field(default_factory=list)
+    ends: list[memoryview] = field(default_factory=list)
+    statistics: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, ids: memoryview, ends: memoryview) -> None:
+        """One more block."""
+        self.ids.append(ids)
+        self.ends.append(ends)
+
+
+def _encode_chunks(
+    model: Model, options: Options, files: Sequence[CorpusFile], chunks: Sequence[Chunk]
+) -> Generator[_IdsInMemory, None, None]:
+    """Encode all chunks by threads; gives the ids of each, in the order of the corpus, as soon as they are there."""
+    separator = separator_of(model, options)
+    share = share_of(options, model, len(chunks), ())
+    threads = share.workers
+    encoder = model.encoder(cache_bytes=threads * share.cache_bytes, threads=threads)
+    special_tokens = model.vocabulary.special_tokens
+    task = partial(
+        IdsTask,
+        pattern=model.pattern,
+        text_field=options.text_field,
+        special_tokens=special_bytes(model),
+        special_ids=tuple(special_tokens.values()),
+        errors=options.errors,
+        room_bytes=share.room_bytes,
+        limit_bytes=share.limit_bytes,
+        workers=threads,
+        separator=None if separator is None else special_tokens[separator],
+        separators=options.documents == "separator",
+        id_bytes=id_bytes(dtype_of(model)),
+    )
+
+    def encode(index: int) -> _IdsInMemory:
+        spans = tuple((files[span.file], span.start, span.stop) for span in chunks[index].spans)
+        ids = _IdsInMemory()
+        ids.statistics = make_ids(task(name=f"chunk {index}", spans=spans), model, encoder, ids)
+        return ids
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encode_files")
+    try:
+        yield from pool.map(encode, range(len(chunks)))
+    finally:
+        pool.shutdown(cancel_futures=True)  # of an error or an interruption the chunks at work are waited for
