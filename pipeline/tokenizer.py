@@ -7,16 +7,16 @@ otherwise. It holds no state besides caches and may be shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import index
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pipeline import _core, decoding
-from pipeline.encode_texts import Recognised, Text, TextEncoder, repaired, utf8_blocks
-from pipeline.errors import SpecialTokenError, UsageError
+from pipeline import decoding
+from pipeline.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
+from pipeline.encode_texts import Recognised, Text, TextEncoder, utf8_blocks
+from pipeline.errors import UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
@@ -25,9 +25,6 @@ from pipeline.vocabulary import Vocabulary, with_pad_token
 if TYPE_CHECKING:
     from numpy import integer
     from numpy.typing import NDArray
-
-Allowed = Literal["all"] | AbstractSet[str] | None
-Disallowed = Literal["all"] | Collection[str] | None
 
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
 _MOST_THREADS = 4096  # more than any machine has cores
@@ -233,8 +230,8 @@ class Tokenizer:
         of several splits leaves whole, and by the whole text where special tokens have rules. A disallowed special
         token raises when it is reached.
         """
-        allowed, refused = self._meanings(allowed_special, disallowed_special)
-        texts = self._watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
+        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
+        texts = watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
         return self._encoder.encode_blocks(texts, self._recognising(allowed))
 
     def encode_to_numpy(
@@ -299,58 +296,9 @@ class Tokenizer:
         """What to recognise in texts that hold none of the refused special tokens."""
         if allowed_special is None and disallowed_special is None:
             return self._all_special
-        allowed, refused = self._meanings(allowed_special, disallowed_special)
-        search = _search_for(refused)
-        if search is not None:
-            for text in texts:
-                _raise_if_found(search, repaired(text).encode())
+        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
+        raise_if_found(refused, texts)
         return self._recognising(allowed)
-
-    def _meanings(
-        self, allowed_special: Allowed, disallowed_special: Disallowed
-    ) -> tuple[frozenset[str], frozenset[str]]:
-        """The special tokens to recognise, and the texts to refuse."""
-        known = self.special_tokens.keys()
-        if allowed_special is None and disallowed_special is None:
-            return frozenset(known), frozenset()
-        for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
-            if isinstance(value, str | bytes) and value != "all":
-                raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
-        allowed = frozenset(known if allowed_special == "all" else known & (allowed_special or set()))
-        if disallowed_special is None or disallowed_special == "all":
-            return allowed, frozenset(known - allowed)
-        return allowed, frozenset(disallowed_special)
-
-    def _watched(self, blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]:
-        """The same blocks, until a refused text ends in one."""
-        search = _search_for(refused)
-        before = b""
-        for block in blocks:
-            if search is not None:
-                seen = before + block
-                _raise_if_found(search, seen)
-                before = seen[max(0, len(seen) - search.longest + 1) :]
-            yield block
-
-
-@lru_cache(_MAX_SELECTIONS)
-def _search_for(texts: frozenset[str]) -> _core.Specials | None:
-    """Prepare the search for texts that are only looked for."""
-    listed = [text for text in texts if text]
-    for text in listed:
-        if not isinstance(text, str) or text != repaired(text):
-            raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
-    return _core.Specials(listed, [0] * len(listed)) if listed else None
-
-
-def _raise_if_found(search: _core.Specials, data: bytes) -> None:
-    if match := search.find(data):
-        found = data[match[0] : match[1]].decode()
-        raise SpecialTokenError(
-            f"the text contains the disallowed special token {found!r}. To encode it as a special token, add it to "
-            f"`allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, pass "
-            "`disallowed_special=()`, or a collection without it"
-        )
 
 
 def _listed(texts: Iterable[Text]) -> Sequence[Text]:
