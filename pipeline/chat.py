@@ -18,7 +18,10 @@ Message = Mapping[str, str]
 
 
 class ChatFormat:
-    """Llama 3's chat format."""
+    """Llama 3's chat format.
+
+    tokenizer: what gives the ids.
+    """
 
     def __init__(self, tokenizer: Llama3Tokenizer) -> None:
         self.tokenizer = tokenizer

@@ -76,7 +76,7 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
 def import_counts(counts: Any, **options: Any) -> Location:
     """Make a run of counts that exist already, as `bpe-pipeline import` does; gives its directory.
 
-    See `train_from_counts`; `merge_run` goes on with the run.
+    counts, options: as `train_from_counts` takes them. `merge_run` goes on with the run.
     """
     settled = make_options(options)
     with executor_here(settled) as executor:

@@ -21,7 +21,7 @@ class GPT2Tokenizer:
     """Encode and decode with GPT-2 style files.
 
     directory: what holds vocab.json and merges.txt. special_tokens: texts in vocab.json to recognise; None: those
-    that special_tokens_map.json names, or else the tokens that no merge makes.
+    that special_tokens_map.json names, or else the tokens that no merge makes. tokenizer: the `Tokenizer` behind it.
     """
 
     def __init__(self, directory: str | PathLike[str] | Remote, *, special_tokens: Sequence[str] | None = None) -> None:
@@ -39,7 +39,7 @@ class GPT2Tokenizer:
         return _given_as(self.tokenizer.encode(text), return_type)
 
     def encode_batch(self, texts: Iterable[str], num_threads: int = 4, *, return_type: str = "list") -> list[Any]:
-        """Return the ids of each text, in order; by up to `num_threads` threads."""
+        """Return the ids of each of `texts`, in order, by up to `num_threads` threads; return_type: as in `encode`."""
         rows = self.tokenizer.encode_batch(texts, num_threads=num_threads)
         return [_given_as(ids, return_type) for ids in rows]
 

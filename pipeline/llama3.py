@@ -35,8 +35,9 @@ SPECIAL_TOKENS = (
 class Llama3Tokenizer:
     """Encode and decode as Llama 3 does.
 
-    n_words: ranks and special tokens. bos_id, eos_id: of begin_of_text and end_of_text. pad_id: -1, none. stop_tokens:
-    ids at which generation ends. special_tokens: text -> id. Raises InputError for a file that is missing or damaged.
+    path: the rank file. n_words: ranks and special tokens. bos_id, eos_id: of begin_of_text and end_of_text. pad_id:
+    -1, none. stop_tokens: ids at which generation ends. special_tokens: text -> id. tokenizer: the `Tokenizer` behind
+    it. Raises InputError for a file that is missing or damaged.
     """
 
     def __init__(self, path: str | PathLike[str] | Remote) -> None:
@@ -61,10 +62,11 @@ class Llama3Tokenizer:
         allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
         disallowed_special: Literal["all"] | Collection[str] = (),
     ) -> list[int]:
-        """Return the ids of a text, between begin_of_text and end_of_text where asked for.
+        """Return the ids of a text.
 
-        allowed_special: special tokens to recognise. disallowed_special: special tokens at which a ValueError is
-        raised; "all" stands for all that are not allowed. Any other is ordinary text.
+        bos, eos: whether begin_of_text comes before them, and end_of_text after. allowed_special: special tokens to
+        recognise. disallowed_special: special tokens at which a ValueError is raised; "all" stands for all that are
+        not allowed. Any other is ordinary text.
         """
         ids = [self.bos_id] if bos else []
         for stretch in stretches(text):

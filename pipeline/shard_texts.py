@@ -21,7 +21,8 @@ _SHAPE = re.compile(r"\{'descr': '<u([24])', 'fortran_order': False, 'shape': \(
 def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> Iterator[bytes]:
     """Yield the text of a directory of shards, or of one shard in it, block by block.
 
-    It is the text that was encoded, with the separator behind each document, also where offsets tell documents apart.
+    path: of either. tokenizer: the one that encoded. It is the text that was encoded, with the separator behind each
+    document, also where offsets tell documents apart.
     Raises `InputError` where shards are missing or damaged, or were made by another tokenizer.
     """
     where = named(path)

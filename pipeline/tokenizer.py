@@ -7,16 +7,16 @@ otherwise. It holds no state besides caches and may be shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import index
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pipeline import _core, decoding
-from pipeline.encode_texts import Recognised, Text, TextEncoder, repaired, utf8_blocks
-from pipeline.errors import SpecialTokenError, UsageError
+from pipeline import decoding
+from pipeline.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
+from pipeline.encode_texts import Recognised, Text, TextEncoder, utf8_blocks
+from pipeline.errors import UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from numpy import integer
     from numpy.typing import NDArray
 
-Allowed = Literal["all"] | AbstractSet[str] | None
-Disallowed = Literal["all"] | Collection[str] | None
-
 _MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
 _MOST_THREADS = 4096  # more than any machine has cores
 
@@ -36,8 +33,9 @@ _MOST_THREADS = 4096  # more than any machine has cores
 class Tokenizer:
     """Encode and decode text with a vocabulary and a pattern.
 
-    pattern: as `pipeline.pattern.compile_pattern` gives it, or what it takes. The arguments are those of
-    `pipeline.model.Model`, which `model` holds: what exports are written from.
+    pattern: as `pipeline.pattern.compile_pattern` gives it, or what it takes. pad_token: one of the special tokens, for
+    what is exported. whole_pieces: whether a piece that is a token is that token, even where no merges lead to it. The
+    arguments are those of `pipeline.model.Model`, which `model` holds: what exports are written from.
     """
 
     def __init__(
@@ -75,7 +73,11 @@ class Tokenizer:
         special_ids: str = "last",
         pad_token: str | None = None,
     ) -> Tokenizer:
-        """Make a tokenizer of a merge list; a pad token not among the special tokens follows them."""
+        """Make a tokenizer of `merges`, each two byte strings, in order of rank; pattern: as for the class.
+
+        special_tokens: texts. special_ids: "last", behind the merges, or "first", before the bytes. pad_token: one of
+        the special tokens, or one that follows them.
+        """
         listed = with_pad_token(special_tokens, pad_token)
         vocabulary = Vocabulary.from_merges(merges, listed, special_ids=special_ids)
         return cls(vocabulary, pattern, pad_token=pad_token)
@@ -89,7 +91,10 @@ class Tokenizer:
         *,
         pattern: CompiledPattern | str = "gpt2",
     ) -> Tokenizer:
-        """Make a tokenizer with the ids of `vocab` (id -> bytes); special tokens that it lacks follow its last id."""
+        """Make a tokenizer with the ids of `vocab` (id -> bytes) and its `merges` in order of rank.
+
+        pattern: as for the class. special_tokens: texts; those that `vocab` lacks follow its last id.
+        """
         tokens = dict(vocab)
         ids = {token: id_ for id_, token in tokens.items()}
         following = max(tokens, default=-1) + 1
@@ -119,7 +124,7 @@ class Tokenizer:
         pattern: str,
         special_tokens: Mapping[str, int] | None = None,
     ) -> Tokenizer:
-        """Read a tiktoken rank file, whose pattern and special tokens (text -> id) stand elsewhere.
+        """Read the tiktoken rank file at `path`; its pattern and its special_tokens (text -> id) stand elsewhere.
 
         Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
         a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
@@ -129,7 +134,7 @@ class Tokenizer:
         return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
-        """Write tokenizer.json and what belongs to it, as `pipeline.export.write_model` does."""
+        """Write tokenizer.json and what belongs to it into a directory, as `pipeline.export.write_model` does."""
         from pipeline.export import write_model
 
         write_model(self.model, named(directory))
@@ -209,13 +214,16 @@ class Tokenizer:
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[list[int]]:
-        """Return the ids of each text, in order; as `encode`, by up to `num_threads` threads (default: all cores)."""
+        """Return the ids of each of `texts`, in order, by up to `num_threads` threads (default: all cores).
+
+        allowed_special, disallowed_special: as in `encode`.
+        """
         listed = _listed(texts)
         specials = self._recognised(listed, allowed_special, disallowed_special)
         return self._encoder.encode_batch(listed, specials, _threads(num_threads))
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
-        """Return the ids of each text, in order, special tokens taken as ordinary text."""
+        """Return the ids of each of `texts`, as `encode_ordinary` gives them; num_threads: as in `encode_batch`."""
         return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
 
     def encode_iterable(
@@ -230,11 +238,12 @@ class Tokenizer:
         The ids are those of `encode` for the joined text: special tokens and pieces may lie across blocks. Memory is
         bounded by the longest piece and the longest block; by the longest document, with a pattern that the `regex`
         package runs; with a loaded tokenizer by the longest stretch between ASCII characters (NFC) or that the first
-        of several splits leaves whole, and by the whole text where special tokens have rules. A disallowed special
-        token raises when it is reached.
+        of several splits leaves whole, and by the whole text where special tokens have rules.
+
+        allowed_special, disallowed_special: as in `encode`, but a disallowed one raises when it is reached.
         """
-        allowed, refused = self._meanings(allowed_special, disallowed_special)
-        texts = self._watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
+        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
+        texts = watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
         return self._encoder.encode_blocks(texts, self._recognising(allowed))
 
     def encode_to_numpy(
@@ -245,7 +254,10 @@ class Tokenizer:
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> NDArray[integer]:
-        """Return the ids as a numpy array: uint32, not copied, or converted to a `dtype` that holds every id."""
+        """Return the ids of a text as a numpy array: uint32, not copied, or converted to a `dtype` that holds every id.
+
+        allowed_special, disallowed_special: as in `encode`.
+        """
         import numpy as np
 
         specials = self._recognised([text], allowed_special, disallowed_special)
@@ -260,7 +272,10 @@ class Tokenizer:
     def count_tokens(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> int:
-        """Return how many ids `encode` gives, without making them."""
+        """Return how many ids `encode` gives for a text, without making them.
+
+        allowed_special, disallowed_special: as in `encode`.
+        """
         return self._encoder.count(text, self._recognised([text], allowed_special, disallowed_special))
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
@@ -275,7 +290,7 @@ class Tokenizer:
         return self.decode_bytes(ids).decode("utf-8", errors)
 
     def decode_batch(self, batch: Iterable[Iterable[int]], *, errors: str = "replace") -> list[str]:
-        """Return the text of each row of ids, in order."""
+        """Return the text of each row of ids in `batch`, in order; errors: as in `decode`."""
         return [self.decode(ids, errors=errors) for ids in batch]
 
     def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
@@ -299,58 +314,9 @@ class Tokenizer:
         """What to recognise in texts that hold none of the refused special tokens."""
         if allowed_special is None and disallowed_special is None:
             return self._all_special
-        allowed, refused = self._meanings(allowed_special, disallowed_special)
-        search = _search_for(refused)
-        if search is not None:
-            for text in texts:
-                _raise_if_found(search, repaired(text).encode())
+        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
+        raise_if_found(refused, texts)
         return self._recognising(allowed)
-
-    def _meanings(
-        self, allowed_special: Allowed, disallowed_special: Disallowed
-    ) -> tuple[frozenset[str], frozenset[str]]:
-        """The special tokens to recognise, and the texts to refuse."""
-        known = self.special_tokens.keys()
-        if allowed_special is None and disallowed_special is None:
-            return frozenset(known), frozenset()
-        for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
-            if isinstance(value, str | bytes) and value != "all":
-                raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
-        allowed = frozenset(known if allowed_special == "all" else known & (allowed_special or set()))
-        if disallowed_special is None or disallowed_special == "all":
-            return allowed, frozenset(known - allowed)
-        return allowed, frozenset(disallowed_special)
-
-    def _watched(self, blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]:
-        """The same blocks, until a refused text ends in one."""
-        search = _search_for(refused)
-        before = b""
-        for block in blocks:
-            if search is not None:
-                seen = before + block
-                _raise_if_found(search, seen)
-                before = seen[max(0, len(seen) - search.longest + 1) :]
-            yield block
-
-
-@lru_cache(_MAX_SELECTIONS)
-def _search_for(texts: frozenset[str]) -> _core.Specials | None:
-    """Prepare the search for texts that are only looked for."""
-    listed = [text for text in texts if text]
-    for text in listed:
-        if not isinstance(text, str) or text != repaired(text):
-            raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
-    return _core.Specials(listed, [0] * len(listed)) if listed else None
-
-
-def _raise_if_found(search: _core.Specials, data: bytes) -> None:
-    if match := search.find(data):
-        found = data[match[0] : match[1]].decode()
-        raise SpecialTokenError(
-            f"the text contains the disallowed special token {found!r}. To encode it as a special token, add it to "
-            f"`allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, pass "
-            "`disallowed_special=()`, or a collection without it"
-        )
 
 
 def _listed(texts: Iterable[Text]) -> Sequence[Text]:

@@ -24,6 +24,7 @@ LEVELS = (
     {"combine_plan"},
     {"chat", "llama3", "gpt2"},
     {"tokenizer"},
+    {"allowed_special"},
     {"export", "load", "encode_texts", "decoding", "chat_templates"},
     {"prepare"},
     {"shards"},

@@ -15,7 +15,7 @@ from published import ADDED, BOS, COMBINING, DEEPSEEK, EOT, HARD, PLAIN, SHAPES,
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from pipeline import Tokenizer
+from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.errors import ExportRefusedError, InputError, PipelineError, UsageError
 from pipeline.load.fields import Field
 from pipeline.load.splits import _recovered
@@ -295,6 +295,23 @@ def test_vocab_json_and_merges_txt(named: bool, tmp_path: Path) -> None:
         (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n")
     with pytest.raises(InputError, match="added_tokens.json adds" if named else "line 2 is not a pair"):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("extra", "named", "reason"),
+    [
+        ({"é€": 416}, [], "not written in the byte alphabet: if it is special, name it so"),
+        ({"!!": 0}, [], "gives the id 0 to '!!' and to another token"),
+        ({"!!": 0}, None, "the special token '!!' has id 0, which another token has too"),
+        ({}, ["<s>"], "lacks the special token '<s>'"),
+    ],
+)
+def test_a_vocab_json_that_says_two_things_is_refused(extra: Any, named: Any, reason: str, tmp_path: Path) -> None:
+    made("gpt2", PLAIN).model.save(str(tmp_path))
+    vocab = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab | extra))
+    with pytest.raises(InputError, match=reason):
+        GPT2Tokenizer(tmp_path, special_tokens=named)
 
 
 def ranks(directory: Path, pattern: str, tokens: list[bytes] | None = None) -> Path:

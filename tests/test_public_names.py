@@ -1,8 +1,12 @@
-"""The public names: each says what it is, down to the last method and property, and each stands in one list."""
+"""The public names: each says what it is, down to the last method, property, attribute and argument, and each stands
+in one list. What modules share among themselves is described, too.
+"""
 
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,48 @@ def test_every_public_name_is_described() -> None:
     found = dict(_public())
     assert len(found) > 50
     assert [name for name, thing in found.items() if not _described(thing)] == []
+
+
+def test_every_public_argument_and_attribute_is_described() -> None:
+    """It is named in the description of the function, or of the class."""
+    bare = []
+    for name in set(pipeline.__all__) - {"__version__"}:
+        thing = getattr(pipeline, name)
+        whole = inspect.getdoc(thing) or ""
+        named = {name: (thing, "")}
+        if inspect.isclass(thing):
+            own = {key: member for kind in thing.__mro__ for key, member in vars(kind).items()}
+            named = {f"{name}.{key}": (member, whole if key == "__init__" else "") for key, member in own.items()}
+            kept = re.findall(r"\bself\.([a-z]\w*)(?::[^=]+)? = ", inspect.getsource(thing))
+            bare += [f"{name}.{key}" for key in [*kept, *inspect.get_annotations(thing)] if key not in whole]
+        for place, (member, described) in named.items():
+            inner = getattr(member, "__func__", member)
+            if inspect.isfunction(inner) and (
+                place.endswith("__init__") or not place.partition(".")[2].startswith("_")
+            ):
+                text = described + (inspect.getdoc(inner) or "")
+                wanted = set(inspect.signature(inner).parameters) - {"self", "cls"}
+                bare += [f"{place}: {argument}" for argument in wanted if not re.search(rf"\b{argument}\b", text)]
+    assert sorted(bare) == []
+
+
+def test_what_modules_share_is_described() -> None:
+    """Public only to the rest of the package, and described all the same."""
+    bare = []
+    for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
+        if found.name in ("pipeline.__main__", "pipeline._core"):  # starts the command; has its stub
+            continue
+        module = import_module(found.name)
+        bare += [] if module.__doc__ else [found.name]
+        for name, thing in vars(module).items():
+            if name[0] == "_" or getattr(thing, "__module__", None) != found.name:
+                continue
+            if inspect.isclass(thing) or inspect.isroutine(thing):
+                members = vars(thing).items() if inspect.isclass(thing) else ()
+                every = [(name, thing), *((f"{name}.{key}", member) for key, member in members if key[0] != "_")]
+                told = [(place, one) for place, one in every if not inspect.ismemberdescriptor(one)]  # of slots
+                bare += [f"{found.name}.{place}" for place, one in told if not _described(one)]
+    assert bare == []
 
 
 def test_every_argument_of_a_public_function_has_a_type() -> None:

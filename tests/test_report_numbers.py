@@ -1,11 +1,15 @@
 """The numbers of the report: by hand on tiny vocabularies, and against plain computations on others."""
 
+import gzip
+import json
 import math
 import re
 from collections import Counter
 from pathlib import Path
 
 import peers
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,6 +214,24 @@ def test_samples_are_bounded_and_the_same_each_time(tmp_path: Path) -> None:
     with pytest.raises(pipeline.PipelineError, match=re.escape("1.txt cannot be read")):
         read_chosen(chosen, "text", skip_changed=False)
     assert choose([], 100) == []
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl", "a.parquet"])
+def test_what_cannot_be_read_from_the_middle_is_sampled_from_its_start(name: str, tmp_path: Path) -> None:
+    texts = [f"document {number} " * 50 for number in range(400)]
+    path = tmp_path / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress("".join(texts).encode(), mtime=0))
+    elif name.endswith(".jsonl"):
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    else:
+        pq.write_table(pa.table({"text": texts}), path)
+    chosen = choose(find_files([str(path)]).files, 1 << 12)
+    drawn = read_chosen(chosen, "text")
+    joined = "".join(one.text for one in drawn)
+    assert {one.path for one in drawn} == {str(path)}
+    assert "".join(texts).startswith(joined)
+    assert len(joined) == sum(one.stretch_bytes * len(one.starts) for one in chosen) == 1 << 12
 
 
 def test_sentences_are_of_many_languages() -> None:

@@ -1,0 +1,227 @@
+"""The mutations of `mutations.py`: which rule each breaks, where, and which tests hold it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """In `file`, below `pipeline`, the text `right`, which stands there once, becomes `wrong`; `tests` hold the rule.
+
+    tests: files in `tests`, or `file::function`.
+    """
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+_ENGINE = "test_merge_engine.py"
+_REFERENCE = (f"{_ENGINE}::test_same_merges_as_the_reference",)
+_LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_break", *_REFERENCE)
+_LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
+_RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
+_REPLAY = ("test_verify.py::test_the_replay_is_the_definition",)
+_BLOCKS = ("test_verify.py::test_long_pieces_are_one_piece_wherever_they_are_cut_into_blocks",)
+_SUM = ("test_counters.py::test_native_combination_is_a_sum",)
+_WEIGHTS = ("test_mixture.py::test_native_weights_are_exact_and_in_any_order",)
+_SPECIALS = ("test_specials.py",)
+_COUNTING = ("test_counting.py::test_any_block_window_and_policy",)
+_CUTS = ("test_chunks.py",)
+_SHORT = ("test_tokenizer.py::test_short_pieces_are_merged_by_definition",)
+_LONG = ("test_tokenizer.py::test_long_pieces_are_merged_by_definition",)
+_RAREST = ("test_verify.py::test_leaving_out_every_piece_is_refused_and_removes_nothing",)
+
+MUTATIONS = (
+    Mutation(
+        "ties go to the greatest ids",
+        "native/merge_queue.cpp",
+        "return one.key > other.key;",
+        "return one.key < other.key;",
+        _REFERENCE,
+    ),
+    Mutation(
+        "ties by bytes look at the left token only",
+        "native/merge_queue.cpp",
+        "return left != 0 ? left < 0 : tokens_.compare(right_of(one.key), right_of(other.key)) < 0;",
+        "return left < 0;",
+        _LEVELS,
+    ),
+    Mutation(
+        "equal counts come as they were found",
+        "native/merge_queue.cpp",
+        "std::sort(ordered_.begin(), ordered_.end(), [this](const auto& a, const auto& b) { return worse(a, b); });",
+        "",
+        _LEVELS,
+    ),
+    Mutation(
+        "a new pair waits behind all of its count",
+        "native/merge_queue.cpp",
+        "(!ordered_.empty() && worse(late_.front(), ordered_.back()))",
+        "!ordered_.empty()",
+        _LEVELS,
+    ),
+    Mutation(
+        "a pair keeps the count that it was queued with",
+        "native/merge_queue.cpp",
+        "best = pop_heap(late_);\n      }\n      if (pairs[best.number].count == best.count) return best.number;",
+        "best = pop_heap(late_);\n      }\n      return best.number;",
+        _LEVELS,
+    ),
+    Mutation(
+        "a phase forgets new pairs at its threshold",
+        "native/merge.cpp",
+        "if (change.weight < index.threshold()) continue;",
+        "if (change.weight <= index.threshold()) continue;",
+        _LEVELS,
+    ),
+    Mutation(
+        "a phase that finds nothing is the last one",
+        "native/merge.cpp",
+        "if (!progress) threshold = threshold > options_.min_frequency ?"
+        " std::max(threshold / 2, options_.min_frequency) : 0;",
+        "if (!progress) threshold = 0;",
+        _LARGE,
+    ),
+    Mutation(
+        "a phase goes below the minimum frequency",
+        "native/merge_sketch.cpp",
+        "lowest = std::max(lowest_of(c), min_frequency);",
+        "lowest = lowest_of(c);",
+        _REFERENCE,
+    ),
+    Mutation(
+        "the bound of a count is rounded down",
+        "native/merge_sketch.hpp",
+        "+ (weight >> weight_shift_) + (weight_shift_ != 0);",
+        "+ (weight >> weight_shift_);",
+        _LARGE,
+    ),
+    Mutation(
+        "a merge leaves its neighbours' counts",
+        "native/merge.cpp",
+        "if (number != kNoPair) index.pair(number).count -= change.weight;",
+        "static_cast<void>(number);",
+        _REFERENCE,
+    ),
+    Mutation(
+        "left and right are exchanged in a new pair",
+        "native/merge.cpp",
+        "note(index, key_of(join.made, symbol), entry.weight, &entry);",
+        "note(index, key_of(symbol, join.made), entry.weight, &entry);",
+        _REFERENCE,
+    ),
+    Mutation(
+        "two new tokens side by side count twice",
+        "native/merge.cpp",
+        "entry.weight -= doubled.weight;",
+        "",
+        _REFERENCE,
+    ),
+    Mutation(
+        "aaa is joined as (a, a) twice",
+        "native/merge_join.cpp",
+        "if (symbols[first] != join.left) continue;",
+        "",
+        _REFERENCE,
+    ),
+    Mutation(
+        "pieces of just the minimum count are left out",
+        "native/merge_words.cpp",
+        "if (bytes < 2 || batch.counts[i] < min_count) continue;",
+        "if (bytes < 2 || batch.counts[i] <= min_count) continue;",
+        _RARE,
+    ),
+    Mutation(
+        "verify has another tie-break",
+        "native/verify.cpp",
+        "if (a_right != b_right) return a_right > b_right;",
+        "if (a_right != b_right) return a_right < b_right;",
+        _REPLAY,
+    ),
+    Mutation(
+        "verify loses pairs across its blocks",
+        "native/verify.cpp",
+        "const uint32_t before = to ? number : block_before(number);",
+        "const uint32_t before = to ? number : kNone;",
+        _BLOCKS,
+    ),
+    Mutation(
+        "combining keeps the last count of a piece",
+        "native/piece_table.cpp",
+        "slot.count += count;",
+        "slot.count = count;",
+        _SUM,
+    ),
+    Mutation(
+        "weighted counts are rounded down",
+        "native/combine.cpp",
+        "* weight.numerator * 2 + weight.denominator;",
+        "* weight.numerator * 2;",
+        _WEIGHTS,
+    ),
+    Mutation(
+        "of special tokens the shortest is found",
+        "native/specials.cpp",
+        "return tokens_[a].size() > tokens_[b].size();",
+        "return tokens_[a].size() < tokens_[b].size();",
+        _SPECIALS,
+    ),
+    Mutation(
+        "a special token is counted as text",
+        "native/counting.cpp",
+        "begin_ = searched_ = match.end;",
+        "begin_ = match.start, searched_ = match.end;",
+        _COUNTING,
+    ),
+    Mutation(
+        "a special token across two reads is missed",
+        "native/counting.cpp",
+        "specials_.empty() ? 0 : specials_.longest() - 1;",
+        "0;",
+        _COUNTING,
+    ),
+    Mutation(
+        "a short piece is encoded by the longest tokens",
+        "native/chain_merge.cpp",
+        "(count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))",
+        "true",
+        _SHORT,
+    ),
+    Mutation(
+        "equal ranks in a piece are taken from the right",
+        "native/rank_merge.cpp",
+        "while (ranks[at] != least) ++at;",
+        "for (size_t i = 0; i < pairs; ++i)\n      if (ranks[i] == least) at = i;",
+        _SHORT,
+    ),
+    Mutation(
+        "a long piece is encoded by the highest rank",
+        "native/rank_merge.cpp",
+        "const std::greater<> least_first;",
+        "const std::less<> least_first;",
+        _LONG,
+    ),
+    Mutation(
+        "chunks are cut behind a special token",
+        "corpus/chunks.py",
+        "return begin + match[0]\n",
+        "return begin + match[1]\n",
+        _CUTS,
+    ),
+    Mutation(
+        "chunks are cut inside a special token",
+        "corpus/chunks.py",
+        "if not _covered(specials, data, cut, cut):",
+        "if cut:",
+        _CUTS,
+    ),
+    Mutation(
+        "a counter of pieces of just the minimum count is refused",
+        "merge.py",
+        "if most >= task.min_piece_count:",
+        "if most > task.min_piece_count:",
+        _RAREST,
+    ),
+)

@@ -1,0 +1,126 @@
+"""Break the core on purpose, one rule at a time, and see that a test notices: `python tests/mutations.py [NAME ...]`.
+
+Each mutation of `mutation_table.py` is an edit of one place of the source. It is made in a copy of the tree, the core
+is built anew there, and the tests run that hold the rule. A mutation is killed where one of them fails, and has
+survived where all pass: then a test is missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its
+build, so that the next time compiles only what changed. Needs what the tests need, a C++ compiler and CMake;
+`test_mutations.py` holds that every edit still finds its place.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+from mutation_table import MUTATIONS
+
+HOME = Path(__file__).parent.parent
+PATIENCE_S = 300  # a core that never ends is noticed, too
+
+
+class _Copy:
+    """A copy of the tree with a build of its own, and a Python that knows it before any other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.tree, self._build, environment = directory / "tree", directory / "build", directory / "environment"
+        venv.create(environment, symlinks=True)
+        self._python = environment / "bin" / "python"
+        [packages] = environment.glob("lib/python*/site-packages")
+        known = [path for path in sys.path if path and Path(path) not in (HOME, HOME / "tests")]
+        (packages / "mutations.pth").write_text("\n".join([str(self.tree), *known]) + "\n")
+        for folder in ("pipeline", "tests"):
+            for file in (HOME / folder).rglob("*"):
+                if file.is_file() and file.suffix in (".py", ".cpp", ".hpp", ".txt", ".c", ".pyi"):
+                    self.write(file.relative_to(HOME), file.read_bytes())
+        for name in ("CMakeLists.txt", "pyproject.toml"):
+            self.write(Path(name), (HOME / name).read_bytes())
+        configure = ["cmake", "-S", self.tree, "-B", self._build, "-DCMAKE_BUILD_TYPE=Release"]
+        subprocess.run([*configure, f"-DPython_EXECUTABLE={self._python}"], check=True, stdout=subprocess.DEVNULL)
+
+    def write(self, name: Path, content: bytes) -> None:
+        """Put a file there, where it is not there already: what is not written is not compiled."""
+        path = self.tree / name
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def build(self) -> None:
+        jobs = str(len(os.sched_getaffinity(0)))
+        made = subprocess.run(
+            ["cmake", "--build", self._build, "-j", jobs], capture_output=True, text=True, check=False
+        )
+        if made.returncode != 0:
+            raise SystemExit(f"{made.stdout}{made.stderr}the core cannot be built")
+        [core] = self._build.glob("_core.*.so")
+        self.write(Path("pipeline", core.name), core.read_bytes())
+
+    def first_failure(self, tests: tuple[str, ...]) -> str | None:
+        """The first of the tests that fails, or what happened instead; None where all pass."""
+        where = "import sys, pipeline; sys.exit(pipeline.__file__)"
+        home = subprocess.run([self._python, "-P", "-c", where], capture_output=True, text=True, check=False).stderr
+        assert home.startswith(str(self.tree)), f"the tests would not use the copy, but {home}"
+        words = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", "filterwarnings="]
+        named = [f"tests/{test}" for test in dict.fromkeys(tests)]
+        try:
+            done = subprocess.run(
+                [self._python, "-P", "-m", "pytest", *words, *named],
+                cwd=self.tree,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE_S,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end within {PATIENCE_S} s"
+        if done.returncode == 0:
+            return None
+        if done.returncode < 0:
+            return f"the end of the process by signal {-done.returncode}"
+        failed = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", done.stdout, re.MULTILINE)
+        if done.returncode != 1 or failed is None:
+            raise SystemExit(f"{done.stdout}{done.stderr}the tests cannot be run")
+        return failed[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Break the core on purpose and see that a test notices.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation, or the beginning of its name")
+    parser.add_argument("--in", dest="directory", type=Path, metavar="DIRECTORY", help="where to work, and to stay")
+    parser.add_argument("--list", action="store_true", help="name the mutations and do nothing")
+    given = parser.parse_args()
+    chosen = [one for one in MUTATIONS if not given.names or one.name.startswith(tuple(given.names))]
+    if given.list:
+        sys.stdout.writelines(f"{one.name}\n" for one in chosen)
+        return 0
+    survived = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = _Copy(given.directory.resolve() if given.directory else Path(scratch))
+        copy.build()
+        failed = copy.first_failure(tuple(test for one in chosen for test in one.tests))
+        if failed is not None:
+            raise SystemExit(f"{failed} fails without any mutation")
+        for one in chosen:
+            started = time.monotonic()
+            name = Path("pipeline", one.file)
+            right = (HOME / name).read_text()
+            if right.count(one.right) != 1:
+                raise SystemExit(f"{one.name}: its text stands in {name} {right.count(one.right)} times, not once")
+            copy.write(name, right.replace(one.right, one.wrong).encode())
+            copy.build()
+            failed = copy.first_failure(one.tests)
+            copy.write(name, right.encode())
+            survived += failed is None
+            verdict = "SURVIVED" if failed is None else f"killed by {failed}"
+            sys.stdout.write(f"{one.name}: {verdict} ({time.monotonic() - started:.0f} s)\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen)} mutations, {survived} survived\n")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

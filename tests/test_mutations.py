@@ -1,0 +1,24 @@
+"""Every mutation finds its place in the source, and its tests. `tests/mutations.py` tries them, which takes long."""
+
+from pathlib import Path
+
+import pytest
+from mutation_table import MUTATIONS, Mutation
+
+HOME = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
+def test_a_mutation_finds_its_place_once(one: Mutation) -> None:
+    text = (HOME / "pipeline" / one.file).read_text()
+    assert text.count(one.right) == 1
+    assert one.right != one.wrong
+    for test in one.tests:
+        file, _, function = test.partition("::")
+        assert f"def {function}" in (HOME / "tests" / file).read_text()
+
+
+def test_the_table_for_readers_names_them_all() -> None:
+    table = (HOME / "CONTRIBUTING.md").read_text().partition("## Do the tests notice?")[2].partition("\n## ")[0]
+    rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ") and not row.startswith("| broken")]
+    assert [(name[2:], file) for name, file, _ in rows] == [(one.name, f"`{Path(one.file).name}`") for one in MUTATIONS]
