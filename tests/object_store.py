@@ -64,8 +64,8 @@ def _files(address: str) -> Any:
     )
 
 
-def new_bucket(address: str) -> Store:
-    store = Store(address, f"bucket-{next(_numbers)}")
+def new_bucket(address: str, name: str | None = None) -> Store:
+    store = Store(address, name or f"bucket-{next(_numbers)}")
     _files(address).create_dir(store.bucket)
     return store
 

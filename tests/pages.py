@@ -1,0 +1,248 @@
+"""What stands in the pages of the documentation is run: commands, Python, and files that a page gives.
+
+A page begins in an empty directory with `corpus/` and `unseen.txt`, made by `docs/corpus.py`, and is run
+from top to bottom:
+
+    ```console              `$ command`, what it prints behind it; a backslash continues it in the next line
+    ```pycon                `>>> expression`, as in an interpreter that lasts for the page
+    ```python               run in the same interpreter, printing nothing
+    ```yaml title="a.yaml"  (or any other language) becomes that file
+    ```text                 is looked at, not run
+    ```sh                   is not run, for the reason that a comment before it gives: <!-- not run: ... -->;
+                            its bpe-pipeline commands must be ones that the command line takes
+
+A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. Compared are all outputs,
+times, amounts of memory and versions aside; lines of progress, which a terminal shows as bars, are left out.
+
+    python tests/pages.py PAGE ...      writes into pages what their commands print now
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import object_store
+
+HOME = Path(__file__).parent.parent
+PAGES = HOME / "docs" / "pages"
+_FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
+_NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
+_INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
+_INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
+_PROGRESS = re.compile(r"^(?:counting|combining|merging|encoding|writing shards|reading|importing|replaying|joining): ")
+_MASKS = (
+    (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),
+    (re.compile(r"(?<=memory )[\d.,]+ [KMG]?i?B"), "#"),
+    (re.compile(r"\b\d[\d.,]* (?:s|ms|min)\b"), "# s"),
+    (re.compile(r"(?<=merging would take )[\d.]+ MiB|(?<=give --memory-limit )\d+MiB"), "#"),
+    (re.compile(r"\b\d+\.\d+\.\d+\b"), "#.#.#"),
+    (re.compile(r'"(time|elapsed_s)": [\d.]+'), r'"\1": #'),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: where its content starts and stops, and what stands before it."""
+
+    language: str
+    title: str | None
+    text: str
+    start: int
+    stop: int
+    reason: bool  # a comment before it says why it is not run
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    found = []
+    for match in _FENCE.finditer(page):
+        reason = _NOT_RUN.search(page[: match.start()]) is not None
+        found.append(Block(match[1], match[2], match[3], match.start(3), match.end(3), reason))
+    return found
+
+
+def needed(page: str) -> list[str]:
+    """The packages that a page says it needs."""
+    return [name for names in _NEEDS.findall(page) for name in names.split()]
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether two outputs are the same but for times, memory and versions."""
+    return _masked(shown) == _masked(printed)
+
+
+def _masked(text: str) -> str:
+    for pattern, instead in _MASKS:
+        text = pattern.sub(instead, text)
+    return text.strip("\n")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one command or expression was shown to print, and what it printed."""
+
+    source: str
+    shown: str
+    printed: str
+    right: bool
+
+
+class Session:
+    """The directory and the interpreter of one page."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._names: dict[str, Any] = {"__name__": "__page__"}
+
+    def outcomes(self, block: Block) -> Iterator[Outcome]:
+        """Run a block; gives what each of its commands printed."""
+        if block.title is not None:
+            path = self._directory / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.language == "console":
+            yield from (self._command(*given) for given in commands(block.text))
+        elif block.language == "pycon":
+            for example in doctest.DocTestParser().get_examples(block.text):
+                printed = self._python(example.source, "single")
+                yield Outcome(example.source, example.want, printed, alike(example.want, printed))
+        elif block.language == "python":
+            printed = self._python(block.text, "exec")
+            yield Outcome(block.text, "", printed, printed == "")
+
+    def _command(self, command: str, shown: str) -> Outcome:
+        # A page with plots takes half a second, and no one looks at those of commands that say only where they are.
+        report = {"BPE_PIPELINE_REPORT": "none" if "--quiet" in command else "page"}
+        environment = os.environ | report | {"PATH": search_path(), "COLUMNS": "110"}
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command], cwd=self._directory, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        told = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS.match(line)]
+        printed = self._local("".join(told) + done.stdout)
+        right = alike(shown, printed) and (done.returncode != 0) == ("error:" in shown)
+        return Outcome(command, shown, printed, right)
+
+    def _python(self, source: str, mode: str) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(self._directory):
+            try:
+                exec(compile(source, "<page>", mode), self._names)
+            except Exception as error:
+                told = "".join(traceback.format_exception_only(error))
+                return f"{out.getvalue()}Traceback (most recent call last):\n    ...\n{self._local(told)}"
+        return self._local(out.getvalue())
+
+    def _local(self, text: str) -> str:
+        """What was printed, as it reads for a person in a directory of another name."""
+        return text.replace(str(self._directory), "/home/me")
+
+
+def search_path() -> str:
+    """Where commands are looked for: first beside the Python that runs the tests."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output that is shown for it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines(keepends=True)
+        length = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\\n"))
+        yield "".join(lines[:length]).rstrip("\n"), "".join(lines[length:])
+
+
+def taken(line: str) -> bool:
+    """Whether a command is one that the command line takes, or that of the benchmarks; of others nothing is known."""
+    import click
+
+    from pipeline.cli import commands as group
+
+    words = shlex.split(line.split("#")[0].replace(",...", ""))
+    try:
+        if words[:1] == ["bpe-pipeline"]:
+            group.commands[words[1]].make_context(words[1], words[2:])
+        elif words[:3] == ["python", "-m", "benchmarks"]:
+            _benchmarks_take(words[3:])
+    except (click.ClickException, SystemExit):
+        return False
+    return True
+
+
+def _benchmarks_take(words: list[str]) -> None:
+    if str(HOME) not in sys.path:
+        sys.path.append(str(HOME))  # at the end: the installed package goes first
+    from benchmarks.__main__ import parse_arguments
+
+    parse_arguments(words)
+
+
+def not_run(page: str) -> str:
+    """What a page shows without running it: its blocks of `sh`, and what is indented in files that are put in."""
+    shown = [block.text for block in blocks(page) if block.language == "sh"]
+    for name in _INCLUDED.findall(page):
+        shown += _INDENTED.findall((HOME / name).read_text(encoding="utf-8"))
+    return "".join(shown).replace("\\\n", " ")
+
+
+def store_environment(address: str) -> dict[str, str]:
+    """Of a page that works in a store: where the server is, which has a bucket `texts`."""
+    object_store.new_bucket(address, "texts")
+    return object_store.CREDENTIALS | {"AWS_ENDPOINT_URL": f"http://{address}", "AWS_REGION": "us-east-1"}
+
+
+def corpus(directory: Path) -> None:
+    """Make the texts with which every page begins."""
+    subprocess.run([sys.executable, str(HOME / "docs" / "corpus.py"), str(directory)], check=True)
+
+
+def _rewritten(page: str, session: Session) -> str:
+    """The page with what its commands print now, where that is something else."""
+    parts, end = [], 0
+    for block in blocks(page):
+        outcomes = list(session.outcomes(block))
+        text = block.text
+        if not all(outcome.right for outcome in outcomes):
+            kept = [outcome.shown if outcome.right else outcome.printed for outcome in outcomes]
+            sources = [_as_written(block, outcome.source) for outcome in outcomes]
+            ended = [output + "\n" if output and output[-1] != "\n" else output for output in kept]
+            text = "".join(source + output for source, output in zip(sources, ended, strict=True))
+        parts += [page[end : block.start], text]
+        end = block.stop
+    return "".join([*parts, page[end:]])
+
+
+def _as_written(block: Block, source: str) -> str:
+    if block.language == "console":
+        return f"$ {source}\n"
+    first, *rest = source.splitlines()
+    return "".join([f">>> {first}\n", *(f"... {line}\n" for line in rest)])
+
+
+def _main(names: list[str]) -> None:
+    os.environ["PATH"] = search_path()
+    for path in map(Path, names):
+        before = path.read_text(encoding="utf-8")
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            if "moto" in needed(before):
+                os.environ.update(store_environment(stack.enter_context(object_store.serving())))
+            corpus(Path(directory))
+            after = _rewritten(before, Session(Path(directory).resolve()))
+            if after != before:
+                path.write_text(after, encoding="utf-8")
+                sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,194 @@
+"""The documentation: what its pages show is what comes, nothing is missing, and the site is whole and offline."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pages
+import pytest
+from ray_cluster import cluster_of
+from reference import GPT2_BYTES, train_reference
+
+from pipeline.cli import commands
+from pipeline.pattern import compile_pattern
+
+ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
+LANGUAGES = {"console", "pycon", "python", "sh", "text"}
+ON_A_CLUSTER = {"ray"}
+SLOW = {  # a dozen commands each, a server, or the import of transformers
+    *("explanation/comparison.md", "how-to/exporting.md", "how-to/formats.md", "how-to/memory.md", "how-to/mixing.md"),
+    *("how-to/object-stores.md", "how-to/patterns.md", "how-to/terminal.md"),
+}
+DOCS = pages.PAGES.parent
+
+
+def _module(name: str) -> ModuleType:
+    """One of the scripts beside the pages."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _content(page: Path) -> str:
+    return (pages.PAGES / page).read_text(encoding="utf-8")
+
+
+def _case(page: Path) -> object:
+    marks = [pytest.mark.cluster] if ON_A_CLUSTER & set(pages.needed(_content(page))) else []
+    marks += [pytest.mark.slow] if str(page) in SLOW else []
+    return pytest.param(page, id=str(page), marks=marks)
+
+
+@pytest.fixture(scope="module")
+def ray_address() -> Iterator[str]:
+    with cluster_of(2) as cluster:
+        yield cluster.address
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("texts")
+    pages.corpus(directory)
+    return directory
+
+
+@pytest.mark.parametrize("page", [_case(page) for page in ALL if pages.blocks(_content(page))])
+def test_what_a_page_shows_is_what_comes(
+    page: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    content = _content(page)
+    for name in pages.needed(content):
+        pytest.importorskip(name)
+    if ON_A_CLUSTER & set(pages.needed(content)):
+        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("ray_address"))
+    if "moto" in pages.needed(content):
+        for name, value in pages.store_environment(request.getfixturevalue("store_address")).items():
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", pages.search_path())
+    shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
+    session = pages.Session(tmp_path)
+    for block in pages.blocks(content):
+        for outcome in session.outcomes(block):
+            assert outcome.right, f"{outcome.source}\nshown:\n{outcome.shown}\nprinted:\n{outcome.printed}"
+
+
+@pytest.mark.parametrize("page", ALL, ids=str)
+def test_what_is_not_run_is_said_to_be_and_can_be_typed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = _content(page)
+    found = pages.blocks(content)
+    assert 2 * len(found) == len(re.findall(r"^```", content, re.MULTILINE))  # none of another form
+    for block in found:
+        if block.title is None:
+            assert block.language in LANGUAGES
+        if block.language == "sh":
+            assert block.reason, block.text
+        if block.language == "text":
+            assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
+    assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # indented, so not run
+    monkeypatch.chdir(tmp_path)
+    Path("benchmarks").mkdir()
+    for name in ("corpus.txt", "CORPUS", "benchmarks/SCALE.md"):
+        Path(name).touch()
+    assert [line for line in pages.not_run(content).splitlines() if not pages.taken(line)] == []
+
+
+def test_a_page_with_a_wrong_output_is_found(tmp_path: Path) -> None:
+    page = "```console\n$ echo one\none\n$ echo two\nthree\n```\n```pycon\n>>> 1 + 1\n3\n```\n```python\nprint()\n```\n"
+    page += "```console\n$ exit 1\n$ sh -c 'echo error: no >&2; exit 1'\nerror: no\n```\n"
+    session = pages.Session(tmp_path)
+    outcomes = [outcome.right for block in pages.blocks(page) for outcome in session.outcomes(block)]
+    assert outcomes == [True, False, False, False, False, True]
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert pages.taken("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
+    assert not pages.taken("bpe-pipeline train --vocab 3")
+    assert not pages.taken("python -m benchmarks cost --plans 1TB")
+    assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
+
+
+def test_every_command_has_its_options_in_the_reference() -> None:
+    content = _content(Path("reference/command.md"))
+    for name in commands.commands:
+        assert f"<!-- options of {name} -->" in content
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    import pipeline
+
+    content = _content(Path("reference/python.md"))
+    wanted = [name for name in pipeline.__all__ if name != "__version__"]
+    assert [name for name in wanted if f"::: pipeline.{name}\n" not in content + "\n"] == []
+
+
+def test_arguments_in_docstrings_become_a_list() -> None:
+    pytest.importorskip("griffe")
+    module = _module("docstrings")
+    text = "Do it.\n\na: one\n    more\nb, c: two. d: three\n\nRaises nothing: never."
+    wanted = "Do it.\n\n- `a`: one\n    more\n- `b`, `c`: two.\n- `d`: three\n\nRaises nothing: never."
+    assert module.as_markdown(text) == wanted
+
+
+def test_the_figures_draw_what_is_so() -> None:
+    figures = _module("figures")
+    gpt2 = compile_pattern("gpt2").automaton
+    assert gpt2 is not None
+    for text, even, moved, _ in figures.CUTS:
+        start = len(text[:even].encode())
+        found = gpt2.find_provable_cut(text.encode(), start, len(text.encode()))
+        special = text.find("<|endoftext|>")
+        assert moved == (special if special > 0 else len(text.encode()[:found].decode()))
+    drawn = figures.PIECES
+    token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
+    for left, right, _ in train_reference({piece.encode(): found for piece, found in drawn}, 3):
+        token_bytes.append(token_bytes[left] + token_bytes[right])
+    tokens = [(tuple(piece), found) for piece, found in drawn]
+    for rank in range(3):
+        pair, _ = figures.best_pair(tokens)
+        tokens = [(figures.merged(piece, pair), found) for piece, found in tokens]
+        assert "".join(pair).encode() == token_bytes[256 + rank]
+
+
+def test_the_site_is_built_without_a_warning_and_asks_no_network(tmp_path: Path) -> None:
+    for name in ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python"):
+        pytest.importorskip(name)
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "-q",
+        "-f",
+        DOCS / "mkdocs.yml",
+        "-d",
+        tmp_path,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = sorted(tmp_path.rglob("*.html"))
+    assert len(built) >= len(ALL)
+    loads = re.compile(
+        r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*\bhref=\"?(?:https?:)?//"
+    )
+    styles = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//")
+    for path in built:
+        assert loads.search(path.read_text(encoding="utf-8")) is None, path
+    for path in tmp_path.rglob("*.css"):
+        assert styles.search(path.read_text(encoding="utf-8")) is None, path
+    for page in ALL:
+        text = (tmp_path / page.with_suffix(".html")).read_text(encoding="utf-8")
+        assert "<!-- options of" not in text
+        assert "<!-- figure" not in text
+        assert "<!-- include" not in text
