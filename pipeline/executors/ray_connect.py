@@ -39,6 +39,7 @@ def connect(address: str | None) -> bool:
             address=address or "auto",
             log_to_driver=shown,
             logging_level=logging.INFO if shown else logging.ERROR,
+            job_config=_job(),
         )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         where = address or "this machine"
@@ -55,6 +56,14 @@ def in_a_line(error: Exception) -> str:
     """What an error of Ray says, its last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else 'no reason given'}"
+
+
+def _job() -> Any:
+    """A job whose workers do not look for modules in the directory that the command was started in.
+
+    Ray would have them look there first; the project's own directory holds the package's source without its core.
+    """
+    return import_module("ray.job_config").JobConfig(_client_job=True)  # what Ray's client says, to that end
 
 
 def _require_somebody(address: str | None) -> None:
