@@ -13,6 +13,7 @@ from pipeline.storage import Location, Remote, each
 WHOLE = (0, 1)
 _MOST_OPEN_FILES = 1024
 _OPEN_BYTES = 2 << 10  # of what is known of a partition of an open counter
+_KNOWN_BYTES = 8 << 10  # of what is known of a counter beside its partitions
 _JOB_PARTITIONS = 4  # at most; a power of two
 _KNOWN_SHARE = 8  # of the memory of combining, for what need not be read of counters again
 
@@ -49,6 +50,11 @@ class Measured:
     part: Part
     extent: Extent
     counter: CounterFile | None
+
+    @property
+    def known_bytes(self) -> int:
+        """What knowing it takes."""
+        return 0 if self.counter is None else _KNOWN_BYTES + _OPEN_BYTES * self.counter.partitions
 
     def open(self) -> CounterFile:
         """Open it, for whoever closes it."""
@@ -90,6 +96,7 @@ def plan(parts: list[Part], threads: int, memory_bytes: int, shares: int) -> tup
     """
 
     measured = _measured(parts, memory_bytes // _KNOWN_SHARE)
+    memory_bytes -= sum(one.known_bytes for one in measured)
     extents = [one.extent for one in measured]
     files = _open_files()
     while threads > 1 and (_held_bytes(extents, shares, threads) > memory_bytes or len(parts) * threads > files):
@@ -115,11 +122,11 @@ def _measured(parts: Sequence[Part], known_bytes: int) -> list[Measured]:
 
     def measure(part: Part) -> Measured:
         with open_counter(part.path, fingerprint=part.fingerprint) as counter:
-            return Measured(part, _extent_of(counter, part.share[1]), counter)
+            return Measured(part, _extent_of(counter, part.share[1]), counter.known())
 
     measured = []
     for one in each(measure, parts, remote=any_remote(parts)):
-        known_bytes -= _OPEN_BYTES * one.extent.ranges // one.part.share[1]
+        known_bytes -= one.known_bytes
         measured.append(one if known_bytes >= 0 else replace(one, counter=None))
     return measured
 

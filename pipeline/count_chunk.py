@@ -24,6 +24,7 @@ class CountTask(ChunkTask):
     """One chunk for a worker, and where its counter goes; the room is for the pieces counted so far, too."""
 
     work: ClassVar[str] = "counted"
+    anew: ClassVar[str] = "start anew with --overwrite"
 
     output: Location
     fingerprint: str

@@ -12,7 +12,7 @@ of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain co
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -123,6 +123,10 @@ class CounterFile:
                 raise ValueError(f"row group {partition} is not as it was written")
             return columns
 
+    def known(self) -> "CounterFile":
+        """What is known of it, without the open file: what `again` needs."""
+        return replace(self, _file=None)
+
     def again(self) -> "CounterFile":
         """The same file, opened once more, by whoever knows it from having opened it before: its footer is not read."""
         with _damage(self.path):
@@ -194,8 +198,9 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
         if version != str(FORMAT_VERSION):
             raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
 
-    with _damage(path):
+    with _damage(path), ExitStack() as closing:
         file, checksums = tables.open_sealed(path, _COLUMNS, look)
+        closing.callback(file.close, force=True)
         stored = file.metadata.metadata
         partitions = file.metadata.num_row_groups
         if partitions < 1 or partitions & (partitions - 1):
@@ -210,9 +215,10 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
             file.metadata,
             file,
         )
-    if fingerprint is not None and counter.fingerprint != fingerprint:
-        raise RunDirectoryError(f"{path} counts something else than this run; remove it and run again")
-    return counter
+        if fingerprint is not None and counter.fingerprint != fingerprint:
+            raise RunDirectoryError(f"{path} counts something else than this run; remove it and run again")
+        closing.pop_all()  # from here on the caller closes it
+        return counter
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class IdsTask(ChunkTask):
     """
 
     work: ClassVar[str] = "encoded"
+    anew: ClassVar[str] = "encode it again"
 
     special_ids: tuple[int, ...]
     separator: int | None
@@ -56,6 +57,8 @@ class EncodeTask(IdsTask):
 
     model: what `packed` gives; `tokenizer` is its fingerprint. cache_bytes: for pieces.
     """
+
+    anew: ClassVar[str] = "start anew with --overwrite"
 
     output: Location
     fingerprint: str

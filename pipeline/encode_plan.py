@@ -1,7 +1,8 @@
 """The plan of an encoding: what is read, where it is cut, what stands between documents, and who does it with how much
 memory.
 
-A plan is made once and kept in `encoding.json`; an encoding that goes on keeps it.
+The plan of shards is made once and kept in `encoding.json`; an encoding that goes on keeps it, with whatever workers it
+has then.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from pipeline import budget, manifest, shards
 from pipeline.config import READING_OPTIONS, Options, names_of
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, find_files
+from pipeline.corpus.files import CorpusFile, Listing, find_files
 from pipeline.corpus.formats import Asked
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
@@ -95,11 +96,7 @@ def _opened(
     listener: Listener,
     nodes: Sequence[Node],
 ) -> Encoding:
-    asked_kind = Asked(options.input_format, options.compression)
-    listing = find_files(options.inputs, asked_kind, may_be_empty=stored is not None)
-    if listing.empty:
-        first = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
-        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {first}"))
+    listing = list_corpus(options, listener, may_be_empty=stored is not None)
     if stored is not None:
         added = manifest.added_files(directory, stored.files, listing)
         if added:
@@ -111,17 +108,44 @@ def _opened(
     shards.refuse_corpus_inside(directory, listing.files)
     if not options.overwrite:
         shards.refuse_foreign_files(directory)
-    cutting = cutting_of(model, options)
-    chunks = plan_chunks(listing.files, cutting, chunk_bytes=chunk_bytes_of(options, listing.files, nodes))
-    if not chunks:
-        raise InputError(f"the corpus is empty: {listing.files[0].path} has no rows; name a file with text in it")
+    chunks = cut_corpus(model, options, listing.files, nodes)
     encoding = Encoding(asked, listing.files, tuple(chunks), listing.empty)
     shards.clear(directory)
     shards.save(directory, encoding)
     return encoding
 
 
-def cutting_of(model: Model, options: Options) -> Cutting:
+def list_corpus(options: Options, listener: Listener, *, may_be_empty: bool = False) -> Listing:
+    """The files of a corpus; raises as `find_files` does."""
+    listing = find_files(options.inputs, Asked(options.input_format, options.compression), may_be_empty=may_be_empty)
+    if listing.empty:
+        first = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
+        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {first}"))
+    return listing
+
+
+def cut_corpus(
+    model: Model, options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node] = ()
+) -> Sequence[Chunk]:
+    """The chunks of a corpus; raises `InputError` where there is nothing in it."""
+    chunks = plan_chunks(files, _cutting(model, options), chunk_bytes=_chunk_bytes(options, files, nodes))
+    if not chunks:
+        raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
+    return chunks
+
+
+def tell_of_pattern(model: Model, listener: Listener) -> None:
+    """Say that a pattern has no automaton, where it has none."""
+    if runs_on_regex(model):
+        listener(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
+
+
+def runs_on_regex(model: Model) -> bool:
+    """Whether the `regex` package cuts text into pieces."""
+    return model.pattern.refusal is not None and not hasattr(model.pattern, "steps")
+
+
+def _cutting(model: Model, options: Options) -> Cutting:
     """Where text may be cut: text that is prepared only at special tokens, and nowhere where their rules reach back."""
     if not model.preparation.changes_ids:
         whole_documents = options.errors == "skip"
@@ -135,7 +159,7 @@ def special_bytes(model: Model) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in model.vocabulary.special_tokens)
 
 
-def chunk_bytes_of(options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node]) -> int:
+def _chunk_bytes(options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node]) -> int:
     """How large a chunk is: as asked, or so that all workers end together."""
     cores = sum(node.cores for node in nodes)
     workers = min(options.workers or cores, cores) if nodes else worker_count(options)

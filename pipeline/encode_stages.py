@@ -12,9 +12,9 @@ from pipeline import budget, run_directory, shards
 from pipeline.atomic import make_directory
 from pipeline.config import Options
 from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
-from pipeline.encode_plan import id_bytes, share_of, special_bytes
+from pipeline.encode_plan import id_bytes, share_of, special_bytes, tell_of_pattern
 from pipeline.errors import RunDirectoryError
-from pipeline.events import Advanced, Listener, Notice, StageStarted
+from pipeline.events import Advanced, Listener, StageStarted
 from pipeline.executors import Executor, Need
 from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.model import Model
@@ -38,8 +38,7 @@ def encode_chunks(
     listener: Listener,
 ) -> list[Part]:
     """Encode the chunks without parts; gives all parts, in the order of the corpus."""
-    if model.pattern.refusal is not None and not hasattr(model.pattern, "steps"):
-        listener(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
+    tell_of_pattern(model, listener)
     nodes = executor.nodes()
     share = share_of(options, model, len(encoding.chunks), nodes)
     special_tokens = model.vocabulary.special_tokens

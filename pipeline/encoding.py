@@ -17,7 +17,7 @@ from pipeline.config import Options, make_options, refuse_unfit
 from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding, separator_of
 from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
 from pipeline.errors import StorageError, UsageError
-from pipeline.events import Listener, Notice, StageEnded
+from pipeline.events import Listener, Notice, StageEnded, warn_of
 from pipeline.executors import Executor
 from pipeline.id_parts import Part
 from pipeline.load import load_model
@@ -28,7 +28,6 @@ from pipeline.shards import EncodedCorpus, Encoding
 from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, each, existing, named
 from pipeline.tokenizer import Tokenizer
-from pipeline.training import warn_of
 from pipeline.workers import ENCODING, as_workers_know, executor_for
 from pipeline.write_shard import Shard
 

@@ -4,6 +4,7 @@ The stages call the listener and know nothing of terminals; `pipeline.terminal` 
 lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,3 +45,9 @@ class Notice:
 
 Event = StageStarted | Advanced | StageEnded | Notice
 Listener = Callable[[Event], None]
+
+
+def warn_of(event: Event) -> None:
+    """A listener that turns warnings into Python's."""
+    if isinstance(event, Notice) and event.level == "warning":
+        warnings.warn(event.text, stacklevel=2)

@@ -32,6 +32,7 @@ class ChunkTask:
     """
 
     work: ClassVar[str]
+    anew: ClassVar[str]  # how to go on when a file was mended
 
     name: str
     spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
@@ -174,7 +175,7 @@ def _feed(task: ChunkTask, counter: Counter, feed: Callable[[], None], place: Ca
         if task.errors != "strict" or not offsets:
             raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         raise InvalidTextError(
-            f"invalid UTF-8 in {place(offsets[-1])}; mend it and start anew with --overwrite, or choose "
+            f"invalid UTF-8 in {place(offsets[-1])}; mend it and {task.anew}, or choose "
             "--errors replace or --errors skip"
         ) from None
 

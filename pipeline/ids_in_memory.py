@@ -5,30 +5,33 @@ Threads of this process encode chunks side by side, with one encoder; reading an
 
 from array import array
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
+from threading import Event
 from typing import Any
 
 from pipeline.config import Options, make_options, names_of, refuse_unfit
-from pipeline.corpus.chunks import Chunk, plan_chunks
-from pipeline.corpus.files import CorpusFile, find_files
-from pipeline.corpus.formats import Asked
+from pipeline.corpus.chunks import Chunk
+from pipeline.corpus.files import CorpusFile
 from pipeline.encode_chunk import IdsTask, make_ids
 from pipeline.encode_plan import (
     OF_TRAINING,
-    chunk_bytes_of,
-    cutting_of,
+    cut_corpus,
     dtype_of,
     files_without_text,
     id_bytes,
+    list_corpus,
+    runs_on_regex,
     separator_of,
     share_of,
     special_bytes,
+    tell_of_pattern,
 )
 from pipeline.errors import UsageError
+from pipeline.events import warn_of
 from pipeline.load import load_model
 from pipeline.losses import Tallied, add_up, for_people, refusal
 from pipeline.model import Model
@@ -40,7 +43,7 @@ _OF_SHARDS = names_of("run", "encode") - {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EncodedFiles(Sequence[memoryview]):
     """The ids of a corpus; a sequence of documents, each with its ids.
 
@@ -79,10 +82,12 @@ def encode_files(
 
     inputs: files, directories, globs and URIs, of all formats that training reads. tokenizer: one, or where one lies.
     options: `documents="separator"` (or "offsets": no id stands between documents), `separator="<|endoftext|>"`,
-        `workers` (threads; default: all cores), `errors`, `memory_limit` of what is beside the ids, `text_field`,
+        `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs, which two cannot do
+        at a time), `errors`, `fail_on_loss`, `memory_limit` of what is beside the result, `chunk_size`, `text_field`,
         `input_format`, `compression`; see `pipeline.config.Options`.
 
-    Memory: the ids, 2 or 4 bytes each, beside a known amount. Raises as `encode_corpus` does.
+    Memory: 2 or 4 bytes an id and up to an eighth more, 8 bytes a document, beside a known amount. What was lost is in
+    the result. Raises as `encode_corpus` does.
     """
     refuse_unfit(options, OF_TRAINING | _OF_SHARDS, "encoding in memory")
     settled = make_options({"inputs": inputs, **options})
@@ -91,10 +96,10 @@ def encode_files(
             "encode_files takes the names of files: give some, and read standard input with encode_iterable"
         )
     model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
-    listing = find_files(settled.inputs, Asked(settled.input_format, settled.compression))
+    tell_of_pattern(model, warn_of)
+    listing = list_corpus(settled, warn_of)
     width = id_bytes(dtype_of(model))
-    chunk_bytes = chunk_bytes_of(settled, listing.files, ())
-    chunks = plan_chunks(listing.files, cutting_of(model, settled), chunk_bytes=chunk_bytes)
+    chunks = cut_corpus(model, settled, listing.files)
     ids, ends = bytearray(), array("Q")
     lost, text_bytes = [files_without_text(listing.files, chunks, listing.empty)], 0
     with closing(_encode_chunks(model, settled, listing.files, chunks)) as parts:
@@ -114,14 +119,17 @@ def encode_files(
 
 @dataclass
 class _IdsInMemory:
-    """The ids of one chunk; a `Sink`."""
+    """The ids of one chunk; a `Sink`, which takes nothing any more when nobody wants it."""
 
+    given_up: Event
     ids: list[memoryview] = field(default_factory=list)
     ends: list[memoryview] = field(default_factory=list)
     statistics: dict[str, Any] = field(default_factory=dict)
 
     def add(self, ids: memoryview, ends: memoryview) -> None:
         """One more block."""
+        if self.given_up.is_set():
+            raise CancelledError
         self.ids.append(ids)
         self.ends.append(ends)
 
@@ -131,6 +139,8 @@ def _encode_chunks(
 ) -> Generator[_IdsInMemory, None, None]:
     """Encode all chunks by threads; gives the ids of each, in the order of the corpus, as soon as they are there."""
     separator = separator_of(model, options)
+    if runs_on_regex(model):
+        options = replace(options, workers=1)
     share = share_of(options, model, len(chunks), ())
     threads = share.workers
     encoder = model.encoder(cache_bytes=threads * share.cache_bytes, threads=threads)
@@ -152,12 +162,14 @@ def _encode_chunks(
 
     def encode(index: int) -> _IdsInMemory:
         spans = tuple((files[span.file], span.start, span.stop) for span in chunks[index].spans)
-        ids = _IdsInMemory()
+        ids = _IdsInMemory(given_up)
         ids.statistics = make_ids(task(name=f"chunk {index}", spans=spans), model, encoder, ids)
         return ids
 
+    given_up = Event()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="encode_files")
     try:
         yield from pool.map(encode, range(len(chunks)))
     finally:
-        pool.shutdown(cancel_futures=True)  # of an error or an interruption the chunks at work are waited for
+        given_up.set()  # by an error or an interruption: threads end with the block that they are at
+        pool.shutdown(cancel_futures=True)

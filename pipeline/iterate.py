@@ -28,7 +28,7 @@ from pipeline.errors import (
     TrainingError,
     UsageError,
 )
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
 from pipeline.feeding import PLACED, RegexCutter
@@ -38,7 +38,7 @@ from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.sources import Opened
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
-from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export, warn_of
+from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export
 from pipeline.workers import executor_here
 
 _LEAST_COUNTER_BYTES = 1 << 20

@@ -6,6 +6,7 @@ every smaller vocabulary; a larger one is learned anew from the counter, never f
 
 from array import array
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pipeline import tables
@@ -109,7 +110,8 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         if not path.exists():
             return None
         file, checksums = tables.open_sealed(path, _COLUMNS)
-        with file:
+        with ExitStack() as closing:
+            closing.callback(file.close, force=True)
             metadata = file.metadata.metadata
             if metadata.get(_FINGERPRINT) != fingerprint.encode():
                 return None

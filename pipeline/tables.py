@@ -11,7 +11,8 @@ at most a few times the bytes that lie there.
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,7 @@ def open_sealed(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    source = open_file(where)
-    try:
+    with _closed_after_failure(open_file(where)) as source:
         size = source.seek(0, io.SEEK_END)
         footer = _footer(source, size)
         _check_seal(footer)
@@ -76,24 +76,29 @@ def open_sealed(
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + ending))  # it is not fetched a second time
         look(metadata.metadata or {})
         checksums = _check(metadata, columns, size)
-        return _open(where, source, metadata), checksums
-    except BaseException:
-        source.close()
-        raise
+        if isinstance(where, Path):
+            source.close()
+            return open_known(where, metadata), checksums
+        return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True), checksums
 
 
 def open_known(where: Location, metadata: Any) -> Any:
     """Open a file once more, whose footer was checked: as `open_sealed`, with the metadata that it gave."""
-    return _open(where, open_file(where), metadata)
-
-
-def _open(where: Location, source: OpenFile, metadata: Any) -> Any:
     import pyarrow.parquet as pq
 
     if isinstance(where, Path):  # Arrow reads local files by itself
-        source.close()
         return pq.ParquetFile(where, metadata=metadata, page_checksum_verification=True)
-    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+    with _closed_after_failure(open_file(where)) as source:
+        return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+
+
+@contextmanager
+def _closed_after_failure(source: OpenFile) -> Iterator[OpenFile]:
+    try:
+        yield source
+    except BaseException:
+        source.close()
+        raise
 
 
 def _check_seal(footer: bytes) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import logging
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from typing import Any
 from pipeline import budget, count, environment, forecast, manifest, merging, planning, reporting, run_directory
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.errors import TrainingError, UsageError
-from pipeline.events import Event, Listener, Notice, StageStarted
+from pipeline.events import Event, Listener, Notice, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
 from pipeline.log import log_to
@@ -70,12 +69,6 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
 def first_tokenizer(trained: Trained) -> Tokenizer:
     """The tokenizer of the size that was asked for first."""
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
-
-
-def warn_of(event: Event) -> None:
-    """A listener that turns warnings into Python's."""
-    if isinstance(event, Notice) and event.level == "warning":
-        warnings.warn(event.text, stacklevel=2)
 
 
 def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Trained]:

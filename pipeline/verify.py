@@ -15,7 +15,7 @@ from typing import Any
 from pipeline import budget, forecast, manifest, replay, run_directory
 from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.errors import RunDirectoryError, TrainingError, UsageError
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.export import write_model
 from pipeline.exporting import export_model, model_of
@@ -24,7 +24,7 @@ from pipeline.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.replay import ReplayTask, Sum, SumTask
 from pipeline.storage import Location, exists, named
-from pipeline.training import warn_of, watched
+from pipeline.training import watched
 from pipeline.untrusted import read_bounded
 from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token

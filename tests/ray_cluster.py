@@ -12,14 +12,20 @@ ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 
 @contextmanager
-def cluster_of(nodes: int, **environment: str) -> Iterator[Any]:
-    """A cluster of a head without cores and so many nodes with one each; workers can import what lies beside us."""
+def cluster_of(nodes: int, client_port: int | None = None, **environment: str) -> Iterator[Any]:
+    """A cluster of a head without cores and so many nodes with one each; workers can import what lies beside us.
+
+    client_port: where Ray's client (`ray://`) is answered, too.
+    """
     from ray.cluster_utils import Cluster
 
     environment = {"PYTHONPATH": str(Path(__file__).parent), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", **environment}
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
-    cluster = Cluster(initialize_head=True, head_node_args=_node(0) | {"include_dashboard": False})
+    head = _node(0) | {"include_dashboard": False}
+    if client_port is not None:
+        head["ray_client_server_port"] = client_port
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(nodes):
             add_node(cluster)

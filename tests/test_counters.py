@@ -1,15 +1,18 @@
 """Counter files: what is written is read, combined exactly, refused where damaged, and readable by others."""
 
 import contextlib
+import gc
 import json
 import random
 import resource
+import weakref
 from array import array
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
 import duckdb
+import fsspec
 import oracle_counting
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +23,7 @@ from pipeline import _core, combine_plan, counters, tables
 from pipeline.combine import CombineTask, _Reader, combine, take_kept
 from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.join import JoinTask, join
+from pipeline.storage import named
 
 
 def columns_of(counts, partitions=1):
@@ -185,6 +189,25 @@ def test_footers_are_read_once_where_there_is_room_to_know_them(tmp_path, monkey
     sealed = 1  # what was written
     assert (len(read_footers) == len(paths) + sealed) == known
     assert read(tmp_path / "sum.parquet") == sum(counts, Counter())
+
+
+def test_nothing_stays_open_of_counters_that_were_looked_at(tmp_path):
+    """Whatever is known of a counter, its file is closed, and a store's object is not kept in memory."""
+    opened = []
+    filesystem = fsspec.filesystem("memory")
+    for number in range(3):
+        path = write(tmp_path / f"{number}.parquet", random_counts(number, 300), 4)
+        filesystem.pipe(f"/looked/{number}.parquet", path.read_bytes())
+    parts = [combine_plan.Part(named(f"fsspec+memory:///looked/{number}.parquet"), "f") for number in range(3)]
+    taken = tables.open_file
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tables, "open_file", lambda where: opened.append(weakref.ref(file := taken(where))) or file)
+        measured = combine_plan._measured(parts, 1 << 20)
+    gc.collect()
+    assert len(opened) == 3
+    assert [one() for one in opened] == [None] * 3
+    with measured[1].open() as counter:
+        assert sum(map(oracle_counting.as_counter, map(counter.read, range(4))), Counter()) == random_counts(1, 300)
 
 
 def test_what_was_combined_is_kept_once_where_there_is_room(tmp_path):

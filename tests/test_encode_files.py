@@ -2,17 +2,25 @@
 
 import json
 from array import array
+from concurrent.futures import CancelledError
 from itertools import pairwise
 from pathlib import Path
 
 import peers
+import published
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from encoded import EOT, IM, corpus_texts, expected, write_corpus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
+from pipeline import ids_in_memory
+from pipeline.config import make_options
+from pipeline.encode_plan import cut_corpus, list_corpus
 from pipeline.errors import InputError, UsageError
+from pipeline.events import warn_of
 
 
 @pytest.fixture(scope="module")
@@ -23,22 +31,26 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Tokenizer:
     return pipeline.train(text, output=text.parent / "run", workers=1, **options)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "errors"), [(1, "replace"), (3, "replace"), (3, "skip")])
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
 def test_all_formats_give_what_the_shards_hold(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, documents: str, threads: int
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, documents: str, threads: int, errors: str
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus")
-    encoded = pipeline.encode_files(corpus, tokenizer, documents=documents, chunk_size=700, workers=threads)
+    options = {"documents": documents, "errors": errors}
+    with pytest.warns(UserWarning, match="1 file without a byte"):
+        encoded = pipeline.encode_files(corpus, tokenizer, chunk_size=700, workers=threads, **options)
     with pytest.warns(UserWarning, match="1 file without a byte"):
         shards = pipeline.encode_corpus(
-            corpus, tokenizer, tmp_path / "shards", documents=documents, shard_format="bin", workers=1
+            corpus, tokenizer, tmp_path / "shards", shard_format="bin", workers=1, **options
         )
     assert encoded.ids.tobytes() == b"".join((tmp_path / "shards" / one.name).read_bytes() for one in shards.shards)
     assert (len(encoded), encoded.text_bytes, encoded.losses) == (shards.documents, shards.text_bytes, shards.losses)
     assert encoded.ids.format == "H"
     assert encoded.ids.readonly
-    if documents == "separator":
+    if errors == "skip":
+        assert encoded.losses["documents_skipped"]["count"] == 1
+    elif documents == "separator":
         ids = expected(tokenizer, corpus_texts())
         assert encoded.ids.tolist() == ids
         ends = [at + 1 for at, id_ in enumerate(ids) if id_ == tokenizer.special_tokens[EOT]]
@@ -63,6 +75,45 @@ def test_any_chunks_and_threads(
     path.write_text("x" + EOT.join(texts), newline="")
     encoded = pipeline.encode_files(path, tokenizer, chunk_size=chunk_bytes, workers=threads)
     assert encoded.ids.tolist() == expected(tokenizer, [path.read_bytes()])
+
+
+@pytest.mark.parametrize("name", ["qwen2", "deepseek", "coder", "space in front"])
+def test_tokenizers_of_others(tmp_path: Path, name: str) -> None:
+    """NFC, several splits, a space in front: each document as `encode` has it."""
+    ours = published.pair(name, "plain")[1]
+    texts = [peers.generated_text(seed, 300) + "e\u0301 漢字" for seed in range(5)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    encoded = pipeline.encode_files(path, ours, documents="offsets", workers=2, chunk_size=500)
+    assert [row.tolist() for row in encoded] == [ours.encode(text) for text in texts]
+
+
+def test_a_pattern_of_the_regex_package(tmp_path: Path) -> None:
+    merges = [(b"a", b"b"), (b"ab", b"a")]
+    ours = pipeline.Tokenizer.from_merges(merges, [EOT], pattern=r"(?<!x)\w+|\W|x")
+    path = tmp_path / "a.txt"
+    path.write_text(EOT.join(["aba ab", "xab", "ba"] * 50))
+    with pytest.warns(UserWarning, match="the pattern runs on the regex package, slower"):
+        encoded = pipeline.encode_files(path, ours, workers=2, chunk_size=100)
+    assert encoded.ids.tolist() == expected(ours, [path.read_bytes()])
+
+
+def test_an_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    """A thread that nobody waits for any more ends with the block that it is at."""
+    path = tmp_path / "a.txt"
+    path.write_text("the low lower lowest " * 400_000)
+    model = tokenizer.model
+    options = make_options({"inputs": path, "chunk_size": 1 << 20, "workers": 2})
+    files = list_corpus(options, warn_of).files
+    chunks = cut_corpus(model, options, files)
+    assert len(chunks) > 4
+    parts = ids_in_memory._encode_chunks(model, options, files, chunks)
+    given_up = next(parts).given_up
+    assert not given_up.is_set()
+    parts.close()
+    assert given_up.is_set()
+    with pytest.raises(CancelledError):
+        ids_in_memory._IdsInMemory(given_up).add(memoryview(b""), memoryview(b""))
 
 
 def test_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
@@ -94,7 +145,7 @@ def test_what_cannot_be(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1
     with pytest.raises(InputError, match="not everything was taken as it stood: 1 invalid UTF-8 sequence replaced"):
         pipeline.encode_files(path, tokenizer, fail_on_loss=True)
-    with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt"):
+    with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; mend it and encode it again, or"):
         pipeline.encode_files([path] * 3, tokenizer, errors="strict", workers=2)
     with pytest.raises(UsageError, match="names of files"):
         pipeline.encode_files("-", tokenizer)
@@ -103,3 +154,9 @@ def test_what_cannot_be(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
             pipeline.encode_files(path, tokenizer, **option)
     with pytest.raises(InputError, match=r"none\.txt does not exist"):
         pipeline.encode_files(tmp_path / "none.txt", tokenizer)
+    rowless = tmp_path / "rowless.parquet"
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), rowless)
+    with pytest.raises(InputError, match=r"the corpus is empty: .*rowless\.parquet has no rows"):
+        pipeline.encode_files(rowless, tokenizer)
+    with pytest.raises(UsageError, match="too small: the processes and the smallest room"):
+        pipeline.encode_files(path, tokenizer, memory_limit="80MiB")

@@ -1,9 +1,11 @@
 """The same run on a Ray cluster of several nodes: the same bytes, whoever of them is lost, and nobody else's fault."""
 
+import gc
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -184,6 +186,27 @@ def test_a_cluster_encodes_as_this_machine_does(
     pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
     pipeline.encode_corpus(corpus, tokenizer, "b", executor="ray", ray_address=address, **asked)
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
+
+
+@on_a_cluster
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that Ray leaves open
+def test_rays_client_takes_the_same_way(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    """`ray://`, given and in the environment: Ray's client takes other settings than a direct connection."""
+    with socket.socket() as free:
+        free.bind((ADDRESS, 0))
+        port = free.getsockname()[1]
+    with cluster_of(1, client_port=port):
+        address = f"ray://{ADDRESS}:{port}"
+        words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000", "--executor", "ray"]
+        result = _bpe_pipeline(*words, "--output", tmp_path / "a", "--ray-address", address)
+        assert result.returncode == 0, result.stderr
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("RAY_ADDRESS", address)
+            result = _bpe_pipeline(*words, "--output", tmp_path / "b")
+        assert result.returncode == 0, result.stderr
+    for name in ("a", "b"):
+        assert (tmp_path / name / "tokenizer" / "tokenizer.json").read_bytes() == expected
+    gc.collect()
 
 
 def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) -> None:

@@ -6,6 +6,7 @@ has no option for it. What happened to our tasks we say ourselves: Ray's message
 """
 
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -39,7 +40,7 @@ def connect(address: str | None) -> bool:
             address=address or "auto",
             log_to_driver=shown,
             logging_level=logging.INFO if shown else logging.ERROR,
-            job_config=_job(),
+            **_job(address or os.environ.get("RAY_ADDRESS", "")),
         )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         where = address or "this machine"
@@ -58,12 +59,15 @@ def in_a_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1] if lines else 'no reason given'}"
 
 
-def _job() -> Any:
+def _job(address: str) -> dict[str, Any]:
     """A job whose workers do not look for modules in the directory that the command was started in.
 
-    Ray would have them look there first; the project's own directory holds the package's source without its core.
+    Ray would have them look there first; the project's own directory holds the package's source without its core. Its
+    client (`ray://`) does without, and takes no such setting.
     """
-    return import_module("ray.job_config").JobConfig(_client_job=True)  # what Ray's client says, to that end
+    if "://" in address:
+        return {}
+    return {"job_config": import_module("ray.job_config").JobConfig(_client_job=True)}  # what the client says of itself
 
 
 def _require_somebody(address: str | None) -> None:

@@ -127,10 +127,11 @@ def prepare(modules: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def _surround(environment: Mapping[str, str]) -> None:
-    """Set variables of the environment in a worker that Ray has begun, as it began it: with Arrow imported."""
-    os.environ.update(environment)
+    """Set the variables that a worker's environment lacks; for Arrow, which Ray imported, it is too late for that."""
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
     arrow = sys.modules.get("pyarrow")
-    if arrow is not None and environment.get("ARROW_DEFAULT_MEMORY_POOL") == "system":
+    if arrow is not None and os.environ.get("ARROW_DEFAULT_MEMORY_POOL") == "system":
         arrow.set_memory_pool(arrow.system_memory_pool())
 
 

@@ -120,5 +120,5 @@ class RemoteFile(io.RawIOBase):
         """Give up the connection."""
         if not self.closed and self._file is not None:
             self._file.close()
-            self._block = b""
+            self._block, self._small = b"", None
         super().close()
