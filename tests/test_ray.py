@@ -195,7 +195,8 @@ def test_rays_client_takes_the_same_way(corpus: Path, expected: bytes, tmp_path:
     with socket.socket() as free:
         free.bind((ADDRESS, 0))
         port = free.getsockname()[1]
-    with cluster_of(1, client_port=port):
+    # The process that answers looks for modules where it was begun, which here is the source without its core.
+    with cluster_of(1, client_port=port, PYTHONSAFEPATH="1"):
         address = f"ray://{ADDRESS}:{port}"
         words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000", "--executor", "ray"]
         result = _bpe_pipeline(*words, "--output", tmp_path / "a", "--ray-address", address)
