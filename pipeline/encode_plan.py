@@ -12,18 +12,18 @@ from typing import Any
 from pipeline import budget, manifest, shards
 from pipeline.config import READING_OPTIONS, Options, names_of
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, Listing, find_files
-from pipeline.corpus.formats import Asked
+from pipeline.corpus.files import CorpusFile
 from pipeline.errors import InputError, RunDirectoryError, UsageError
 from pipeline.events import Listener, Notice
 from pipeline.executors import Node
 from pipeline.losses import Losses, Tally
 from pipeline.model import CACHE_BYTES, Model
+from pipeline.planning import list_corpus
 from pipeline.prepare import SpecialSearch
 from pipeline.shards import Encoding
 from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, exists
-from pipeline.values import format_bytes, format_count
+from pipeline.values import format_bytes
 from pipeline.workers import worker_count
 
 # Options that mean nothing for encoding, which does as the tokenizer says.
@@ -113,15 +113,6 @@ def _opened(
     shards.clear(directory)
     shards.save(directory, encoding)
     return encoding
-
-
-def list_corpus(options: Options, listener: Listener, *, may_be_empty: bool = False) -> Listing:
-    """The files of a corpus; raises as `find_files` does."""
-    listing = find_files(options.inputs, Asked(options.input_format, options.compression), may_be_empty=may_be_empty)
-    if listing.empty:
-        first = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
-        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {first}"))
-    return listing
 
 
 def cut_corpus(

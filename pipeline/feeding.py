@@ -90,7 +90,11 @@ def feed_chunk(
     for span in task.spans:
         if before is not None:
             before(*span)
-        _feed_span(counter, specials, task, span, tally, examples)
+        try:
+            _feed_span(counter, specials, task, span, tally, examples)
+        except PatternTimeoutError as error:
+            file, start, stop = span
+            raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
     _note_losses(counter, tally, examples)
     return tally
 
@@ -112,21 +116,6 @@ def _feed_span(
     examples: dict[str, list[str]],
 ) -> None:
     """Feed one span of a file: its end is the end of a document or, proven by the pattern, of a piece."""
-    try:
-        _feed_parts(counter, specials, task, span, tally, examples)
-    except PatternTimeoutError as error:
-        file, start, stop = span
-        raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
-
-
-def _feed_parts(
-    counter: Counter,
-    specials: _core.SpecialTokens,
-    task: ChunkTask,
-    span: tuple[CorpusFile, int, int],
-    tally: Tally,
-    examples: dict[str, list[str]],
-) -> None:
     file, start, stop = span
     whole_text = file.format == "text" and file.compression == "none"
     begin = fed = counter.fed_bytes()

@@ -23,7 +23,6 @@ from pipeline.encode_plan import (
     dtype_of,
     files_without_text,
     id_bytes,
-    list_corpus,
     runs_on_regex,
     separator_of,
     share_of,
@@ -35,6 +34,7 @@ from pipeline.events import warn_of
 from pipeline.load import load_model
 from pipeline.losses import Tallied, add_up, for_people, refusal
 from pipeline.model import Model
+from pipeline.planning import list_corpus
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import Tokenizer
 

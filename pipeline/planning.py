@@ -58,7 +58,7 @@ def _opened(
     listener: Listener,
     nodes: Sequence[Node],
 ) -> Run:
-    listing = _list_corpus(options, listener, may_be_empty=stored is not None)
+    listing = list_corpus(options, listener, may_be_empty=stored is not None)
     run_directory.refuse_corpus_inside(directory, (file.path for file in listing.files))
     cutting = cut_by(pattern)
     if stored is None:
@@ -126,7 +126,8 @@ def _planned(
     return replace(run, manifest=replace(before, files=before.files + files, chunks=before.chunks + moved))
 
 
-def _list_corpus(options: Options, listener: Listener, *, may_be_empty: bool) -> Listing:
+def list_corpus(options: Options, listener: Listener, *, may_be_empty: bool = False) -> Listing:
+    """The files of a corpus; raises as `find_files` does."""
     asked = Asked(options.input_format, options.compression)
     listing = find_files(options.inputs, asked, may_be_empty=may_be_empty)
     if listing.empty and options.inputs:
