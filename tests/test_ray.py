@@ -21,7 +21,7 @@ from ray_cluster import ADDRESS, add_node, cluster_of, lose, workers_of
 from samples import all_planes
 
 import pipeline
-from pipeline.errors import InputError, WorkerError
+from pipeline.errors import InputError, UsageError, WorkerError
 from pipeline.executors import Need
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.ray import RayExecutor
@@ -195,8 +195,9 @@ def test_rays_client_takes_the_same_way(corpus: Path, expected: bytes, tmp_path:
     with socket.socket() as free:
         free.bind((ADDRESS, 0))
         port = free.getsockname()[1]
-    # The process that answers looks for modules where it was begun, which here is the source without its core.
-    with cluster_of(1, client_port=port, PYTHONSAFEPATH="1"):
+    # The process that answers looks for modules where it was begun, which here is the source without its core; and it
+    # forks, which beside gRPC's threads goes wrong one time in three.
+    with cluster_of(1, client_port=port, PYTHONSAFEPATH="1", GRPC_ENABLE_FORK_SUPPORT="0"):
         address = f"ray://{ADDRESS}:{port}"
         words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000", "--executor", "ray"]
         result = _bpe_pipeline(*words, "--output", tmp_path / "a", "--ray-address", address)
@@ -216,6 +217,20 @@ def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) ->
     assert result.stderr.count("\n") == 1
     assert f"no Ray cluster at {ADDRESS}:1" in result.stderr
     assert "ray start --head" in result.stderr
+
+
+def test_where_rays_client_is_not_answered_one_line_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise ConnectionAbortedError(
+            "Initialization failure from server:\nTraceback\nRuntimeError: Starting it failed."
+        )
+
+    monkeypatch.setattr("ray.init", fail)
+    with (
+        pytest.raises(UsageError, match=r"^no Ray cluster at auto .*: Starting it failed\.\); run the same command"),
+        RayExecutor("auto", None),
+    ):
+        pass
 
 
 def test_without_ray_one_line_says_how_to_install_it(corpus: Path) -> None:

@@ -44,10 +44,7 @@ def connect(address: str | None) -> bool:
         )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         where = address or "this machine"
-        raise UsageError(
-            f"no Ray cluster at {where} ({in_a_line(error)}); begin one with `ray start --head`, or name one with "
-            "--ray-address"
-        ) from None
+        raise UsageError(f"no Ray cluster at {where} ({in_a_line(error)}); {_remedy(error)}") from None
     if not shown:
         _be_quiet()
     return True
@@ -57,6 +54,17 @@ def in_a_line(error: Exception) -> str:
     """What an error of Ray says, its last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else 'no reason given'}"
+
+
+def _remedy(error: Exception) -> str:
+    """What to do where `ray.init` failed.
+
+    What answers Ray's client now and then dies as it forks beside gRPC's threads (ray-project/ray, issue 63202), and
+    leaves this message and empty logs.
+    """
+    if "Initialization failure from server" in str(error):
+        return "run the same command again, or begin Ray with GRPC_ENABLE_FORK_SUPPORT=0 in its environment"
+    return "begin one with `ray start --head`, or name one with --ray-address"
 
 
 def _job(address: str) -> dict[str, Any]:
