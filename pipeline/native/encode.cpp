@@ -133,30 +133,41 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
 
 void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
                            State& state, IdBuffer& out) const {
-  size_t others = 0, start = begin;
+  // The ids of the frequent pieces are written end to end, as if there were no others; without a branch.
+  size_t others = 0, known = 0, start = begin;
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t size = ends[i] - start;
     const uint8_t* const piece = text + start;
     const uint64_t beginning = readable - start >= 8 ? load64(piece) : beginning_at_end(piece, readable - start);
     HotIds::Ids ids;
-    const size_t known = state.hot.find(HotIds::word_of(beginning, size), size, ids);
-    std::memcpy(state.found[i].data(), &ids, sizeof ids);
-    state.counts[i] = static_cast<uint8_t>(ids.count());
-    state.others[others] = static_cast<uint32_t>(i);  // without a branch
-    others += 1 - known;
+    const size_t hit = state.hot.find(HotIds::word_of(beginning, size), size, ids);
+    std::memcpy(state.known.data() + known, &ids, sizeof ids);
+    state.others[others] = {static_cast<uint32_t>(i), static_cast<uint32_t>(known)};
+    others += 1 - hit;
+    known += hit + (hit & ids.has_second());
     start = ends[i];
   }
   find_others(text, begin, ends, readable, others, state);
-  const size_t room = PieceCache::kMaxIds * ends.size() + state.aside.size();
+  const size_t room = known + PieceCache::kMaxIds * others + state.aside.size() + State::kStride;
   uint32_t* row = out.reserve(room);
   const uint32_t* first = row;
   const uint32_t* aside = state.aside.data();
-  for (size_t i = 0; i < ends.size(); ++i) {
-    if (state.counts[i] < kAside) [[likely]] {
-      std::memcpy(row, state.found[i].data(), sizeof state.found[i]);
-      row += state.counts[i];
-    } else if (state.counts[i] == kAside) {
-      const size_t count = state.found[i][0];
+  size_t copied = 0;
+  const auto copy_known = [&](size_t until) {
+    for (size_t at = copied; at < until; at += State::kStride) {
+      std::memcpy(row + (at - copied), state.known.data() + at, State::kStride * sizeof(uint32_t));
+    }
+    row += until - copied;
+    copied = until;
+  };
+  for (size_t k = 0; k < others; ++k) {
+    const auto [i, known_before] = state.others[k];
+    copy_known(known_before);
+    if (state.counts[k] < kAside) [[likely]] {
+      std::memcpy(row, state.found[k].data(), sizeof state.found[k]);
+      row += state.counts[k];
+    } else if (state.counts[k] == kAside) {
+      const size_t count = state.found[k][0];
       std::memcpy(row, aside, count * sizeof(uint32_t));
       row += count;
       aside += count;
@@ -167,6 +178,7 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
       first = row = out.reserve(room);
     }
   }
+  copy_known(known);
   out.advance(static_cast<size_t>(row - first));
 }
 
@@ -174,7 +186,7 @@ void Encoder::find_others(const uint8_t* text, size_t begin, std::span<const uin
                           size_t others, State& state) const {
   size_t longer = 0;
   for (size_t k = 0; k < others; ++k) {
-    const size_t i = state.others[k], start = i ? ends[i - 1] : begin, size = ends[i] - start;
+    const size_t i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
     const Key key = readable - start >= 16 ? PieceCache::key_of_any(text + start, size) : key_at_end(text + start, size);
     const uint64_t hash = PieceCache::hash(key);
     state.keys[k] = key;
@@ -184,7 +196,7 @@ void Encoder::find_others(const uint8_t* text, size_t begin, std::span<const uin
     longer += static_cast<size_t>(size > PieceCache::kMaxBytes);
   }
   for (size_t n = 0; n < longer; ++n) {
-    const size_t k = state.longer[n], i = state.others[k], start = i ? ends[i - 1] : begin, size = ends[i] - start;
+    const size_t k = state.longer[n], i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
     if (size > LongPieceCache::kMaxBytes) continue;
     state.hashes[k] = hash_long(text + start, size);
     state.long_cache.prefetch(state.hashes[k]);
@@ -192,18 +204,18 @@ void Encoder::find_others(const uint8_t* text, size_t begin, std::span<const uin
   for (size_t n = 0; n < longer; ++n) state.long_cache.prefetch_record(state.hashes[state.longer[n]]);
   state.aside.clear();
   for (size_t k = 0; k < others; ++k) {
-    const size_t i = state.others[k], start = i ? ends[i - 1] : begin, size = ends[i] - start;
+    const size_t i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
     if (const auto* entry = state.cache.find(state.keys[k], state.hashes[k])) [[likely]] {
-      std::memcpy(state.found[i].data(), entry->ids, sizeof entry->ids);
-      state.counts[i] = static_cast<uint8_t>(entry->count());
+      std::memcpy(state.found[k].data(), entry->ids, sizeof entry->ids);
+      state.counts[k] = static_cast<uint8_t>(entry->count());
       state.hot.offer(state.keys[k], size, entry->ids, entry->count());
     } else if (size > LongPieceCache::kMaxBytes) {
-      state.counts[i] = kGiant;
+      state.counts[k] = kGiant;
     } else {
       const size_t before = state.aside.size();
       encode_other(text + start, size, state.keys[k], state.hashes[k], state, state.aside);
-      state.counts[i] = kAside;
-      state.found[i][0] = static_cast<uint32_t>(state.aside.size() - before);
+      state.counts[k] = kAside;
+      state.found[k][0] = static_cast<uint32_t>(state.aside.size() - before);
     }
   }
 }

@@ -21,6 +21,7 @@ namespace bpe {
 
 struct Encoder::State {
   static constexpr size_t kBlockPieces = 256;
+  static constexpr size_t kStride = 8;  // ids that are copied at once
 
   explicit State(size_t cache_bytes) : cache(cache_bytes / 2), long_cache(cache_bytes / 2) {}
   HotIds hot;
@@ -28,14 +29,19 @@ struct Encoder::State {
   LongPieceCache long_cache;
   RankMerger::Scratch scratch;
   std::array<uint32_t, kBlockPieces> ends;
-  // Of the pieces of a block: how many ids, and the ids of those that have few.
-  std::array<uint8_t, kBlockPieces> counts;
-  std::array<std::array<uint32_t, PieceCache::kMaxIds>, kBlockPieces> found;
-  IdBuffer aside;  // the ids of the others, in order
-  // Of those that are not among the frequent ones: which they are, and which of these are longer; keys and hashes.
-  std::array<uint32_t, kBlockPieces> others, longer;
+  std::array<uint32_t, 2 * kBlockPieces + kStride> known;  // the ids of a block's frequent pieces
+  // Of the others, in order: which they are, and how many of `known` come before; which of these are longer; keys and
+  // hashes; how many ids, and the ids of those that have few.
+  struct Other {
+    uint32_t piece, known_before;
+  };
+  std::array<Other, kBlockPieces> others;
+  std::array<uint32_t, kBlockPieces> longer;
   std::array<Key, kBlockPieces> keys;
   std::array<uint64_t, kBlockPieces> hashes;
+  std::array<uint8_t, kBlockPieces> counts;
+  std::array<std::array<uint32_t, PieceCache::kMaxIds>, kBlockPieces> found;
+  IdBuffer aside;  // the ids of those that have many
 };
 
 // A state taken from the encoder's pool for one call; beyond the pool, one of its own with hardly any cache.

@@ -21,13 +21,12 @@ class HotIds {
 
   struct Ids {
     uint32_t first = kNoId, second = kNoId;
-    size_t count() const { return 1 + static_cast<size_t>(second != kNoId); }
+    size_t has_second() const { return static_cast<size_t>(second != kNoId); }
   };
 
   // The bytes and the length of a piece in one word, of the 8 bytes at its beginning; of a longer one, anything.
   static uint64_t word_of(uint64_t beginning, size_t size) {
-    const unsigned bits = 8 * size & 63;
-    return (beginning & ((uint64_t{1} << bits) - 1)) | uint64_t{size} << 56;
+    return (beginning & kMasks[size % kMasks.size()]) | uint64_t{size} << 56;
   }
 
   // Writes the ids that the piece may have; 1 if it has them.
@@ -46,6 +45,11 @@ class HotIds {
 
  private:
   static constexpr unsigned kBits = 13;
+  static constexpr std::array<uint64_t, kMaxBytes + 1> kMasks = [] {
+    std::array<uint64_t, kMaxBytes + 1> masks{};
+    for (size_t size = 0; size < masks.size(); ++size) masks[size] = (uint64_t{1} << 8 * size) - 1;
+    return masks;
+  }();
   struct Entry {
     uint64_t word = 0;  // of no piece
     Ids ids;
