@@ -110,11 +110,12 @@ def encode_chunk(task: EncodeTask) -> Part:
 def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> dict[str, Any]:
     """Read a chunk, and give its ids to the sink; returns how many bytes there were, and what was lost of them.
 
-    encoder: the model's; calls from several threads run side by side. Raises as `encode_chunk` does.
+    encoder: the model's; calls from several threads run side by side. How long the `regex` package may take is the
+    task's to say, not the model's. Raises as `encode_chunk` does.
     """
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
-    cutter: Any = pattern.automaton or in_steps or RegexCutter(pattern)
+    cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern)
     prepared = model.preparation.changes_ids
     ids = _core.ChunkIds(
         encoder,

@@ -28,7 +28,7 @@ from pipeline.workers import worker_count
 
 # Options that mean nothing for encoding, which does as the tokenizer says.
 OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
-    *("no_special_tokens", "export", "chat_template", "pattern_timeout", "dry_run")
+    *("no_special_tokens", "export", "chat_template", "dry_run")
 }
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
 _CHUNKS_A_WORKER = 8

@@ -44,7 +44,7 @@ def encode_chunks(
     special_tokens = model.vocabulary.special_tokens
     common = partial(
         EncodeTask,
-        pattern=replace(model.pattern, tree=None),
+        pattern=replace(model.pattern, tree=None, timeout_s=options.pattern_timeout),
         text_field=encoding.options["text_field"],
         special_tokens=special_bytes(model),
         special_ids=tuple(special_tokens.values()),

@@ -39,7 +39,7 @@ from pipeline.storage import Remote, named
 from pipeline.tokenizer import Tokenizer
 
 _OF_SHARDS = names_of("run", "encode") - {
-    *("inputs", "workers", "memory_limit", "chunk_size", "fail_on_loss", "documents", "separator")
+    *("inputs", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss", "documents", "separator")
 }
 
 
@@ -60,6 +60,10 @@ class EncodedFiles(Sequence[memoryview]):
     def __len__(self) -> int:
         return len(self.ends)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        whole = self.ids.tobytes(), self.ids.format, self.ends.tobytes()
+        return _restored, (*whole, self.text_bytes, self.losses)
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[at] for at in range(len(self))[index]]
@@ -73,6 +77,11 @@ class EncodedFiles(Sequence[memoryview]):
             start = end
 
 
+def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
+    """What was pickled."""
+    return EncodedFiles(memoryview(ids).cast(code), memoryview(ends).cast("Q"), *rest)
+
+
 def encode_files(
     inputs: str | PathLike[str] | Sequence[str | PathLike[str]],
     tokenizer: Tokenizer | str | PathLike[str] | Remote,
@@ -83,8 +92,8 @@ def encode_files(
     inputs: files, directories, globs and URIs, of all formats that training reads. tokenizer: one, or where one lies.
     options: `documents="separator"` (or "offsets": no id stands between documents), `separator="<|endoftext|>"`,
         `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs, which two cannot do
-        at a time), `errors`, `fail_on_loss`, `memory_limit` of what is beside the result, `chunk_size`, `text_field`,
-        `input_format`, `compression`; see `pipeline.config.Options`.
+        at a time), `errors`, `fail_on_loss`, `memory_limit` of what is beside the result, `chunk_size`,
+        `pattern_timeout`, `text_field`, `input_format`, `compression`; see `pipeline.config.Options`.
 
     Memory: 2 or 4 bytes an id and up to an eighth more, 8 bytes a document, beside a known amount. What was lost is in
     the result. Raises as `encode_corpus` does.
@@ -147,7 +156,7 @@ def _encode_chunks(
     special_tokens = model.vocabulary.special_tokens
     task = partial(
         IdsTask,
-        pattern=model.pattern,
+        pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
         special_tokens=special_bytes(model),
         special_ids=tuple(special_tokens.values()),

@@ -1,6 +1,7 @@
 """A corpus to ids in memory: those of its shards, document by document, for any number of threads and any chunks."""
 
 import json
+import pickle
 from array import array
 from concurrent.futures import CancelledError
 from itertools import pairwise
@@ -128,6 +129,10 @@ def test_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) 
     with pytest.raises(IndexError):
         encoded[3]
     assert list(reversed(encoded)) == [*encoded][::-1]
+    again = pickle.loads(pickle.dumps(encoded))
+    assert [*again] == [*encoded]
+    assert (again.ids.format, again.ids.readonly) == (encoded.ids.format, True)
+    assert (again.text_bytes, again.losses) == (encoded.text_bytes, encoded.losses)
 
 
 def test_wide_ids(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Patterns that would take for ever: cut in a bounded time, compiled in a bounded time, and told in one line."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer
+import pipeline
 from pipeline.errors import PatternError, PatternTimeoutError
 from pipeline.pattern import compile_pattern
 from pipeline.pattern.compiled import cut_with_regex
@@ -62,6 +63,23 @@ def test_a_catastrophe_in_a_run_is_told_with_its_place_and_the_rest_is_kept(tmp_
     assert "e.txt" in refused(run(*words[:-1], 2, cwd=tmp_path), 1)  # the same run, with more time
 
 
+def test_a_catastrophe_in_encoding_is_told_with_its_place_and_has_the_time_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("zz aab z<|endoftext|>" + "a" * 60)
+    ours = pipeline.Tokenizer.from_merges([], pattern=CATASTROPHE, special_tokens=["<|endoftext|>"])
+    ours.save(tmp_path / "tokenizer")
+    words = ["encode", "a.txt", "--tokenizer", "tokenizer", "--output", "shards", "--pattern-timeout"]
+    for seconds in (1, 2):  # the same shards, with more time
+        line = refused(run(*words, seconds, cwd=tmp_path), 1)
+        assert re.search(
+            rf"a\.txt, bytes 0 to 81: the pattern .* takes longer than {seconds} s .*--pattern-timeout", line
+        )
+    with (
+        pytest.warns(UserWarning, match="runs on the regex package"),
+        pytest.raises(PatternTimeoutError, match=r"a\.txt, bytes 0 to 81: .* longer than 1 s"),
+    ):
+        pipeline.encode_files(tmp_path / "a.txt", ours, pattern_timeout=1)
+
+
 @pytest.mark.parametrize("name", ["counts.tsv", "counts.parquet"])
 def test_a_catastrophe_among_imported_counts_is_told_with_its_place(name: str, tmp_path: Path) -> None:
     pieces, counts = ["zz", "z", "a" * 60], [1, 2, 3]
@@ -80,7 +98,7 @@ def test_a_catastrophe_among_imported_counts_is_told_with_its_place(name: str, t
 
 
 def test_encoding_ends_too() -> None:
-    tokenizer = Tokenizer.from_merges([], pattern=compile_pattern(CATASTROPHE, timeout_s=1))
+    tokenizer = pipeline.Tokenizer.from_merges([], pattern=compile_pattern(CATASTROPHE, timeout_s=1))
     with pytest.raises(PatternTimeoutError):
         tokenizer.encode("a" * 60)
 

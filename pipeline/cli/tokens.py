@@ -14,7 +14,7 @@ from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
 
 _ENCODE_OPTIONS = (
     *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
-    *("chunk_size", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
+    *("chunk_size", "pattern_timeout", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 
 
