@@ -4,10 +4,12 @@
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
 // token, also where no chain of merges reaches it. Text must be valid UTF-8.
 //
-// Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them; of the others,
-// the places in two larger caches, one of short and one of longer pieces, are fetched ahead; then each is looked up,
-// and only unknown ones are merged. When all are known their ids are written, a few of each without a branch. Calls from several threads run side by side: each takes a state with caches of its
-// own from a pool. Many texts at once are taken from a common counter by threads that live as long as the call.
+// Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them, and the ids
+// that it knows are written end to end, without a branch; of the others, the places in two larger caches, one of short
+// and one of longer pieces, are fetched ahead; then each is looked up, and only unknown ones are merged. When all are
+// known, the ids of the others are put between those of the frequent ones. Calls from several threads run side by
+// side: each takes a state with caches of its own from a pool. Many texts at once are taken from a common counter by
+// threads that live as long as the call.
 // Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0: as
 // many as there are cores, at least four), any more of them make do with next to none.
 #pragma once
