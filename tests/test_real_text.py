@@ -18,7 +18,7 @@ from pipeline.vocabulary import token_to_text
 EOT = "<|endoftext|>"
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
-SIZES = (1000, 32_000)
+SIZES = (300, 1000, 8000, 32_000)
 
 pytestmark = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
 
@@ -35,7 +35,7 @@ def test_merges_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["gpt2", "llama3"])
+@pytest.mark.parametrize("pattern", ["gpt2", "llama3", "qwen2"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
     texts = peers.documents(path.read_bytes().decode(), [EOT])
@@ -49,7 +49,7 @@ def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_greatest_bytes_is_the_naive_reference(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "part.txt").write_bytes(path.read_bytes()[:150_000])
+    (tmp_path / "part.txt").write_bytes(path.read_bytes()[:600_000])
     options = {"vocab_size": 320, "tie_break": "greatest-bytes"}
     tokenizer = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", **options)
     counter: Counter[bytes] = Counter()
