@@ -190,13 +190,11 @@ def _remove(path: Location) -> None:
 
 
 def refuse_corpus_inside(directory: Location, paths: Iterable[str], what: str = "part of the corpus") -> None:
-    """Raise `RunDirectoryError` where a corpus file lies where the run's own files go: they would replace it.
+    """Raise `RunDirectoryError` if a corpus file is stored where the run's own files go: they would replace it.
 
-    paths: absolute ones, or URIs. what: they are, where it is no corpus.
+    paths: absolute ones, or URIs. what: what the paths are, if not a corpus.
     """
-    real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
-    for path in paths:
-        name = _inner_name(directory, path, real)
+    for path, name in inner_names(directory, paths):
         if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
             raise RunDirectoryError(
                 f"{path} is {what}, but the run's own files go to {directory / name}; choose another --output, or move "
@@ -204,8 +202,19 @@ def refuse_corpus_inside(directory: Location, paths: Iterable[str], what: str = 
             )
 
 
+def inner_names(directory: Location, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each path that is inside the directory, with its first component there, links resolved."""
+    real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
+    for path in paths:
+        targets = [path, real(path)] if not is_uri(path) and os.path.islink(path) else [path]
+        for target in targets:
+            name = _inner_name(directory, target, real)
+            if name:
+                yield path, name
+
+
 def _inner_name(directory: Location, path: str, real: Callable[[str], str]) -> str:
-    """What a path goes through first within the directory; nothing where it lies elsewhere."""
+    """Return the first component of a path within the directory, or nothing if it is elsewhere."""
     if isinstance(directory, Remote) != is_uri(path):
         return ""
     if isinstance(directory, Remote):

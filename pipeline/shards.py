@@ -15,7 +15,6 @@ import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
@@ -26,7 +25,7 @@ from pipeline.errors import InputError, RunDirectoryError, StorageError
 from pipeline.losses import Losses
 from pipeline.manifest import fingerprint, plan_document, stored_plan
 from pipeline.model import Model
-from pipeline.run_directory import require_ours
+from pipeline.run_directory import inner_names, require_ours
 from pipeline.storage import Location, RemoteError, names_in, open_file, remove
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
 
@@ -147,14 +146,10 @@ def refuse_foreign_files(directory: Location) -> None:
 
 
 def refuse_corpus_inside(directory: Location, files: Iterable[CorpusFile]) -> None:
-    """Raise `RunDirectoryError` where a corpus file lies where shards go: they would replace it."""
-    home = directory.absolute() if isinstance(directory, Path) else directory
-    ours = {str(home / name) for name in _owned_in(directory)}
-    for file in files:
-        if file.path in ours:
-            raise RunDirectoryError(
-                f"{file.path} is part of the corpus, but shards go to {directory}; choose another --output"
-            )
+    """Raise `RunDirectoryError` if a corpus file is stored where shards go, links resolved: they would replace it."""
+    for path, name in inner_names(directory, (file.path for file in files)):
+        if name == MANIFEST or _OWNED.fullmatch(name):
+            raise RunDirectoryError(f"{path} is part of the corpus, but shards go to {directory}; choose another --output")
 
 
 def clear(directory: Location) -> None:
