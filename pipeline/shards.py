@@ -149,7 +149,9 @@ def refuse_corpus_inside(directory: Location, files: Iterable[CorpusFile]) -> No
     """Raise `RunDirectoryError` if a corpus file is stored where shards go, links resolved: they would replace it."""
     for path, name in inner_names(directory, (file.path for file in files)):
         if name == MANIFEST or _OWNED.fullmatch(name):
-            raise RunDirectoryError(f"{path} is part of the corpus, but shards go to {directory}; choose another --output")
+            raise RunDirectoryError(
+                f"{path} is part of the corpus, but shards go to {directory}; choose another --output"
+            )
 
 
 def clear(directory: Location) -> None:
