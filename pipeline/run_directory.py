@@ -206,7 +206,7 @@ def inner_names(directory: Location, paths: Iterable[str]) -> Iterator[tuple[str
     """Yield each path that is inside the directory, with its first component there, links resolved."""
     real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
     for path in paths:
-        targets = [path, real(path)] if not is_uri(path) and os.path.islink(path) else [path]
+        targets = [path, real(path)] if not is_uri(path) and Path(path).is_symlink() else [path]
         for target in targets:
             name = _inner_name(directory, target, real)
             if name:

@@ -32,13 +32,13 @@ def _corpus(directory: Path, name: str) -> Path:
     return file
 
 
-def _link_to_directory(tmp_path: Path, corpus: Path, file: Path) -> tuple[Path, Path]:
+def _link_to_directory(tmp_path: Path, corpus: Path, _file: Path) -> tuple[Path, Path]:
     link = tmp_path / "link"
     link.symlink_to(corpus)
     return corpus, link
 
 
-def _corpus_through_link(tmp_path: Path, corpus: Path, file: Path) -> tuple[Path, Path]:
+def _corpus_through_link(tmp_path: Path, corpus: Path, _file: Path) -> tuple[Path, Path]:
     link = tmp_path / "link"
     link.symlink_to(corpus)
     return link, corpus
@@ -51,7 +51,7 @@ def _link_to_file(tmp_path: Path, corpus: Path, file: Path) -> tuple[Path, Path]
     return link, corpus
 
 
-def _itself(tmp_path: Path, corpus: Path, file: Path) -> tuple[Path, Path]:
+def _itself(_tmp_path: Path, corpus: Path, _file: Path) -> tuple[Path, Path]:
     return corpus, corpus
 
 
