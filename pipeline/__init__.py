@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.base.errors import PipelineError as PipelineError
     from pipeline.bpe_trainer import train_like as train_like
     from pipeline.chat import ChatFormat as ChatFormat
     from pipeline.chat import ChatMLFormat as ChatMLFormat
     from pipeline.encoding import encode_corpus as encode_corpus
-    from pipeline.errors import PipelineError as PipelineError
     from pipeline.exchange import export_counts as export_counts
     from pipeline.exchange import import_counts as import_counts
     from pipeline.exchange import train_from_counts as train_from_counts
@@ -37,7 +37,7 @@ _HOMES = {
     "ChatMLFormat": "pipeline.chat",
     "GPT2Tokenizer": "pipeline.gpt2",
     "Llama3Tokenizer": "pipeline.llama3",
-    "PipelineError": "pipeline.errors",
+    "PipelineError": "pipeline.base.errors",
     "Tokenizer": "pipeline.tokenizer",
     "combine_runs": "pipeline.mixture",
     "decode_shards": "pipeline.shard_texts",

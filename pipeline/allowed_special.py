@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from pipeline import _core
+from pipeline.base.errors import SpecialTokenError, UsageError
 from pipeline.encode_texts import Text, repaired
-from pipeline.errors import SpecialTokenError, UsageError
 
 Allowed: TypeAlias = Literal["all"] | AbstractSet[str] | None
 Disallowed: TypeAlias = Literal["all"] | Collection[str] | None

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.storage import Location, Remote
 from pipeline.storage.scratch import own_mark, scratch_directory
 

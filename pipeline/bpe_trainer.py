@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.iterate import train_from_iterator
 from pipeline.load.fields import Field
 from pipeline.load.splits import read_pre_tokenizer

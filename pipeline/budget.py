@@ -7,10 +7,10 @@ this package and Arrow is declared here; tests measure whole runs against their 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline import environment
-from pipeline.errors import UsageError
+from pipeline.base import machine
+from pipeline.base.errors import UsageError
+from pipeline.base.units import format_bytes
 from pipeline.executors import Node
-from pipeline.values import format_bytes
 
 _SHARE = 0.8  # of what is free, where no limit is given
 COORDINATOR_BYTES = 24 << 20  # the command, at the least
@@ -64,11 +64,11 @@ def budget(memory_limit: int | None, nodes: Sequence[Node] = ()) -> Budget:
     """
     if nodes:
         return _of_nodes(memory_limit, nodes)
-    own = max(environment.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
+    own = max(machine.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
     taken = own + FORK_SERVER_BYTES + ARROW_BYTES
     if memory_limit is not None:
         return Budget(memory_limit, taken, given=True)
-    limit = int(environment.available_memory() * _SHARE) + environment.process_tree_memory()
+    limit = int(machine.available_memory() * _SHARE) + machine.process_tree_memory()
     return Budget(limit, taken, given=False)
 
 

@@ -8,9 +8,9 @@ recognises them; without such text the ids are the same.)
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
+from pipeline.base.errors import InputError, UsageError
 from pipeline.chat_templates import CHAT_TEMPLATES
 from pipeline.decoding import numbers_of
-from pipeline.errors import InputError, UsageError
 from pipeline.llama3 import Llama3Tokenizer
 from pipeline.tokenizer import Tokenizer
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline import manifest
 from pipeline.atomic import write_whole
-from pipeline.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.export.tiktoken import SNIPPET_NAME
 from pipeline.sampling import corpus_sample, sample_texts
 from pipeline.storage import Location, names_in

@@ -14,9 +14,9 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.atomic import parts_beside
+from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.combine_plan import WHOLE, Measured, Part, any_remote, cut, plan
 from pipeline.counters import Columns, CounterFile, open_counter, write_counter
-from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.storage import Location, each
 from pipeline.storage.scratch import own_mark
 

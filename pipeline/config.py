@@ -12,10 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
-from pipeline.errors import UsageError
-from pipeline.storage import Location
-from pipeline.untrusted import CONFIG_BYTES, read_bounded
-from pipeline.values import (
+from pipeline.base.errors import UsageError
+from pipeline.base.units import (
     CHAT_TEMPLATES,
     SHARD_FORMATS,
     parse_bytes,
@@ -30,6 +28,8 @@ from pipeline.values import (
     parse_text_field,
     parse_whole_number,
 )
+from pipeline.storage import Location
+from pipeline.untrusted import CONFIG_BYTES, read_bounded
 
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 READING_OPTIONS = ("input_format", "compression", "text_field")  # which say where the text is, not what its pieces are

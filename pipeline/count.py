@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import combining, counters, losses, planning, run_directory
+from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.base.units import format_bytes, format_count
 from pipeline.config import Options
 from pipeline.count_chunk import CountTask, count_chunk
-from pipeline.errors import InputError, RunDirectoryError
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.executors import Executor, Need
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
 from pipeline.storage import Location
-from pipeline.values import format_bytes, format_count
 from pipeline.workers import worker_count
 
 _log = logging.getLogger(__name__)

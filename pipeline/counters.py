@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from pipeline import _core, tables
 from pipeline.atomic import whole_file
-from pipeline.errors import RunDirectoryError, StorageError
+from pipeline.base.errors import RunDirectoryError, StorageError
 from pipeline.executors import Executor
 from pipeline.storage import Location, Remote, RemoteError, each, existing
 

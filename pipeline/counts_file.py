@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.base.errors import InputError
+from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.room import Room, unlimited
 from pipeline.counters import open_counter
-from pipeline.errors import InputError
 from pipeline.executors.worker import report_progress
 from pipeline.storage import Location, OpenFile, arrow_source, open_file
-from pipeline.values import format_bytes
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1

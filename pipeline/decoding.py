@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from operator import index
 
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 
 
 def numbers_of(ids: Iterable[int]) -> list[int]:

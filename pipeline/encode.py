@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline import terminal
-from pipeline.errors import InputError, StorageError
+from pipeline.base.errors import InputError, StorageError
 from pipeline.load import load_model
 from pipeline.model import Model
 from pipeline.storage import Location, RemoteError, exists

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import budget, manifest, shards
+from pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from pipeline.base.events import Listener, Notice
+from pipeline.base.units import format_bytes
 from pipeline.config import READING_OPTIONS, Options, names_of
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile
-from pipeline.errors import InputError, RunDirectoryError, UsageError
-from pipeline.events import Listener, Notice
 from pipeline.executors import Node
 from pipeline.losses import Losses, Tally
 from pipeline.model import CACHE_BYTES, Model
@@ -23,7 +24,6 @@ from pipeline.prepare import SpecialSearch
 from pipeline.shards import Encoding
 from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, exists
-from pipeline.values import format_bytes
 from pipeline.workers import worker_count
 
 # Options that mean nothing for encoding, which does as the tokenizer says.

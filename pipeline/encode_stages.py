@@ -10,11 +10,11 @@ from functools import partial
 
 from pipeline import budget, run_directory, shards
 from pipeline.atomic import make_directory
+from pipeline.base.errors import RunDirectoryError
+from pipeline.base.events import Advanced, Listener, StageStarted
 from pipeline.config import Options
 from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
 from pipeline.encode_plan import id_bytes, share_of, special_bytes, tell_of_pattern
-from pipeline.errors import RunDirectoryError
-from pipeline.events import Advanced, Listener, StageStarted
 from pipeline.executors import Executor, Need
 from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.model import Model

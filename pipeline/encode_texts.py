@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from pipeline import _core
-from pipeline.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import PatternSequence
 from pipeline.prepare import SpecialSearch, encode_prepared

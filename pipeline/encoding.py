@@ -12,16 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, environment, losses, run_directory, shards
+from pipeline import budget, losses, run_directory, shards
+from pipeline.base import machine
+from pipeline.base.errors import StorageError, UsageError
+from pipeline.base.events import Listener, Notice, StageEnded, warn_of
+from pipeline.base.log import log_to
 from pipeline.config import Options, make_options, refuse_unfit
 from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding, separator_of
 from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
-from pipeline.errors import StorageError, UsageError
-from pipeline.events import Listener, Notice, StageEnded, warn_of
 from pipeline.executors import Executor
 from pipeline.id_parts import Part
 from pipeline.load import load_model
-from pipeline.log import log_to
 from pipeline.model import Model
 from pipeline.report.encoded import Encoded
 from pipeline.shards import EncodedCorpus, Encoding
@@ -98,13 +99,13 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
 
 
 @contextlib.contextmanager
-def _at_work(directory: Location, options: Options) -> Iterator[environment.MemoryWatch]:
+def _at_work(directory: Location, options: Options) -> Iterator[machine.MemoryWatch]:
     """Work on a directory alone, watching memory; an interruption says how to go on."""
     budget.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
     try:
         with (
             run_directory.locked(directory, shards.MANIFEST),
-            environment.MemoryWatch(options.memory_limit) as watch,
+            machine.MemoryWatch(options.memory_limit) as watch,
         ):
             yield watch
     except KeyboardInterrupt:

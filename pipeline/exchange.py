@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 
 from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
 from pipeline.atomic import whole_file
+from pipeline.base.errors import InputError, TrainingError, UsageError
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
+from pipeline.base.units import format_count, parse_location
 from pipeline.config import Options, make_options
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts_file import MOST_COUNT, Batch
-from pipeline.errors import InputError, TrainingError, UsageError
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work
 from pipeline.manifest import Run, Source
@@ -33,7 +34,6 @@ from pipeline.storage import Location, Remote, named, open_file
 from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export
-from pipeline.values import format_count, parse_location
 from pipeline.workers import executor_here, worker_count
 
 STAGE = "importing"

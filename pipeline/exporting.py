@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipeline.base.errors import ExportRefusedError
 from pipeline.chat_templates import CHAT_TEMPLATES
 from pipeline.config import Options, check_vocabulary
-from pipeline.errors import ExportRefusedError
 from pipeline.export import EXPORTS, write_model
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline import _core
-from pipeline.values import format_bytes
+from pipeline.base.units import format_bytes
 
 _ROW_BYTES = 16  # an offset and a count
 _READ_BYTES = 16 << 20  # for a range of the counter that is being read; half of it stays

@@ -9,7 +9,7 @@ from importlib import import_module
 from os import PathLike
 from typing import Any
 
-from pipeline.errors import UsageError
+from pipeline.base.errors import UsageError
 from pipeline.load.gpt2 import load_gpt2
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import Tokenizer

@@ -13,6 +13,8 @@ from os import PathLike
 from threading import Event
 from typing import Any
 
+from pipeline.base.errors import UsageError
+from pipeline.base.events import warn_of
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
@@ -29,8 +31,6 @@ from pipeline.encode_plan import (
     special_bytes,
     tell_of_pattern,
 )
-from pipeline.errors import UsageError
-from pipeline.events import warn_of
 from pipeline.load import load_model
 from pipeline.losses import Tallied, add_up, for_people, refusal
 from pipeline.model import Model

@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core, budget, combine, count, counters, manifest, planning, sources
-from pipeline.config import Options, make_options, names_of, refuse_unfit
-from pipeline.corpus.items import Block, blocks
-from pipeline.errors import (
+from pipeline.base.errors import (
     InputError,
     InvalidTextError,
     PatternTimeoutError,
@@ -28,7 +26,9 @@ from pipeline.errors import (
     TrainingError,
     UsageError,
 )
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
+from pipeline.config import Options, make_options, names_of, refuse_unfit
+from pipeline.corpus.items import Block, blocks
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
 from pipeline.feeding import PLACED, RegexCutter

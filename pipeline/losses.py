@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 
 MOST_EXAMPLES = 8  # of each kind
 MOST_RECORD_BYTES = 64 << 20  # of one line of JSON: what a worker would have to hold

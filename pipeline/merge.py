@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline import _core, merge_list
+from pipeline.base.errors import TrainingError
 from pipeline.combine import take_kept
 from pipeline.counters import Columns, CounterFile, open_counter
-from pipeline.errors import TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.forecast import Merging, choose, shape_of, surely_enough, too_large
 from pipeline.merge_list import MergeList

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pipeline import tables
 from pipeline.atomic import whole_file
-from pipeline.errors import InputError, RunDirectoryError, StorageError, TrainingError
+from pipeline.base.errors import InputError, RunDirectoryError, StorageError, TrainingError
 from pipeline.storage import Location, RemoteError
 from pipeline.vocabulary import Vocabulary
 

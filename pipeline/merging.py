@@ -4,10 +4,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline import budget, environment, merge, planning, run_directory
+from pipeline import budget, merge, planning, run_directory
+from pipeline.base import machine
+from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.config import Options
 from pipeline.count import Counted
-from pipeline.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
@@ -23,7 +24,7 @@ def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequ
     beside = whole.taken_bytes + whole.worker_bytes
     room = whole.limit_bytes - beside  # below 0 where even that is too much
     if not nodes:
-        room = min(room, environment.available_memory())
+        room = min(room, machine.available_memory())
     return merge.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import combine, count, counters, losses, manifest, run_directory, sources
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
+from pipeline.base.units import parse_weight
 from pipeline.config import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
-from pipeline.errors import RunDirectoryError, UsageError
-from pipeline.events import Listener, StageEnded, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
 from pipeline.training import Stages, at_work, directory_for
-from pipeline.values import parse_weight
 from pipeline.workers import executor_here
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}

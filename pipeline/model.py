@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipeline import _core
-from pipeline.errors import UsageError
+from pipeline.base.errors import UsageError
 from pipeline.pattern import CompiledPattern
 from pipeline.vocabulary import Vocabulary, text_to_token
 

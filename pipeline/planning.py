@@ -7,19 +7,20 @@ files.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline import budget, environment, forecast, manifest, run_directory
+from pipeline import budget, forecast, manifest, run_directory
+from pipeline.base import machine
+from pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from pipeline.base.events import Listener, Notice
+from pipeline.base.units import format_bytes, format_count
 from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
-from pipeline.errors import InputError, RunDirectoryError, UsageError
-from pipeline.events import Listener, Notice
 from pipeline.executors import Node
 from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, exists, named
-from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import worker_count
 
@@ -107,7 +108,7 @@ def _refuse_another_corpus(directory: Location) -> None:
 
 def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     """What a pattern's name stands for here and now, as part of a run's fingerprints."""
-    by = "the automaton" if pattern.refusal is None else f"regex {environment.versions()['regex']}"
+    by = "the automaton" if pattern.refusal is None else f"regex {machine.versions()['regex']}"
     return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
 
 
@@ -142,7 +143,7 @@ def plan_for_people(run: Run, options: Options, nodes: Sequence[Node] = ()) -> d
     share = share_of(options, len(plan.chunks), nodes)
     sizes = [chunk.bytes for chunk in plan.chunks]
     largest, total = max(sizes, default=0), sum(sizes)
-    work = min(share.room_bytes, int(largest * environment.WORKER_BYTES_PER_CHUNK_BYTE))
+    work = min(share.room_bytes, int(largest * machine.WORKER_BYTES_PER_CHUNK_BYTE))
     counting = share.budget.taken_bytes + share.on_one * (share.budget.worker_bytes + work)
     # Were no piece like another: one every six bytes.
     shape = forecast.CounterShape(total // 6, total, total + total // 6)
@@ -192,12 +193,12 @@ def threads(options: Options, nodes: Sequence[Node] = ()) -> int:
     """Threads for a stage that runs in one process: more than there are cores would only wait for each other."""
     if nodes:
         return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
-    return min(worker_count(options), environment.usable_cores())
+    return min(worker_count(options), machine.usable_cores())
 
 
 def _chunk_bytes(options: Options, corpus_bytes: int, nodes: Sequence[Node]) -> int:
     share = share_of(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
-    return options.chunk_size or environment.default_chunk_bytes(
+    return options.chunk_size or machine.default_chunk_bytes(
         corpus_bytes, share.workers, share.workers * share.room_bytes
     )
 

@@ -7,13 +7,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import _core, environment, merge_list
+from pipeline import _core, merge_list
+from pipeline.base import machine
+from pipeline.base.errors import RunDirectoryError, TrainingError
+from pipeline.base.units import format_bytes
 from pipeline.counters import open_counter
-from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.executors.worker import report_progress
 from pipeline.merge_list import MergeList
 from pipeline.storage import Location
-from pipeline.values import format_bytes
 from pipeline.vocabulary import BYTE_ORDER
 
 _REPORT_EVERY_S = 0.2
@@ -130,7 +131,7 @@ def replay(task: ReplayTask) -> MergeList:
     `TrainingError` where the replay outgrows its room: what many different pairs take, nobody can tell before.
     """
     _core.give_back_memory()
-    before = environment.own_memory()
+    before = machine.own_memory()
     merges = load(task)
     engine = _core.MergeReplay(
         bytes(BYTE_ORDER),
@@ -158,7 +159,7 @@ def replay(task: ReplayTask) -> MergeList:
             expected, found = (f"{number:,} occurrences joined" for number in (really, joined))
             raise RunDirectoryError(_wrong(task, rank, expected, found))
         if time.monotonic() > report_at:
-            if environment.own_memory() - before > task.room_bytes:
+            if machine.own_memory() - before > task.room_bytes:
                 raise TrainingError(
                     f"{task} takes more than the {format_bytes(task.room_bytes)} that there are, at merge {rank + 1:,} "
                     f"of {len(merges):,}: its pairs are mostly different ones; give a larger --memory-limit"

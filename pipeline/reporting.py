@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import budget, environment, manifest, run_directory
+from pipeline import budget, manifest, run_directory
 from pipeline.atomic import whole_file, write_whole
+from pipeline.base import machine
+from pipeline.base.errors import PipelineError, UsageError
+from pipeline.base.events import Listener, Notice
+from pipeline.base.units import format_bytes
 from pipeline.config import Options
 from pipeline.corpus.files import find_files
 from pipeline.corpus.formats import Asked
 from pipeline.encode import tokenizer_home
-from pipeline.errors import PipelineError, UsageError
-from pipeline.events import Listener, Notice
 from pipeline.executors import Executor
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
@@ -30,7 +32,6 @@ from pipeline.report.rows import Told, corpus_rows
 from pipeline.sampling import Chosen, choose
 from pipeline.storage import Location, exists
 from pipeline.untrusted import MANIFEST_BYTES, read_bounded
-from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
 
 STAGE = "reporting"
@@ -110,7 +111,7 @@ def _needed(tokens: int, token_bytes: int, sample_bytes: int) -> int:
 
 def _room(options: Options) -> int:
     """Bytes that are left of the memory limit beside all that is taken now."""
-    return budget.budget(options.memory_limit).limit_bytes - environment.process_tree_memory()
+    return budget.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
 
 
 def write(run: Run, found: summary.Summary, numbers: Numbers | None, listener: Listener) -> None:

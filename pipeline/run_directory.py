@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.atomic import make_directory
-from pipeline.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.storage import Location, Remote, existing, is_uri, lock, named, names_in, remove
 from pipeline.storage.scratch import sweep_scratch
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from os import PathLike
 
+from pipeline.base.errors import InputError
 from pipeline.decoding import tokens_of
-from pipeline.errors import InputError
 from pipeline.shards import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, arrow_source, named, open_file
 from pipeline.tokenizer import Tokenizer

@@ -19,9 +19,9 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.atomic import write_whole
+from pipeline.base.errors import InputError, RunDirectoryError, StorageError
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
-from pipeline.errors import InputError, RunDirectoryError, StorageError
 from pipeline.losses import Losses
 from pipeline.manifest import fingerprint, plan_document, stored_plan
 from pipeline.model import Model

@@ -15,9 +15,9 @@ from typing import Any
 
 from pipeline import combine, manifest, run_directory
 from pipeline.atomic import parts_beside, put
+from pipeline.base.errors import RunDirectoryError
 from pipeline.combining import combine_task
 from pipeline.config import Options
-from pipeline.errors import RunDirectoryError
 from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run, Source
 from pipeline.storage import Location

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.atomic import make_directory, parts_beside, put
+from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 from pipeline.config import Options
-from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 from pipeline.run_directory import STANDARD_INPUT
 from pipeline.storage import Location, named, open_file, remove
 from pipeline.storage.scratch import own_mark

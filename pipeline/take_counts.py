@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core, counters
+from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.corpus.room import Room
 from pipeline.counters import Columns
 from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
-from pipeline.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.pattern import CompiledPattern
 from pipeline.storage import Location, open_file
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from pipeline import environment
-from pipeline.errors import PipelineError
-from pipeline.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
-from pipeline.values import format_bytes, format_count
+from pipeline.base import machine
+from pipeline.base.errors import PipelineError
+from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
+from pipeline.base.units import format_bytes, format_count
 
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes is work
@@ -126,7 +126,7 @@ class _Progress:
         if now_s - self._looked_s >= _MEMORY_EVERY_S:
             self._looked_s = now_s
             with contextlib.suppress(OSError):
-                self._memory = f"memory {format_bytes(environment.process_tree_memory())}"
+                self._memory = f"memory {format_bytes(machine.process_tree_memory())}"
         return ", ".join([*words, *filter(None, [self._memory])])
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import decoding
 from pipeline.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
+from pipeline.base.errors import UsageError
 from pipeline.encode_texts import Recognised, Text, TextEncoder, utf8_blocks
-from pipeline.errors import UsageError
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
@@ -327,7 +327,7 @@ def _listed(texts: Iterable[Text]) -> Sequence[Text]:
 
 def _threads(num_threads: int | None) -> int:
     if num_threads is None:
-        from pipeline.environment import default_workers
+        from pipeline.base.machine import default_workers
 
         return default_workers()
     try:

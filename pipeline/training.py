@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, count, environment, forecast, manifest, merging, planning, reporting, run_directory
+from pipeline import budget, count, forecast, manifest, merging, planning, reporting, run_directory
+from pipeline.base import machine
+from pipeline.base.errors import TrainingError, UsageError
+from pipeline.base.events import Event, Listener, Notice, StageStarted, warn_of
+from pipeline.base.log import log_to
+from pipeline.base.units import format_bytes
 from pipeline.config import Options, make_options, names_of, refuse_unfit
-from pipeline.errors import TrainingError, UsageError
-from pipeline.events import Event, Listener, Notice, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
-from pipeline.log import log_to
 from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import CompiledPattern, compile_pattern
@@ -25,7 +27,6 @@ from pipeline.report.summary import OtherSize, Summary
 from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
-from pipeline.values import format_bytes
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import as_workers_know, executor_for
 
@@ -133,7 +134,7 @@ class Stages:
 
     options: Options
     executor: Executor
-    watch: environment.MemoryWatch
+    watch: machine.MemoryWatch
     times: dict[str, float | None] = field(default_factory=dict)
     untouched: bool = False
 
@@ -190,9 +191,9 @@ class Stages:
 
 
 @contextlib.contextmanager
-def watched(memory_limit: int | None, listener: Listener) -> Iterator[environment.MemoryWatch]:
+def watched(memory_limit: int | None, listener: Listener) -> Iterator[machine.MemoryWatch]:
     """Watch memory during the block, and warn at its end, also where it raises, where the limit was passed."""
-    watch = environment.MemoryWatch(memory_limit)
+    watch = machine.MemoryWatch(memory_limit)
     try:
         with watch:
             yield watch

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import budget, forecast, manifest, replay, run_directory
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
+from pipeline.base.units import format_bytes, format_count
 from pipeline.config import Options, check_vocabulary, make_options
-from pipeline.errors import RunDirectoryError, TrainingError, UsageError
-from pipeline.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.executors import Executor
 from pipeline.export import write_model
 from pipeline.exporting import export_model, model_of
@@ -26,7 +27,6 @@ from pipeline.replay import ReplayTask, Sum, SumTask
 from pipeline.storage import Location, exists, named
 from pipeline.training import watched
 from pipeline.untrusted import read_bounded
-from pipeline.values import format_bytes, format_count
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import executor_here, worker_count
 

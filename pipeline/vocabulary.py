@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from typing import Literal, NoReturn
 
-from pipeline.errors import InputError, TrainingError, UsageError
+from pipeline.base.errors import InputError, TrainingError, UsageError
 
 # The bytes in GPT-2's order, which is also the order of Hugging Face's byte alphabet and of tiktoken's rank files:
 # the printable characters of Latin-1 first, then the bytes whose characters would be invisible.

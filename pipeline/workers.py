@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.base.errors import UsageError
 from pipeline.config import Options
-from pipeline.errors import UsageError
 from pipeline.executors import Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
 from pipeline.storage import Location
@@ -63,6 +63,6 @@ def nodes(options: Options) -> Sequence[Node]:
 
 def worker_count(options: Options) -> int:
     """Processes that count at the same time."""
-    from pipeline.environment import default_workers
+    from pipeline.base.machine import default_workers
 
     return options.workers or default_workers()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.atomic import whole_file
-from pipeline.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.executors.worker import report_progress
 from pipeline.id_parts import PartReader
 from pipeline.shard_plan import Slice

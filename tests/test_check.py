@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 import pipeline
 from pipeline import Tokenizer, manifest
+from pipeline.base.errors import InputError
 from pipeline.check import check_exports
-from pipeline.errors import InputError
 from pipeline.export import EXPORTS
 from pipeline.sampling import corpus_sample, sample_texts
 

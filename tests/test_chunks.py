@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline import _core
+from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Chunk, Cutting, Span, cut_file, plan_chunks
 from pipeline.corpus.files import describe
-from pipeline.errors import InputError
 from pipeline.pattern import compile_pattern
 
 END = b"<|end|>"

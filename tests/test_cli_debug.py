@@ -9,7 +9,7 @@ import pytest
 from command import run
 
 from pipeline import cli
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 from pipeline.storage import RemoteError
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import UsageError
+from pipeline.base.units import format_bytes, format_count, parse_bytes
 from pipeline.config import Options, check_vocabulary, flag_of, make_options, read_config
-from pipeline.errors import UsageError
-from pipeline.values import format_bytes, format_count, parse_bytes
 
 SIZES = [
     ("64MiB", 64 << 20),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import InputError
 from pipeline.corpus.files import describe, find_files, sample_corpus
-from pipeline.errors import InputError
 
 
 @pytest.fixture

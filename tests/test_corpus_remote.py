@@ -7,8 +7,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import pipeline
+from pipeline.base.errors import InputError
 from pipeline.corpus.files import find_files
-from pipeline.errors import InputError
 
 pytest.importorskip("fsspec")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import feeding
+from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus.files import describe
 from pipeline.count_chunk import CountTask, count_chunk
-from pipeline.errors import InputError, InvalidTextError
 from pipeline.pattern import compile_pattern
 
 

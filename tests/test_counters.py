@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import _core, combine_plan, counters, tables
+from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.combine import CombineTask, _Reader, combine, take_kept
-from pipeline.errors import RunDirectoryError, TrainingError
 from pipeline.join import JoinTask, join
 from pipeline.storage import named
 

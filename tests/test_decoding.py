@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from samples import Tensor
 
 from pipeline import Tokenizer
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 
 OURS = Tokenizer.from_merges(samples.trained("gpt2"), ["<|endoftext|>"])
 IDS = st.lists(st.integers(0, OURS.vocab_size - 1), max_size=60)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 

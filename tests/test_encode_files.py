@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline import ids_in_memory
+from pipeline.base.errors import InputError, UsageError
+from pipeline.base.events import warn_of
 from pipeline.config import make_options
 from pipeline.encode_plan import cut_corpus
-from pipeline.errors import InputError, UsageError
-from pipeline.events import warn_of
 from pipeline.planning import list_corpus
 
 

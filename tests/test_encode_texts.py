@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer, _core
-from pipeline.errors import InputError, SpecialTokenError, UsageError
+from pipeline.base.errors import InputError, SpecialTokenError, UsageError
 from pipeline.vocabulary import BYTE_ORDER, Vocabulary
 
 SPECIALS = ["<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<"]

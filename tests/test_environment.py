@@ -7,11 +7,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline import environment
+from pipeline.base import machine
 
 
 def test_default_workers_stay_within_the_machine() -> None:
-    assert 1 <= environment.default_workers() <= (os.cpu_count() or 1)
+    assert 1 <= machine.default_workers() <= (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("150000 100000", 1.5), ("50000 100000", 0.5)])
@@ -19,31 +19,31 @@ def test_a_containers_quota_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, quota: float | None
 ) -> None:
     (tmp_path / "cpu.max").write_text(text + "\n")
-    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 64 if logical else 32)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
-    assert environment.cpu_quota() == quota
-    assert environment.default_workers() == (32 if quota is None else max(1, int(quota + 0.5)))
+    assert machine.cpu_quota() == quota
+    assert machine.default_workers() == (32 if quota is None else max(1, int(quota + 0.5)))
 
 
 def test_the_first_version_of_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/cpu.cfs_quota_us").write_text("300000")
     (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000")
-    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
-    assert environment.cpu_quota() == 3.0
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    assert machine.cpu_quota() == 3.0
 
 
 def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
-    monkeypatch.setattr(environment, "_OWN_CGROUPS", tmp_path / "none")
-    free = environment.available_memory()
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "none")
+    free = machine.available_memory()
     assert 0 < free <= psutil.virtual_memory().total
     (tmp_path / "memory.max").write_text("1000000")
     (tmp_path / "memory.current").write_text("400000")
-    assert environment.available_memory() == 600_000
+    assert machine.available_memory() == 600_000
     (tmp_path / "memory.max").write_text("max")
-    assert environment.available_memory() > 600_000
+    assert machine.available_memory() > 600_000
 
 
 @pytest.mark.parametrize(
@@ -61,35 +61,35 @@ def test_limits_of_nested_groups_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, root: str, names: tuple[str, str, str]
 ) -> None:
     """The root group tells nothing; our own and the one around it do, and unused pages of files are as good as free."""
-    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     (tmp_path / "own").write_text(own)
-    monkeypatch.setattr(environment, "_OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "own")
     limit, used, cached = names
     group = tmp_path / root / "a" / "b"
     group.mkdir(parents=True)
     (group / limit).write_text("5000000\n")
     (group / used).write_text("2000000\n")
-    assert environment.available_memory() == 3_000_000
+    assert machine.available_memory() == 3_000_000
     (group / "memory.stat").write_text(f"anon 7\n{cached} 500000\n")
-    assert environment.available_memory() == 3_500_000
+    assert machine.available_memory() == 3_500_000
     (group.parent / limit).write_text("3000000\n")
     (group.parent / used).write_text("2900000\n")
-    assert environment.available_memory() == 100_000
+    assert machine.available_memory() == 100_000
     (group.parent / used).write_text("3100000\n")
-    assert environment.available_memory() == 0
+    assert machine.available_memory() == 0
 
 
 def test_chunks_follow_cores_and_memory() -> None:
     gib = 1 << 30
-    assert environment.default_chunk_bytes(100, 2, gib) == 1 << 20
-    assert environment.default_chunk_bytes(100 << 20, 2, 64 * gib) == 50 << 20
-    assert environment.default_chunk_bytes(300 << 20, 2, 64 * gib) == 75 << 20  # two for each worker, not three
-    assert environment.default_chunk_bytes(1000 * gib, 2, 64 * gib) == 128 << 20
-    assert environment.default_chunk_bytes(1000 * gib, 8, gib) < 64 << 20
+    assert machine.default_chunk_bytes(100, 2, gib) == 1 << 20
+    assert machine.default_chunk_bytes(100 << 20, 2, 64 * gib) == 50 << 20
+    assert machine.default_chunk_bytes(300 << 20, 2, 64 * gib) == 75 << 20  # two for each worker, not three
+    assert machine.default_chunk_bytes(1000 * gib, 2, 64 * gib) == 128 << 20
+    assert machine.default_chunk_bytes(1000 * gib, 8, gib) < 64 << 20
 
 
 def test_the_watch_sees_memory_that_is_taken() -> None:
-    with environment.MemoryWatch(interval_s=0.01) as watch:
+    with machine.MemoryWatch(interval_s=0.01) as watch:
         time.sleep(0.05)
         before = watch.peak_bytes
         block = bytearray(b"x") * (256 << 20)
@@ -97,13 +97,13 @@ def test_the_watch_sees_memory_that_is_taken() -> None:
     assert watch.peak_bytes - before >= 128 << 20  # other processes of the tests come and go
     assert len(block) == 256 << 20
     assert not watch.exceeded
-    with environment.MemoryWatch(limit_bytes=1) as watch:
+    with machine.MemoryWatch(limit_bytes=1) as watch:
         pass
     assert watch.exceeded
 
 
 def test_what_a_bug_report_needs() -> None:
-    facts = environment.describe()
+    facts = machine.describe()
     assert {"bpe-pipeline", "python", "pyarrow", "regex", "default workers", "memory"} <= set(facts)
     assert facts["regex"] != "not installed"
 
@@ -117,8 +117,8 @@ def test_a_watch_that_cannot_look_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
             raise answer
         return answer
 
-    monkeypatch.setattr(environment, "process_tree_memory", look)
-    with environment.MemoryWatch(interval_s=0.001) as watch:
+    monkeypatch.setattr(machine, "process_tree_memory", look)
+    with machine.MemoryWatch(interval_s=0.001) as watch:
         while answers:
             time.sleep(0.001)
     assert watch.peak_bytes == 5

@@ -29,9 +29,9 @@ from test_counters import write
 
 import pipeline
 from pipeline import _core, counts_file, exchange, take_counts
+from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.counters import open_counter
 from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
-from pipeline.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.pattern import compile_pattern
 from pipeline.take_counts import TakeTask, cut_otherwise, take_file
 from pipeline.vocabulary import token_to_text

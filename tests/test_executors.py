@@ -12,7 +12,7 @@ import pytest
 import worker_tasks
 
 from pipeline import workers
-from pipeline.errors import InputError, WorkerError
+from pipeline.base.errors import InputError, WorkerError
 from pipeline.executors import WorkerSetup
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor

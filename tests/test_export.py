@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers.models import BPE
 
 from pipeline import Tokenizer
-from pipeline.errors import ExportRefusedError, InputError
+from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.export import EXPORTS
 from pipeline.vocabulary import BYTE_ORDER, Vocabulary
 

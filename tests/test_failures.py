@@ -15,9 +15,9 @@ import pytest
 from command import refused, run
 
 from pipeline import _core, workers
+from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, WorkerError
+from pipeline.base.events import Advanced, Event, StageStarted
 from pipeline.config import Options, make_options
-from pipeline.errors import InputError, PipelineError, RunDirectoryError, WorkerError
-from pipeline.events import Advanced, Event, StageStarted
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
 from pipeline.training import run_train

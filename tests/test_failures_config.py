@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import UsageError
 from pipeline.config import read_config
-from pipeline.errors import UsageError
 
 
 def one_line(error: UsageError, name: str) -> None:

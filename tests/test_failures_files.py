@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import Tokenizer, _core, counters, manifest, merge_list, tables
+from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
 from pipeline.cli import commands
 from pipeline.config import read_config
-from pipeline.errors import InputError, PipelineError, RunDirectoryError
 
 FLIPS = 250
 

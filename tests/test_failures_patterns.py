@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.errors import PatternError, PatternTimeoutError
+from pipeline.base.errors import PatternError, PatternTimeoutError
 from pipeline.pattern import compile_pattern
 from pipeline.pattern.compiled import cut_with_regex
 

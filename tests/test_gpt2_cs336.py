@@ -16,7 +16,7 @@ from transformers import GPT2TokenizerFast
 
 import pipeline
 from pipeline import GPT2Tokenizer, Tokenizer
-from pipeline.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.export import export_gpt2
 from pipeline.pattern import PRESETS
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import _core, counters
+from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus import readers, readers_lines
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import describe
@@ -24,7 +25,6 @@ from pipeline.corpus.formats import Asked
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.readers_lines import read_lines
 from pipeline.count_chunk import CountTask, count_chunk
-from pipeline.errors import InputError, InvalidTextError
 from pipeline.losses import add_up
 from pipeline.pattern import compile_pattern
 

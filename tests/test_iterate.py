@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from oracle_counting import as_counter, count
 
 import pipeline
-from pipeline import _core, environment
+from pipeline import _core
+from pipeline.base import machine
+from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
 from pipeline.corpus import items
 from pipeline.corpus.items import blocks
-from pipeline.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
 from pipeline.pattern import compile_pattern
 
 EOT = "<|endoftext|>"
@@ -244,7 +245,7 @@ def test_what_the_caller_holds_in_the_end_may_leave_no_room(tmp_path: Path, monk
 
     def documents() -> Iterator[str]:
         yield "some words"
-        monkeypatch.setattr(environment, "own_memory", lambda: 3 << 30)
+        monkeypatch.setattr(machine, "own_memory", lambda: 3 << 30)
 
     with pytest.raises(UsageError, match=r"--memory-limit 2\.0 GiB is too small: .* take 3\.1 GiB; give at least 3\.1"):
         pipeline.train_from_iterator(documents(), output=tmp_path / "run", vocab_size=300, memory_limit="2GiB")
@@ -319,7 +320,7 @@ def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path) -> Non
     """A process of its own, for the limit is held against what it has."""
     script = (
         "import pipeline\n"
-        "from pipeline.errors import UsageError\n"
+        "from pipeline.base.errors import UsageError\n"
         "options = {'output': 'run', 'vocab_size': 300, 'workers': 2}\n"
         "def documents():\n"
         "    for number in range(20000):\n"

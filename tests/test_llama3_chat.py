@@ -18,8 +18,8 @@ from samples import Tensor
 
 import pipeline
 from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
+from pipeline.base.errors import InputError, UsageError
 from pipeline.chat_templates import CHAT_TEMPLATES
-from pipeline.errors import InputError, UsageError
 from pipeline.export import EXPORTS
 from pipeline.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
 from pipeline.model import Model

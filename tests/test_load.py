@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import GPT2Tokenizer, Tokenizer
-from pipeline.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
 from pipeline.load.fields import Field
 from pipeline.load.splits import _recovered
 from pipeline.load.tiktoken import model_of_ranks

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import worker_tasks
 
-from pipeline.errors import RunDirectoryError
-from pipeline.log import log_to
+from pipeline.base.errors import RunDirectoryError
+from pipeline.base.log import log_to
 
 
 def test_records_of_all_processes_arrive(tmp_path: Path) -> None:

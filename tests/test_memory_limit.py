@@ -14,9 +14,9 @@ from command import refused, run, script
 import pipeline
 from benchmarks.process import HAS_PSS, measure
 from pipeline import _core, budget, counters, forecast
+from pipeline.base.errors import TrainingError, UsageError
 from pipeline.corpus.files import find_files
 from pipeline.count_chunk import CountTask, count_chunk
-from pipeline.errors import TrainingError, UsageError
 from pipeline.pattern import compile_pattern
 
 MIB = 1 << 20

@@ -18,7 +18,7 @@ from object_store import CREDENTIALS, Store
 
 import pipeline
 from pipeline import run_directory
-from pipeline.errors import InputError, RunDirectoryError
+from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.storage import lock, scratch
 
 TEXTS = {

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipeline
-from pipeline.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 
 SHARD = "shard-00000.parquet"
 

@@ -9,7 +9,7 @@ import pytest
 import regex
 from pattern_texts import texts
 
-from pipeline.errors import PatternError
+from pipeline.base.errors import PatternError
 from pipeline.pattern import PRESETS, compile_pattern, cut_with_regex, differing_characters
 from pipeline.pattern.compiled import with_document_end
 

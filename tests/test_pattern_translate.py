@@ -8,7 +8,7 @@ import tiktoken
 from pattern_texts import texts
 from tokenizers import Regex, pre_tokenizers
 
-from pipeline.errors import ExportRefusedError, PatternError
+from pipeline.base.errors import ExportRefusedError, PatternError
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
 

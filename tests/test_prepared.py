@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from published import ADDED, BOS, EOT, HARD, PARTS, SHAPES, TEXTS, pair
 
 from pipeline import Tokenizer, _core
-from pipeline.errors import InputError, SpecialTokenError, UsageError
+from pipeline.base.errors import InputError, SpecialTokenError, UsageError
 
 HALVES = st.lists(st.one_of(TEXTS, st.integers(0xD800, 0xDFFF).map(chr)), max_size=5).map("".join)
 CHOICES: list[dict[str, Any]] = [

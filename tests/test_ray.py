@@ -21,7 +21,7 @@ from ray_cluster import ADDRESS, add_node, cluster_of, lose, workers_of
 from samples import all_planes
 
 import pipeline
-from pipeline.errors import InputError, UsageError, WorkerError
+from pipeline.base.errors import InputError, UsageError, WorkerError
 from pipeline.executors import Need
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.ray import RayExecutor

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import InputError
 from pipeline.corpus import readers_json
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.readers_json import parse_lines, read_records, whole_lines
 from pipeline.corpus.room import unlimited
-from pipeline.errors import InputError
 
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
 SOME = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

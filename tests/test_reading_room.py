@@ -22,7 +22,9 @@ from test_memory_limit import chunk_task, pieces_of, random_words
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, environment, exporting, manifest, replay, training
+from pipeline import _core, exporting, manifest, replay, training
+from pipeline.base import machine
+from pipeline.base.errors import InputError, TrainingError
 from pipeline.config import make_options
 from pipeline.corpus import readers_parquet
 from pipeline.corpus.files import describe
@@ -32,7 +34,6 @@ from pipeline.corpus.room import LEAST_COUNTING_BYTES, Room
 from pipeline.corpus.windows import ZstdWindows, xz_memory
 from pipeline.count_chunk import count_chunk
 from pipeline.counts_file import read_counts
-from pipeline.errors import InputError, TrainingError
 from pipeline.model import Model
 from pipeline.storage import LocalFile
 from pipeline.workers import executor_for
@@ -432,7 +433,7 @@ def test_verify_is_within_the_limit(imported: Path, tmp_path: Path) -> None:
 def test_a_replay_that_outgrows_its_room_ends(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = iter(range(0, 1 << 40, 1 << 36))
     monkeypatch.setattr(replay, "_REPORT_EVERY_S", 0)
-    monkeypatch.setattr(environment, "own_memory", lambda: next(taken))
+    monkeypatch.setattr(machine, "own_memory", lambda: next(taken))
     here = manifest.require(imported)
     task = replay.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
                              here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30)  # fmt: skip
@@ -459,7 +460,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
 
 def test_every_command_says_when_the_limit_was_passed(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "process_tree_memory", lambda: 3 << 30)
+    monkeypatch.setattr(machine, "process_tree_memory", lambda: 3 << 30)
     for work in (
         lambda: pipeline.verify_run(imported, memory_limit="2GiB"),
         lambda: pipeline.merge_run(imported, vocab_size=400, memory_limit="2GiB"),

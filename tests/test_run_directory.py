@@ -10,8 +10,8 @@ from command import refused, run
 
 import pipeline
 from pipeline import manifest, run_directory, shards, sources
+from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.config import make_options
-from pipeline.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.storage import named
 
 

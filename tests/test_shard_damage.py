@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 
 EOT = "<|endoftext|>"
 TOKENIZER = pipeline.Tokenizer.from_merges([(b"o", b"n"), (b"on", b"e")], special_tokens=[EOT])

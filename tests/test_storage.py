@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline import _core, atomic, cli, counters, manifest, merge_list, storage
+from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.cli import commands
 from pipeline.config import make_options
 from pipeline.encode import load_tokenizer, tokenizer_home
-from pipeline.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
 from pipeline.storage.remote import reason_of
 

@@ -14,8 +14,8 @@ import pytest
 from command import run
 
 from pipeline import terminal
+from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
 from pipeline.cli import commands
-from pipeline.events import Advanced, Notice, StageEnded, StageStarted
 
 COMPLETE = "_BPE_PIPELINE_COMPLETE"
 

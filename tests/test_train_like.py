@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 import pipeline
-from pipeline.errors import ExportRefusedError, InputError, InvalidTextError, UsageError
+from pipeline.base.errors import ExportRefusedError, InputError, InvalidTextError, UsageError
 
 EOT = "<|endoftext|>"
 BYTES = ByteLevel.alphabet()

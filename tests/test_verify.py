@@ -27,7 +27,7 @@ from test_counters import columns_of
 
 import pipeline
 from pipeline import _core, atomic, counters, merge_list
-from pipeline.errors import PipelineError, RunDirectoryError, TrainingError
+from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(

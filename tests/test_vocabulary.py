@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import InputError, TrainingError, UsageError
+from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.vocabulary import (
     BYTE_ORDER,
     Vocabulary,

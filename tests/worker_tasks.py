@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import InputError
 from pipeline.count_chunk import CountTask, count_chunk
-from pipeline.errors import InputError
 from pipeline.executors import ignore_progress
 from pipeline.executors.local import LocalExecutor
 from pipeline.executors.worker import report_progress

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 
 import click
 
-from pipeline import log
+from pipeline.base import log
+from pipeline.base.errors import PipelineError
 from pipeline.cli import counts, reports, tokens, training  # noqa: F401 - their commands join the group
 from pipeline.cli.group import PROGRAM, commands
-from pipeline.errors import PipelineError
 from pipeline.storage import RemoteError
 
 __all__ = ["commands", "run"]

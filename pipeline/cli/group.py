@@ -3,8 +3,8 @@
 import click
 
 from pipeline import __version__
+from pipeline.base.units import parse_location
 from pipeline.storage import Location
-from pipeline.values import parse_location
 
 PROGRAM = "bpe-pipeline"
 

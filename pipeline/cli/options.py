@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from pipeline.base.errors import UsageError
 from pipeline.cli.group import location_type
 from pipeline.config import (
     DEFAULT_SPECIAL_TOKENS,
@@ -16,11 +17,10 @@ from pipeline.config import (
     make_options,
     read_config,
 )
-from pipeline.errors import UsageError
 from pipeline.storage import Location, location
 
 if TYPE_CHECKING:
-    from pipeline.events import Listener
+    from pipeline.base.events import Listener
     from pipeline.report.summary import Summary
 
 RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")

@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from pipeline import __version__
+from pipeline.base.errors import UsageError
+from pipeline.base.units import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
 from pipeline.cli.options import CLUSTER_OPTIONS, RUN_OPTIONS, run_options, settle
 from pipeline.config import READING_OPTIONS, Options, flag_of, make_options
-from pipeline.errors import UsageError
 from pipeline.storage import Location
-from pipeline.values import CHAT_TEMPLATES, EXPORT_FORMATS
 
 _ENCODE_OPTIONS = (
     *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
@@ -184,7 +184,7 @@ def env(**values: Any) -> None:
     settled = settle(CLUSTER_OPTIONS, values)
     if settled is None:
         return
-    from pipeline.environment import describe
+    from pipeline.base.machine import describe
     from pipeline.workers import nodes
 
     facts = describe()

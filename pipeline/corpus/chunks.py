@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline._core import Automaton, SpecialTokens
+from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, file_size, open_file
-from pipeline.errors import InputError
 from pipeline.storage import OpenFile
 
 _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two beside a cut

@@ -11,12 +11,12 @@ import lzma
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pipeline.base.errors import InputError
+from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.room import SMALL_BYTES, Room
 from pipeline.corpus.windows import MOST_ZSTD_BYTES, ZstdWindows, xz_memory
-from pipeline.errors import InputError
 from pipeline.storage import OpenFile
-from pipeline.values import format_bytes
 
 _BLOCK_BYTES = 1 << 20
 _XZ_HEAD_BYTES = 1 << 12

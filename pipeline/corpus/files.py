@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pipeline.base.errors import InputError
 from pipeline.corpus import remote
 from pipeline.corpus.formats import Asked, Kind, place_in, recognise
-from pipeline.errors import InputError
 from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
 from pipeline.storage import open_file as open_location
 

@@ -9,7 +9,7 @@ is taken at its word, for every file.
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 
 FORMATS = ("text", "lines", "jsonl", "parquet")
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")

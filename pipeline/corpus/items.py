@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.base.errors import InputError, InvalidTextError, UsageError
 from pipeline.corpus.records import Lost
-from pipeline.errors import InputError, InvalidTextError, UsageError
 from pipeline.losses import MOST_EXAMPLES
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16

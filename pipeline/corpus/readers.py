@@ -8,11 +8,11 @@ records (`readers_json`) or documents as they stand (`readers_lines`), row group
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, open_file
 from pipeline.corpus.formats import begins_as_parquet, compressed_parquet
 from pipeline.corpus.records import Records, Text
 from pipeline.corpus.room import Room, unlimited
-from pipeline.errors import InputError
 from pipeline.storage import OpenFile
 
 BLOCK_BYTES = 1 << 20

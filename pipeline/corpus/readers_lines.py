@@ -8,12 +8,12 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
+from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.lines import LINE, LINE_COPIES, whole_lines
 from pipeline.corpus.records import Lost, Records
 from pipeline.corpus.room import Room, unlimited
 from pipeline.losses import MOST_RECORD_BYTES
-from pipeline.values import format_bytes
 
 
 def read_lines(file: CorpusFile, blocks: Iterable[bytes], at: int, room: Room | None = None) -> Iterator[Records]:

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.base.errors import InputError
+from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.columns import buffers, is_text, null_rows, plain
 from pipeline.corpus.files import CorpusFile, open_file
 from pipeline.corpus.records import Lost, Records
 from pipeline.corpus.room import SMALL_BYTES, Room
-from pipeline.errors import InputError
 from pipeline.losses import MOST_EXAMPLES
 from pipeline.storage import OpenFile
-from pipeline.values import format_bytes
 
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
 _MOST_ENCODED_ROWS = 1 << 10  # where a dictionary is used for some of them

@@ -9,7 +9,7 @@ import fnmatch
 import re
 from collections.abc import Iterator
 
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 from pipeline.storage import Remote
 
 _MAGIC = re.compile(r"[*[]")

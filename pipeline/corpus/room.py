@@ -6,8 +6,8 @@ they hold it: counting then gives way, and what has no place is refused. What is
 
 from collections.abc import Callable
 
-from pipeline.errors import TrainingError
-from pipeline.values import format_bytes
+from pipeline.base.errors import TrainingError
+from pipeline.base.units import format_bytes
 
 LEAST_COUNTING_BYTES = 3 << 20  # what counting needs beside whatever is read
 SMALL_BYTES = 1 << 20  # what is no larger need not be told

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from pipeline.errors import WorkerError
+from pipeline.base.errors import WorkerError
 
 _log = logging.getLogger(__name__)
 MAX_ATTEMPTS = 3

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 
-from pipeline import log
-from pipeline.errors import PipelineError, WorkerError
+from pipeline.base import log
+from pipeline.base.errors import PipelineError, WorkerError
 from pipeline.executors import (
     DEFAULT_SETUP,
     ONE_CORE,

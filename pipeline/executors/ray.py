@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from pipeline import __version__, log
-from pipeline.errors import PipelineError, WorkerError
+from pipeline import __version__
+from pipeline.base import log
+from pipeline.base.errors import PipelineError, WorkerError
 from pipeline.executors import (
     DEFAULT_SETUP,
     ONE_CORE,

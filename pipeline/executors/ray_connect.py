@@ -13,8 +13,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from pipeline import log
-from pipeline.errors import UsageError
+from pipeline.base import log
+from pipeline.base.errors import UsageError
 
 _log = logging.getLogger(__name__)
 _ANSWER_S = 10.0  # for a cluster to take a connection

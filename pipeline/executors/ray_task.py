@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from pipeline import __version__
-from pipeline.errors import PipelineError, WorkerError
+from pipeline.base.errors import PipelineError, WorkerError
 from pipeline.executors.worker import answer, post_with
 
 _POST_S = 0.5  # between two messages of a task about its progress

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from pipeline import log
-from pipeline.errors import PipelineError
+from pipeline.base import log
+from pipeline.base.errors import PipelineError
 
 Post = Callable[[str, object], None]
 _post: Post | None = None

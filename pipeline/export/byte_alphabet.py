@@ -6,7 +6,7 @@ Vocabularies have up to millions of tokens: each step here and in the exports is
 import json
 from collections.abc import Iterable, Mapping
 
-from pipeline.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.model import Model
 from pipeline.vocabulary import Vocabulary
 

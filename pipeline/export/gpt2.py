@@ -5,7 +5,7 @@ vocab.json with the others; a reader learns from its caller which they are.
 """
 
 from pipeline.atomic import make_directory, write_whole
-from pipeline.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, refuse_preparation, vocabulary_texts
 from pipeline.model import Model
 from pipeline.storage import Location

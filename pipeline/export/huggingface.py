@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from pipeline.atomic import make_directory, write_whole
-from pipeline.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
 from pipeline.model import PATTERN_KEY, PLAIN_RULE, REGEX_STAGE, Model, SpecialRule, could_be_whole_piece
 from pipeline.pattern import PatternSequence

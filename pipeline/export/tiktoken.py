@@ -9,7 +9,7 @@ from binascii import b2a_base64
 from itertools import pairwise
 
 from pipeline.atomic import make_directory, write_whole
-from pipeline.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import refuse_preparation
 from pipeline.model import Model
 from pipeline.pattern.translate import for_tiktoken

@@ -4,7 +4,7 @@ A file is untrusted: anything that is missing, of the wrong type, out of range o
 naming the file, the place in it and the reason.
 """
 
-from pipeline.errors import InputError, StorageError
+from pipeline.base.errors import InputError, StorageError
 from pipeline.load.gpt2 import load_gpt2
 from pipeline.load.huggingface import load_huggingface
 from pipeline.model import Model

@@ -3,7 +3,7 @@
 import json
 from typing import Any, NoReturn, TypeVar
 
-from pipeline.errors import InputError
+from pipeline.base.errors import InputError
 from pipeline.storage import Location
 from pipeline.untrusted import MODEL_BYTES, read_bounded
 

@@ -6,7 +6,7 @@ tokens that stand for no byte and that no merge makes. The pattern is GPT-2's, a
 
 from collections.abc import Sequence
 
-from pipeline.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.load.fields import Field, read_json, read_text
 from pipeline.model import PLAIN_RULE, Model, Preparation, SpecialRule
 from pipeline.pattern import compile_pattern

@@ -10,7 +10,7 @@ Ids are those without the special tokens that a post-processor adds around a tex
 import json
 from typing import Any, NoReturn
 
-from pipeline.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.load.added_tokens import check_numbering, read_added_tokens, special_rules
 from pipeline.load.fields import Field, read_json, read_text
 from pipeline.load.splits import read_pre_tokenizer

@@ -7,7 +7,7 @@ byte-level vocabulary, with its own pattern or without. In a Sequence each cuts 
 import re
 from functools import cache
 
-from pipeline.errors import ExportRefusedError, PatternError
+from pipeline.base.errors import ExportRefusedError, PatternError
 from pipeline.load.fields import Field, shortened
 from pipeline.model import REGEX_STAGE
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, in_sequence

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from pipeline import _core
-from pipeline.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.model import Model
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
 from pipeline.pattern.alike import first_difference

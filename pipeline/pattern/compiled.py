@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeline import _core
-from pipeline.errors import PatternError, PatternTimeoutError
+from pipeline.base.errors import PatternError, PatternTimeoutError
 from pipeline.pattern.classes import UNICODE_VERSION, partition
 from pipeline.pattern.dfa import MAX_CLASSES, Machine, raw_table
 from pipeline.pattern.fold import fold, provable_pairs

@@ -7,7 +7,7 @@ after the other over the whole text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.errors import InputError, PatternError
+from pipeline.base.errors import InputError, PatternError
 from pipeline.pattern.compiled import CompiledPattern
 
 

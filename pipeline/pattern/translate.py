@@ -13,7 +13,7 @@ pieces silently, so nothing is passed on as it stands unless tests hold that it 
 
 from array import array
 
-from pipeline.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.classes import CharSet, Item
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.parse import Alternation, Atomic, Chars, Look, Node, Repeat, Sequence

@@ -4,12 +4,12 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import ClusterUse
 from pipeline.losses import for_people
 from pipeline.report.summary import table, used_rows
 from pipeline.shards import EncodedCorpus
 from pipeline.storage import Location
-from pipeline.values import format_bytes, format_count
 
 
 @dataclass(frozen=True)

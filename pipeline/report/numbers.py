@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline import environment, merge_list
-from pipeline.errors import RunDirectoryError
+from pipeline import merge_list
+from pipeline.base import machine as environment
+from pipeline.base.errors import RunDirectoryError
 from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline import __version__
+from pipeline.base.units import format_bytes
 from pipeline.report import plots, rows
 from pipeline.report.markup import Html, element, escaped, folded, joined, table
 from pipeline.report.numbers import Numbers, SentenceCut
 from pipeline.report.plots import Plot
 from pipeline.report.rows import Table, Told
-from pipeline.values import format_bytes
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _SIZES = (

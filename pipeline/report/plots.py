@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.base.units import format_bytes
 from pipeline.report.merged import MARKED
 from pipeline.report.numbers import Numbers
 from pipeline.report.rows import Told
-from pipeline.values import format_bytes
 
 _MOST_BARS = 16
 _FIRST, _SECOND, _GRID, _TEXT = "var(--first)", "var(--second)", "var(--grid)", "var(--text)"

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.base.units import format_bytes, format_count
 from pipeline.report.measure import LEAST_SOURCES, Cut
 from pipeline.report.merged import Merged
 from pipeline.report.numbers import Numbers, Sample
 from pipeline.report.tokens import Found
-from pipeline.values import format_bytes, format_count
 
 _MOST_FILES = 8
 

@@ -4,9 +4,9 @@ import shlex
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pipeline.base.units import format_bytes, format_count
 from pipeline.losses import Loss
 from pipeline.storage import Location
-from pipeline.values import format_bytes, format_count
 
 
 @dataclass(frozen=True)

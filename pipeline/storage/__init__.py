@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import StorageError, UsageError
+from pipeline.base.errors import StorageError, UsageError
 from pipeline.storage.reading import LocalFile, RemoteFile
 from pipeline.storage.remote import Remote, RemoteError
 

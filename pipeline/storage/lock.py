@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.storage.remote import Remote
 from pipeline.storage.scratch import is_alive, place, scratch_directory
 

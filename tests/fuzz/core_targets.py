@@ -18,7 +18,7 @@ import reference
 import samples
 
 from pipeline import Tokenizer, _core
-from pipeline.errors import PatternError
+from pipeline.base.errors import PatternError
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.pattern.compiled import with_document_end
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipeline.atomic import appendable
-from pipeline.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.storage import Location
 
 ROOT = "pipeline"
