@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import manifest
-from pipeline.atomic import write_whole
 from pipeline.base.errors import ExportRefusedError
 from pipeline.export.tiktoken import SNIPPET_NAME
 from pipeline.sampling import corpus_sample, sample_texts
 from pipeline.storage import Location, names_in
+from pipeline.storage.atomic import write_whole
+from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded
 from pipeline.tokenizer import Tokenizer
-from pipeline.untrusted import MANIFEST_BYTES, MODEL_BYTES, read_bounded
 
 Encode = Callable[[str], list[int]]
 

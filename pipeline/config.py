@@ -29,7 +29,7 @@ from pipeline.base.units import (
     parse_whole_number,
 )
 from pipeline.storage import Location
-from pipeline.untrusted import CONFIG_BYTES, read_bounded
+from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 READING_OPTIONS = ("input_format", "compression", "text_field")  # which say where the text is, not what its pieces are

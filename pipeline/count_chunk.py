@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline import _core
-from pipeline.atomic import parts_beside
 from pipeline.feeding import PLACED, ChunkTask, RegexCutter, feed_chunk
 from pipeline.spill import spill_to, write_chunk
 from pipeline.storage import Location
+from pipeline.storage.atomic import parts_beside
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 A counter has the columns `piece` (large_binary) and `count` (uint64), each piece once, ordered by the native core's
 `hash64`, then by bytes. Its row groups are equal ranges of the hash (a power of two of them), so counters are
 combined range by range and never need to be in memory whole. The file's metadata holds the format version, the
-fingerprint of what made it, and statistics as JSON; everything is under checksums (`pipeline.tables`). Files appear
+fingerprint of what made it, and statistics as JSON; everything is under checksums (`pipeline.storage.sealed_parquet`). Files appear
 whole or not at all.
 
 Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). Taking a counter of 813,000 pieces out
@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from pipeline import _core, tables
-from pipeline.atomic import whole_file
+from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, StorageError
 from pipeline.executors import Executor
-from pipeline.storage import Location, Remote, RemoteError, each, existing
+from pipeline.storage import Location, Remote, RemoteError, each, existing, sealed_parquet
+from pipeline.storage.atomic import whole_file
 
 FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
@@ -62,7 +62,7 @@ def write_counter(
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
         checksums = []
-        with pq.ParquetWriter(partial, schema, **tables.WRITE_OPTIONS, column_encoding=encoding) as writer:
+        with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
             for offsets, data, counts in partitions:
                 rows = len(counts)
                 pieces = pa.LargeBinaryArray.from_buffers(
@@ -71,9 +71,9 @@ def write_counter(
                 numbers = pa.UInt64Array.from_buffers(count.type, rows, [None, pa.py_buffer(counts)])
                 batch = pa.RecordBatch.from_arrays([pieces, numbers], schema=schema)
                 writer.write_batch(batch, row_group_size=max(rows, 1))
-                checksums.append(tables.checksum(offsets, data, counts))
-            writer.add_key_value_metadata(tables.seals(checksums))
-        tables.seal(partial)
+                checksums.append(sealed_parquet.checksum(offsets, data, counts))
+            writer.add_key_value_metadata(sealed_parquet.seals(checksums))
+        sealed_parquet.seal(partial)
 
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
@@ -119,7 +119,7 @@ class CounterFile:
                 offsets = pieces.buffers()[1].slice(8 * pieces.offset, 8 * (rows + 1))
                 numbers = counts.buffers()[1].slice(8 * counts.offset, 8 * rows)
                 columns = offsets, pieces.buffers()[2] or b"", numbers
-            if tables.checksum(*columns) != self._checksums[partition]:
+            if sealed_parquet.checksum(*columns) != self._checksums[partition]:
                 raise ValueError(f"row group {partition} is not as it was written")
             return columns
 
@@ -130,7 +130,7 @@ class CounterFile:
     def again(self) -> "CounterFile":
         """The same file, opened once more, by whoever knows it from having opened it before: its footer is not read."""
         with _damage(self.path):
-            return replace(self, _file=tables.open_known(self.path, self._metadata))
+            return replace(self, _file=sealed_parquet.open_known(self.path, self._metadata))
 
     def close(self) -> None:
         """Close the file; what was read stays."""
@@ -199,7 +199,7 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
             raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
 
     with _damage(path), ExitStack() as closing:
-        file, checksums = tables.open_sealed(path, _COLUMNS, look)
+        file, checksums = sealed_parquet.open_sealed(path, _COLUMNS, look)
         closing.callback(file.close, force=True)
         stored = file.metadata.metadata
         partitions = file.metadata.num_row_groups
@@ -230,8 +230,8 @@ def _damage(path: Location) -> Iterator[None]:
         raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
     except RemoteError as error:
         raise StorageError(f"the counter {path} cannot be read: {error.strerror}") from None
-    except tables.DAMAGE as error:
-        if refused := tables.refused(error):
+    except sealed_parquet.DAMAGE as error:
+        if refused := sealed_parquet.refused(error):
             raise StorageError(f"the counter {path} cannot be read: {refused}; make it readable") from None
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

@@ -283,7 +283,7 @@ def write_tsv(task: WriteTask) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from pipeline.atomic import whole_file
+    from pipeline.storage.atomic import whole_file
 
     with (
         open_counter(task.counter, fingerprint=task.fingerprint) as counter,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from pipeline import _core
-from pipeline.atomic import whole_file
 from pipeline.corpus.files import CorpusFile
 from pipeline.executors import Shared
 from pipeline.feeding import ChunkTask, RegexCutter, feed_chunk
@@ -19,6 +18,7 @@ from pipeline.model import Model
 from pipeline.pattern import PatternSequence, compile_pattern
 from pipeline.prepare import IncomingText, SpecialSearch
 from pipeline.storage import Location
+from pipeline.storage.atomic import whole_file
 
 _log = logging.getLogger(__name__)
 _BLOCK_IDS = 1 << 18

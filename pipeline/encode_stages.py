@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 from pipeline import budget, run_directory, shards
-from pipeline.atomic import make_directory
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.events import Advanced, Listener, StageStarted
 from pipeline.config import Options
@@ -21,6 +20,7 @@ from pipeline.model import Model
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import Encoding
 from pipeline.storage import Location, existing
+from pipeline.storage.atomic import make_directory
 from pipeline.workers import worker_count
 from pipeline.write_shard import Shard, ShardTask, write_shard
 

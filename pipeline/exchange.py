@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
-from pipeline.atomic import whole_file
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_count, parse_location
@@ -31,6 +30,7 @@ from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
 from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
+from pipeline.storage.atomic import whole_file
 from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export

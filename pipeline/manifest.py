@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline import __version__
-from pipeline.atomic import make_directory, write_whole
 from pipeline.base.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.base.machine import versions
 from pipeline.config import Options, flag_of, make_options
@@ -22,7 +21,8 @@ from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.run_directory import remove_results, require_ours
 from pipeline.storage import Location, RemoteError, exists
-from pipeline.untrusted import MANIFEST_BYTES, read_bounded
+from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 
 FORMAT_VERSION = 2
 LEARNING_OPTIONS = (  # the merge options that the merge list depends on

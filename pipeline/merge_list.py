@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from pipeline import tables
-from pipeline.atomic import whole_file
 from pipeline.base.errors import InputError, RunDirectoryError, StorageError, TrainingError
-from pipeline.storage import Location, RemoteError
+from pipeline.storage import Location, RemoteError, sealed_parquet
+from pipeline.storage.atomic import whole_file
 from pipeline.vocabulary import Vocabulary
 
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
@@ -90,15 +89,15 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     metadata[_LEFT_OUT] = b"%d %d" % (merges.left_out_pieces, merges.left_out_bytes)
     table = pa.table(columns).replace_schema_metadata(metadata)
     with whole_file(path) as partial:
-        with pq.ParquetWriter(partial, table.schema, **tables.WRITE_OPTIONS) as writer:
+        with pq.ParquetWriter(partial, table.schema, **sealed_parquet.WRITE_OPTIONS) as writer:
             writer.write_table(table, row_group_size=max(len(merges), 1))
-            writer.add_key_value_metadata(tables.seals([_checksum(pairs, merges)]))
-        tables.seal(partial)
+            writer.add_key_value_metadata(sealed_parquet.seals([_checksum(pairs, merges)]))
+        sealed_parquet.seal(partial)
 
 
 def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
     ends = array("Q", (len(left) << 32 | len(right) for left, right in pairs))
-    return tables.checksum(ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined)
+    return sealed_parquet.checksum(ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined)
 
 
 def load(path: Location, fingerprint: str) -> MergeList | None:
@@ -109,7 +108,7 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
     try:
         if not path.exists():
             return None
-        file, checksums = tables.open_sealed(path, _COLUMNS)
+        file, checksums = sealed_parquet.open_sealed(path, _COLUMNS)
         with ExitStack() as closing:
             closing.callback(file.close, force=True)
             metadata = file.metadata.metadata
@@ -129,8 +128,8 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         return merges
     except RemoteError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-    except (*tables.DAMAGE, OverflowError, InputError, TrainingError) as error:
-        if refused := tables.refused(error):
+    except (*sealed_parquet.DAMAGE, OverflowError, InputError, TrainingError) as error:
+        if refused := sealed_parquet.refused(error):
             raise StorageError(f"{path} cannot be read: {refused}; make it readable") from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

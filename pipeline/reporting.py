@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import budget, manifest, run_directory
-from pipeline.atomic import whole_file, write_whole
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, UsageError
 from pipeline.base.events import Listener, Notice
@@ -31,7 +30,8 @@ from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned
 from pipeline.report.rows import Told, corpus_rows
 from pipeline.sampling import Chosen, choose
 from pipeline.storage import Location, exists
-from pipeline.untrusted import MANIFEST_BYTES, read_bounded
+from pipeline.storage.atomic import whole_file, write_whole
+from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 from pipeline.vocabulary import merge_budget, with_pad_token
 
 STAGE = "reporting"

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pipeline.atomic import make_directory
 from pipeline.base.errors import RunDirectoryError
 from pipeline.storage import Location, Remote, existing, is_uri, lock, named, names_in, remove
+from pipeline.storage.atomic import make_directory
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"

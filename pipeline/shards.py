@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline import __version__
-from pipeline.atomic import write_whole
 from pipeline.base.errors import InputError, RunDirectoryError, StorageError
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
@@ -27,7 +26,8 @@ from pipeline.manifest import fingerprint, plan_document, stored_plan
 from pipeline.model import Model
 from pipeline.run_directory import inner_names, require_ours
 from pipeline.storage import Location, RemoteError, names_in, open_file, remove
-from pipeline.untrusted import MANIFEST_BYTES, read_bounded
+from pipeline.storage.atomic import write_whole
+from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 
 MANIFEST, RESULT = "encoding.json", "shards.json"
 FORMAT_VERSION = 1

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import combine, manifest, run_directory
-from pipeline.atomic import parts_beside, put
 from pipeline.base.errors import RunDirectoryError
 from pipeline.combining import combine_task
 from pipeline.config import Options
 from pipeline.executors import Executor
 from pipeline.manifest import Manifest, Run, Source
 from pipeline.storage import Location
+from pipeline.storage.atomic import parts_beside, put
 
 
 @dataclass(frozen=True)

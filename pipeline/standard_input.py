@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.atomic import make_directory, parts_beside, put
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 from pipeline.config import Options
 from pipeline.run_directory import STANDARD_INPUT
 from pipeline.storage import Location, named, open_file, remove
+from pipeline.storage.atomic import make_directory, parts_beside, put
 from pipeline.storage.scratch import own_mark
 
 NAME = "-"

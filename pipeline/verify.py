@@ -25,8 +25,8 @@ from pipeline.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.replay import ReplayTask, Sum, SumTask
 from pipeline.storage import Location, exists, named
+from pipeline.storage.bounded import read_bounded
 from pipeline.training import watched
-from pipeline.untrusted import read_bounded
 from pipeline.vocabulary import merge_budget, with_pad_token
 from pipeline.workers import executor_here, worker_count
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.atomic import whole_file
 from pipeline.base.errors import RunDirectoryError
 from pipeline.executors.worker import report_progress
 from pipeline.id_parts import PartReader
 from pipeline.shard_plan import Slice
 from pipeline.shards import checksum
 from pipeline.storage import Location, open_file
+from pipeline.storage.atomic import whole_file
 from pipeline.storage.scratch import scratch_directory
 
 _log = logging.getLogger(__name__)

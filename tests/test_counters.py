@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core, combine_plan, counters, tables
+from pipeline import _core, combine_plan, counters
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.combine import CombineTask, _Reader, combine, take_kept
 from pipeline.join import JoinTask, join
-from pipeline.storage import named
+from pipeline.storage import named, sealed_parquet
 
 
 def columns_of(counts, partitions=1):
@@ -183,8 +183,8 @@ def test_footers_are_read_once_where_there_is_room_to_know_them(tmp_path, monkey
     counts = [random_counts(seed, 300) for seed in range(5)]
     paths = [write(tmp_path / f"{number}.parquet", one, 4) for number, one in enumerate(counts)]
     read_footers = []
-    footer = tables._footer
-    monkeypatch.setattr(tables, "_footer", lambda *given: read_footers.append(1) or footer(*given))
+    footer = sealed_parquet._footer
+    monkeypatch.setattr(sealed_parquet, "_footer", lambda *given: read_footers.append(1) or footer(*given))
     combine_files(paths, tmp_path / "sum.parquet", memory_bytes=memory_bytes, threads=1)
     sealed = 1  # what was written
     assert (len(read_footers) == len(paths) + sealed) == known
@@ -199,9 +199,11 @@ def test_nothing_stays_open_of_counters_that_were_looked_at(tmp_path):
         path = write(tmp_path / f"{number}.parquet", random_counts(number, 300), 4)
         filesystem.pipe(f"/looked/{number}.parquet", path.read_bytes())
     parts = [combine_plan.Part(named(f"fsspec+memory:///looked/{number}.parquet"), "f") for number in range(3)]
-    taken = tables.open_file
+    taken = sealed_parquet.open_file
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tables, "open_file", lambda where: opened.append(weakref.ref(file := taken(where))) or file)
+        patched.setattr(
+            sealed_parquet, "open_file", lambda where: opened.append(weakref.ref(file := taken(where))) or file
+        )
         measured = combine_plan._measured(parts, 1 << 20)
     gc.collect()
     assert len(opened) == 3
@@ -277,14 +279,14 @@ def test_missing_and_foreign_files(tmp_path):
     with pytest.raises(RunDirectoryError, match="something else"):
         read(path, fingerprint="g")
     table = pq.read_table(path)
-    metadata = tables.seals(["0" * 48])
+    metadata = sealed_parquet.seals(["0" * 48])
     pq.write_table(table.replace_schema_metadata(metadata), path)
-    tables.seal(path)
+    sealed_parquet.seal(path)
     with pytest.raises(RunDirectoryError, match="format unknown"):
         read(path)
     metadata |= {counters._FORMAT: b"1", counters._FINGERPRINT: b"f", counters._STATISTICS: b"{}"}
     pq.write_table(table.rename_columns(["piece", "number"]).replace_schema_metadata(metadata), path)
-    tables.seal(path)
+    sealed_parquet.seal(path)
     with pytest.raises(RunDirectoryError, match="columns"):
         read(path)
     pq.write_table(table.replace_schema_metadata(metadata), path)

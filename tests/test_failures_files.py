@@ -17,10 +17,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer, _core, counters, manifest, merge_list, tables
+from pipeline import Tokenizer, _core, counters, manifest, merge_list
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
 from pipeline.cli import commands
 from pipeline.config import read_config
+from pipeline.storage import sealed_parquet
 
 FLIPS = 250
 
@@ -124,11 +125,11 @@ def test_a_file_that_claims_more_than_it_holds_is_refused_unread(tmp_path: Path)
     nothing = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), few, [None, pa.py_buffer(bytes(8 * few + 8)), pa.py_buffer(b"")]
     )
-    with pq.ParquetWriter(path, schema, **tables.WRITE_OPTIONS, column_encoding=encoding) as writer:
+    with pq.ParquetWriter(path, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
         table = pa.Table.from_arrays([nothing, pa.array(memoryview(bytes(8 * few)).cast("Q"))], schema=schema)
         writer.write_table(table, row_group_size=few)
-        writer.add_key_value_metadata(tables.seals(["0" * 48]))
-    tables.seal(path)
+        writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48]))
+    sealed_parquet.seal(path)
     assert path.stat().st_size < few / 10
     with pytest.raises(RunDirectoryError, match="claims to hold more than it does"):
         counters.open_counter(path)
@@ -140,8 +141,8 @@ def test_compressed_and_foreign_tables_are_refused_unread(tmp_path: Path) -> Non
     for options in ({"compression": "zstd", "use_dictionary": False}, {"compression": "none"}):
         with pq.ParquetWriter(tmp_path / "a.parquet", schema, **options) as writer:
             writer.write_table(pa.table({"piece": [b"a"] * 1000, "count": [1] * 1000}, schema=schema))
-            writer.add_key_value_metadata(tables.seals(["0" * 48]))
-        tables.seal(tmp_path / "a.parquet")
+            writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48]))
+        sealed_parquet.seal(tmp_path / "a.parquet")
         with pytest.raises(RunDirectoryError, match="not encoded as they were written"):
             counters.open_counter(tmp_path / "a.parquet")
 

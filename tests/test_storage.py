@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import _core, atomic, cli, counters, manifest, merge_list, storage
+from pipeline import _core, cli, counters, manifest, merge_list, storage
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.cli import commands
 from pipeline.config import make_options
 from pipeline.encode import load_tokenizer, tokenizer_home
-from pipeline.storage import Location, Remote, RemoteError, location, reading, scratch
+from pipeline.storage import Location, Remote, RemoteError, atomic, location, reading, scratch
 from pipeline.storage.remote import reason_of
 
 pytest.importorskip("fsspec")  # `fsspec+file://` is a store of objects to us, and a directory to the tests

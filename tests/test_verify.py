@@ -26,8 +26,9 @@ from reference import GPT2_BYTES, train_reference
 from test_counters import columns_of
 
 import pipeline
-from pipeline import _core, atomic, counters, merge_list
+from pipeline import _core, counters, merge_list
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
+from pipeline.storage import atomic
 from pipeline.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline.atomic import appendable
 from pipeline.base.errors import RunDirectoryError
 from pipeline.storage import Location
+from pipeline.storage.atomic import appendable
 
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"

@@ -4,11 +4,11 @@ Their readers bring GPT-2's pattern with them, so files of any other pattern are
 vocab.json with the others; a reader learns from its caller which they are.
 """
 
-from pipeline.atomic import make_directory, write_whole
 from pipeline.base.errors import ExportRefusedError
 from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, refuse_preparation, vocabulary_texts
 from pipeline.model import Model
 from pipeline.storage import Location
+from pipeline.storage.atomic import make_directory, write_whole
 
 MERGES_HEADER = "#version: 0.2"
 

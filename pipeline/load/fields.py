@@ -5,7 +5,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location
-from pipeline.untrusted import MODEL_BYTES, read_bounded
+from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 
 T = TypeVar("T")
 

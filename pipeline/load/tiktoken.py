@@ -15,7 +15,7 @@ from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
 from pipeline.pattern.alike import first_difference
 from pipeline.pattern.translate import leaves_text
 from pipeline.storage import Location
-from pipeline.untrusted import MODEL_BYTES, read_bounded
+from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.vocabulary import MAX_IDS, Vocabulary
 
 
