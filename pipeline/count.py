@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import combining, counters, losses, planning, run_directory
+from pipeline import combining, counters, planning, run_directory
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.units import format_bytes, format_count
 from pipeline.config import Options
+from pipeline.corpus import losses
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.executors import Executor, Need
 from pipeline.manifest import Manifest, Run

@@ -16,8 +16,8 @@ from pipeline.base.units import format_bytes
 from pipeline.config import READING_OPTIONS, Options, names_of
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.losses import Losses, Tally
 from pipeline.executors import Node
-from pipeline.losses import Losses, Tally
 from pipeline.model import CACHE_BYTES, Model
 from pipeline.planning import list_corpus
 from pipeline.prepare import SpecialSearch

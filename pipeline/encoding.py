@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, losses, run_directory, shards
+from pipeline import budget, run_directory, shards
 from pipeline.base import machine
 from pipeline.base.errors import StorageError, UsageError
 from pipeline.base.events import Listener, Notice, StageEnded, warn_of
 from pipeline.base.log import log_to
 from pipeline.config import Options, make_options, refuse_unfit
+from pipeline.corpus import losses
 from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding, separator_of
 from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
 from pipeline.executors import Executor

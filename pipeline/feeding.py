@@ -13,11 +13,11 @@ from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.losses import Tally
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.records import Records, Text
 from pipeline.corpus.room import Room
 from pipeline.executors.worker import report_progress
-from pipeline.losses import Tally
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
 # The places that the counter notes, and the losses they are of; one errors policy has only one of them.

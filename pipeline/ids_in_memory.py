@@ -18,6 +18,7 @@ from pipeline.base.events import warn_of
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.losses import Tallied, add_up, for_people, refusal
 from pipeline.encode_chunk import IdsTask, make_ids
 from pipeline.encode_plan import (
     OF_TRAINING,
@@ -32,7 +33,6 @@ from pipeline.encode_plan import (
     tell_of_pattern,
 )
 from pipeline.load import load_model
-from pipeline.losses import Tallied, add_up, for_people, refusal
 from pipeline.model import Model
 from pipeline.planning import list_corpus
 from pipeline.storage import Remote, named

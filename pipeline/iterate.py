@@ -29,10 +29,10 @@ from pipeline.base.errors import (
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.items import Block, blocks
+from pipeline.corpus.losses import Loss, Tally, for_people
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
 from pipeline.feeding import PLACED, RegexCutter
-from pipeline.losses import Loss, Tally, for_people
 from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.sources import Opened

@@ -13,11 +13,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine, count, counters, losses, manifest, run_directory, sources
+from pipeline import combine, count, counters, manifest, run_directory, sources
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
 from pipeline.base.units import parse_weight
 from pipeline.config import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.corpus import losses
 from pipeline.executors import Executor
 from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary

@@ -20,6 +20,7 @@ from pipeline.base.units import format_bytes
 from pipeline.config import Options
 from pipeline.corpus.files import find_files
 from pipeline.corpus.formats import Asked
+from pipeline.corpus.sampling import Chosen, choose
 from pipeline.encode import tokenizer_home
 from pipeline.executors import Executor
 from pipeline.manifest import Run
@@ -28,7 +29,6 @@ from pipeline.pattern import CompiledPattern
 from pipeline.report import page, summary, text
 from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned, Numbers, NumbersTask, compute
 from pipeline.report.rows import Told, corpus_rows
-from pipeline.sampling import Chosen, choose
 from pipeline.storage import Location, exists
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded

@@ -21,7 +21,7 @@ from pipeline import __version__
 from pipeline.base.errors import InputError, RunDirectoryError, StorageError
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
-from pipeline.losses import Losses
+from pipeline.corpus.losses import Losses
 from pipeline.manifest import fingerprint, plan_document, stored_plan
 from pipeline.model import Model
 from pipeline.run_directory import inner_names, require_ours

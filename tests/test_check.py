@@ -15,8 +15,8 @@ import pipeline
 from pipeline import Tokenizer, manifest
 from pipeline.base.errors import InputError
 from pipeline.check import check_exports
+from pipeline.corpus.sampling import corpus_sample, sample_texts
 from pipeline.export import EXPORTS
-from pipeline.sampling import corpus_sample, sample_texts
 
 EOT = "<|endoftext|>"
 

@@ -22,10 +22,10 @@ from pipeline.corpus import readers, readers_lines
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
+from pipeline.corpus.losses import add_up
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.readers_lines import read_lines
 from pipeline.count_chunk import CountTask, count_chunk
-from pipeline.losses import add_up
 from pipeline.pattern import compile_pattern
 
 EOT = b"<|endoftext|>"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command import refused, run
 
-from pipeline.losses import KINDS, MOST_EXAMPLES, Tally, add_up, for_people
+from pipeline.corpus.losses import KINDS, MOST_EXAMPLES, Tally, add_up, for_people
 
 
 def test_tallies_add_up_in_order() -> None:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import Tokenizer
 from pipeline.corpus.files import find_files
+from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.report import measure, merged, tokens
 from pipeline.report.sentences import SENTENCES
 from pipeline.report.sources import source_names
-from pipeline.sampling import choose, read_chosen
 
 
 def test_the_curve_by_hand() -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import InputError, InvalidTextError, UsageError
+from pipeline.corpus.losses import MOST_EXAMPLES
 from pipeline.corpus.records import Lost
-from pipeline.losses import MOST_EXAMPLES
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")

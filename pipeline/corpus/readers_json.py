@@ -23,9 +23,9 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.lines import LINE, LINE_COPIES, whole_lines
+from pipeline.corpus.losses import MOST_EXAMPLES, MOST_RECORD_BYTES
 from pipeline.corpus.records import Lost, Records
 from pipeline.corpus.room import SMALL_BYTES, Room, unlimited
-from pipeline.losses import MOST_EXAMPLES, MOST_RECORD_BYTES
 
 _BLANK = b" \t\r"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -11,9 +11,9 @@ from itertools import accumulate
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.lines import LINE, LINE_COPIES, whole_lines
+from pipeline.corpus.losses import MOST_RECORD_BYTES
 from pipeline.corpus.records import Lost, Records
 from pipeline.corpus.room import Room, unlimited
-from pipeline.losses import MOST_RECORD_BYTES
 
 
 def read_lines(file: CorpusFile, blocks: Iterable[bytes], at: int, room: Room | None = None) -> Iterator[Records]:

@@ -19,9 +19,9 @@ from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.columns import buffers, is_text, null_rows, plain
 from pipeline.corpus.files import CorpusFile, open_file
+from pipeline.corpus.losses import MOST_EXAMPLES
 from pipeline.corpus.records import Lost, Records
 from pipeline.corpus.room import SMALL_BYTES, Room
-from pipeline.losses import MOST_EXAMPLES
 from pipeline.storage import OpenFile
 
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
+from pipeline.corpus.losses import for_people
 from pipeline.executors import ClusterUse
-from pipeline.losses import for_people
 from pipeline.report.summary import table, used_rows
 from pipeline.shards import EncodedCorpus
 from pipeline.storage import Location

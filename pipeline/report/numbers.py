@@ -11,13 +11,13 @@ from typing import Any
 from pipeline import merge_list
 from pipeline.base import machine as environment
 from pipeline.base.errors import RunDirectoryError
+from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
 from pipeline.merge_list import MergeList
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report import measure, merged, tokens
 from pipeline.report.sentences import SENTENCES
 from pipeline.report.sources import source_names
-from pipeline.sampling import Chosen, Drawn, read_chosen
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import Vocabulary

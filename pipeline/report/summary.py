@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.losses import Loss
+from pipeline.corpus.losses import Loss
 from pipeline.storage import Location
 
 
