@@ -15,10 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pipeline import manifest
 from pipeline.base.errors import ExportRefusedError
 from pipeline.corpus.sampling import corpus_sample, sample_texts
 from pipeline.export.tiktoken import SNIPPET_NAME
+from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline import budget, planning
 from pipeline.combine import COMBINE_BYTES, CombineTask, combine
-from pipeline.config import Options
 from pipeline.counters import look_at
 from pipeline.executors import Executor, Need, Node
 from pipeline.join import JoinTask, join
-from pipeline.manifest import Run
+from pipeline.run import memory, plan
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options
 from pipeline.storage import Location, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
@@ -30,10 +30,10 @@ def combine_counters(
     nodes = executor.nodes()
     task = combine_task(run, parts, statistics, options, nodes=nodes)
     if len(nodes) > 1:
-        return _in_shares(run, task, executor, planning.share_of(options, _MOST_SHARES, nodes))
+        return _in_shares(run, task, executor, plan.share_of(options, _MOST_SHARES, nodes))
     if nodes:
         task = replace(task, keep_bytes=0)  # who merges is another process
-    need = Need(task.threads, budget.CLUSTER_WORKER_BYTES + task.memory_bytes + budget.WRITE_BYTES)
+    need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
     [(_, rows)] = executor.run(combine, [task], need=need)
     return rows
 
@@ -51,23 +51,23 @@ def combine_task(
 
     Raises `UsageError` where the limit has no room left for it.
     """
-    whole = budget.budget(options.memory_limit, nodes)
+    whole = memory.budget(options.memory_limit, nodes)
     whole.workers(1)  # what the coordinator has taken since the start may leave no room
-    room = whole.room(1) - budget.WRITE_BYTES
+    room = whole.room(1) - memory.WRITE_BYTES
     return CombineTask(
         parts=parts,
         output=beside or run.counter_path,
         kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
-        threads=planning.threads(options, nodes),
+        threads=plan.threads(options, nodes),
         memory_bytes=min(COMBINE_BYTES, room // 2),
         keep_bytes=min(whole.limit_bytes // 4, room // 3),
         weights=weights or {},
     )
 
 
-def _in_shares(run: Run, task: CombineTask, executor: Executor, share: planning.Share) -> int:
+def _in_shares(run: Run, task: CombineTask, executor: Executor, share: plan.Share) -> int:
     before = _shares_in(run)
     shares = max(before, default=_shares_for(sum(node.cores for node in executor.nodes()), len(task.parts)))
     parts = [

@@ -11,19 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import combining, counters, planning, run_directory
+from pipeline import combining, counters
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.units import format_bytes, format_count
-from pipeline.config import Options
 from pipeline.corpus import losses
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.executors import Executor, Need
-from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
+from pipeline.run import directory
+from pipeline.run import plan as planning
+from pipeline.run.manifest import Manifest, Run
+from pipeline.run.options import Options
+from pipeline.run.workers import worker_count
 from pipeline.storage import Location
-from pipeline.workers import worker_count
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
@@ -103,9 +105,9 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
         counting_s = time.monotonic() - started
         listener(StageEnded(STAGE, counting_s))
         check_facts(as_counted(run, statistics["pieces"], statistics, {}).facts, options)
-        run_directory.require_ours(run.directory)
+        directory.require_ours(run.directory)
         if run.manifest.merging is None:  # nothing was learned from these counts: what there is came of others
-            run_directory.remove_results(run.directory)
+            directory.remove_results(run.directory)
         started = time.monotonic()
         listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
         parts = [

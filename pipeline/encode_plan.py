@@ -9,22 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import budget, manifest, shards
+from pipeline import shards
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
-from pipeline.config import READING_OPTIONS, Options, names_of
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.losses import Losses, Tally
 from pipeline.executors import Node
 from pipeline.model import CACHE_BYTES, Model
-from pipeline.planning import list_corpus
 from pipeline.prepare import SpecialSearch
+from pipeline.run import manifest, memory
+from pipeline.run.options import READING_OPTIONS, Options, names_of
+from pipeline.run.plan import list_corpus
+from pipeline.run.standard_input import with_standard_input
+from pipeline.run.workers import worker_count
 from pipeline.shards import Encoding
-from pipeline.standard_input import with_standard_input
 from pipeline.storage import Location, exists
-from pipeline.workers import worker_count
 
 # Options that mean nothing for encoding, which does as the tokenizer says.
 OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
@@ -183,7 +184,7 @@ class Share:
 
 def share_of(options: Options, model: Model, chunks: int, nodes: Sequence[Node]) -> Share:
     """What each worker gets; raises `UsageError` where not even one has room for the tokenizer."""
-    whole = budget.budget(options.memory_limit, nodes)
+    whole = memory.budget(options.memory_limit, nodes)
     model_bytes = _MODEL_BYTES_A_TOKEN * model.vocabulary.size
     least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_ROOM_BYTES
     asked = max(node.cores for node in nodes) if nodes else worker_count(options)

@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from pipeline import budget, run_directory, shards
+from pipeline import shards
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.events import Advanced, Listener, StageStarted
-from pipeline.config import Options
 from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
 from pipeline.encode_plan import id_bytes, share_of, special_bytes, tell_of_pattern
 from pipeline.executors import Executor, Need
 from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.model import Model
+from pipeline.run import directory as run_directory
+from pipeline.run import memory
+from pipeline.run.options import Options
+from pipeline.run.workers import worker_count
 from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import Encoding
 from pipeline.storage import Location, existing
 from pipeline.storage.atomic import make_directory
-from pipeline.workers import worker_count
 from pipeline.write_shard import Shard, ShardTask, write_shard
 
 _log = logging.getLogger(__name__)
@@ -130,14 +132,14 @@ def write_shards(
     tasks = [task(index, shard) for index, shard in enumerate(planned)]
     run_directory.require_ours(directory)
     nodes = executor.nodes()
-    whole = budget.budget(options.memory_limit, nodes)
+    whole = memory.budget(options.memory_limit, nodes)
     written = dict(
         executor.run(
             write_shard,
             tasks,
             lambda amount: listener(Advanced(WRITING_STAGE, amount)),
             at_once=None if nodes else whole.workers(max(1, min(worker_count(options), len(tasks)))),
-            need=Need(memory_bytes=whole.worker_bytes + budget.LEAST_ROOM_BYTES),
+            need=Need(memory_bytes=whole.worker_bytes + memory.LEAST_ROOM_BYTES),
         )
     )
     return [written[index] for index in range(len(tasks))]

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, run_directory, shards
+from pipeline import shards
 from pipeline.base import machine
 from pipeline.base.errors import StorageError, UsageError
 from pipeline.base.events import Listener, Notice, StageEnded, warn_of
 from pipeline.base.log import log_to
-from pipeline.config import Options, make_options, refuse_unfit
 from pipeline.corpus import losses
 from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding, separator_of
 from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
@@ -26,11 +25,14 @@ from pipeline.id_parts import Part
 from pipeline.load import load_model
 from pipeline.model import Model
 from pipeline.report.encoded import Encoded
+from pipeline.run import directory as run_directory
+from pipeline.run import memory
+from pipeline.run.options import Options, make_options, refuse_unfit
+from pipeline.run.standard_input import refused_goes
+from pipeline.run.workers import ENCODING, as_workers_know, executor_for
 from pipeline.shards import EncodedCorpus, Encoding
-from pipeline.standard_input import refused_goes
 from pipeline.storage import Location, Remote, each, existing, named
 from pipeline.tokenizer import Tokenizer
-from pipeline.workers import ENCODING, as_workers_know, executor_for
 from pipeline.write_shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ def encode_corpus(
 
     inputs: files, directories, globs and URIs, of all formats that training reads. tokenizer: one, or where one lies.
     options: `shard_format="npy"` (or "bin", "parquet"), `shard_size=100_000_000` tokens, `documents="separator"` (or
-        "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; see `pipeline.config.Options`.
+        "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; see `pipeline.run.options.Options`.
 
     Returns what `shards.json` says. A directory that holds the same shards is completed; one of others is refused.
     Raises as `train` does.
@@ -102,7 +104,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
 @contextlib.contextmanager
 def _at_work(directory: Location, options: Options) -> Iterator[machine.MemoryWatch]:
     """Work on a directory alone, watching memory; an interruption says how to go on."""
-    budget.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
+    memory.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
     try:
         with (
             run_directory.locked(directory, shards.MANIFEST),

@@ -16,25 +16,27 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import budget, count, counts_file, manifest, planning, run_directory, sources, take_counts
+from pipeline import count, counts_file, sources, take_counts
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_count, parse_location
-from pipeline.config import Options, make_options
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts_file import MOST_COUNT, Batch
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work
-from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest, memory, plan
+from pipeline.run.manifest import Run, Source
+from pipeline.run.options import Options, make_options
+from pipeline.run.workers import executor_here, worker_count
 from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export
-from pipeline.workers import executor_here, worker_count
 
 STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
@@ -107,7 +109,7 @@ def _import(
         stages.untouched = True
         run_directory.refuse_corpus_inside(directory, (_absolute(path) for path in paths))
         states, source = _source_of_files(paths) if paths else ([], _source_of_batches(counts))
-        cutting = planning.cut_by(pattern)
+        cutting = plan.cut_by(pattern)
         opened = sources.open_run(directory, options.of_stage("count"), cutting, source, overwrite=options.overwrite)
         counted = None if opened.is_new else count.counted(opened.run, executor)
         if counted is None:
@@ -200,12 +202,12 @@ def _take(
     started = time.monotonic()
     run = opened.run
     with sources.beside(run) as place:
-        whole = budget.budget(options.memory_limit)
+        whole = memory.budget(options.memory_limit)
         workers = whole.workers(max(1, min(worker_count(options), len(files))))
-        room = whole.room(workers) - budget.WRITE_BYTES
+        room = whole.room(workers) - memory.WRITE_BYTES
         task = TakeTask(
             path=Path(),
-            special_tokens=planning.special_bytes(run.manifest),
+            special_tokens=plan.special_bytes(run.manifest),
             pattern=replace(pattern, tree=None),
             part=place.part(0),
             fingerprint=run.manifest.counter_fingerprint(),
@@ -273,8 +275,8 @@ def export_counts(
 
 def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
     """Write the counts of a run, in a worker."""
-    whole = budget.budget(options.memory_limit)
-    room = whole.room(whole.workers(1)) - budget.WRITE_BYTES
+    whole = memory.budget(options.memory_limit)
+    room = whole.room(whole.workers(1)) - memory.WRITE_BYTES
     band_bytes = min(_MOST_BAND_BYTES, room // _BAND_SHARE)
     counted = count.require_counted(manifest.require(directory), executor)
     task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.chat_templates import CHAT_TEMPLATES
-from pipeline.config import Options, check_vocabulary
 from pipeline.export import EXPORTS, write_model
-from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.model import ChatTemplate, Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import VocabularyFacts
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location
 from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import warn_of
-from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.losses import Tallied, add_up, for_people, refusal
@@ -34,7 +33,8 @@ from pipeline.encode_plan import (
 )
 from pipeline.load import load_model
 from pipeline.model import Model
-from pipeline.planning import list_corpus
+from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.plan import list_corpus
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import Tokenizer
 
@@ -93,7 +93,7 @@ def encode_files(
     options: `documents="separator"` (or "offsets": no id stands between documents), `separator="<|endoftext|>"`,
         `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs, which two cannot do
         at a time), `errors`, `fail_on_loss`, `memory_limit` of what is beside the result, `chunk_size`,
-        `pattern_timeout`, `text_field`, `input_format`, `compression`; see `pipeline.config.Options`.
+        `pattern_timeout`, `text_field`, `input_format`, `compression`; see `pipeline.run.options.Options`.
 
     Memory: 2 or 4 bytes an id and up to an eighth more, 8 bytes a document, beside a known amount. What was lost is in
     the result. Raises as `encode_corpus` does.

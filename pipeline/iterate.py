@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, budget, combine, count, counters, manifest, planning, sources
+from pipeline import _core, combine, count, counters, sources
 from pipeline.base.errors import (
     InputError,
     InvalidTextError,
@@ -27,19 +27,20 @@ from pipeline.base.errors import (
     UsageError,
 )
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
-from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.corpus.items import Block, blocks
 from pipeline.corpus.losses import Loss, Tally, for_people
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
 from pipeline.feeding import PLACED, RegexCutter
-from pipeline.manifest import Run, Source
 from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.run import manifest, memory, plan
+from pipeline.run.manifest import Run, Source
+from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.workers import executor_here
 from pipeline.sources import Opened
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export
-from pipeline.workers import executor_here
 
 _LEAST_COUNTER_BYTES = 1 << 20
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process has not given back when all is written
@@ -81,8 +82,8 @@ def _refuse_small_limit(options: Options) -> None:
     """Refuse, before anything is read, a limit that this process would leave no room in when all is counted."""
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 
-    whole = budget.budget(options.memory_limit)
-    kept = _KEPT_BYTES + planning.threads(options) * _KEPT_THREAD_BYTES
+    whole = memory.budget(options.memory_limit)
+    kept = _KEPT_BYTES + plan.threads(options) * _KEPT_THREAD_BYTES
     replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1)
 
 
@@ -94,7 +95,7 @@ def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Op
         )
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     return sources.open_run(
-        directory, options.of_stage("count"), planning.cut_by(pattern), source, overwrite=options.overwrite
+        directory, options.of_stage("count"), plan.cut_by(pattern), source, overwrite=options.overwrite
     )
 
 
@@ -190,11 +191,11 @@ class _Counting:
 
     def __init__(self, run: Run, part_path: Callable[[int], Path], pattern: CompiledPattern, options: Options) -> None:
         self._part_path = part_path
-        self._threads = planning.threads(options)
+        self._threads = plan.threads(options)
         self._counter_bytes = max(
-            _LEAST_COUNTER_BYTES, budget.budget(options.memory_limit).room(1) // (_MEMORY_SHARE * self._threads)
+            _LEAST_COUNTER_BYTES, memory.budget(options.memory_limit).room(1) // (_MEMORY_SHARE * self._threads)
         )
-        special_tokens = planning.special_bytes(run.manifest)
+        special_tokens = plan.special_bytes(run.manifest)
         self._idle: queue.SimpleQueue[_Counter] = queue.SimpleQueue()
         for _ in range(self._threads):
             self._idle.put(_Counter(pattern, special_tokens, options))

@@ -4,14 +4,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline import budget, merge, planning, run_directory
+from pipeline import merge
 from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
-from pipeline.config import Options
 from pipeline.count import Counted
 from pipeline.executors import ONE_CORE, Executor, Need, Node
-from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
+from pipeline.run import directory, memory, plan
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options
 from pipeline.storage import existing
 from pipeline.vocabulary import merge_budget, with_pad_token
 
@@ -20,7 +21,7 @@ STAGE = "merging"
 
 def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequence[Node]) -> merge.MergeTask:
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
-    whole = budget.budget(options.memory_limit, largest)  # memory may be shorter now than it was
+    whole = memory.budget(options.memory_limit, largest)  # memory may be shorter now than it was
     beside = whole.taken_bytes + whole.worker_bytes
     room = whole.limit_bytes - beside  # below 0 where even that is too much
     if not nodes:
@@ -33,7 +34,7 @@ def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequ
         min_piece_count=options.min_piece_count,
         max_token_bytes=options.max_token_bytes,
         tie_break=options.tie_break,
-        threads=planning.threads(options, nodes),
+        threads=plan.threads(options, nodes),
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
         room_bytes=room,
@@ -71,7 +72,7 @@ def learn(
     for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(merges):
             return stored, None
-    run_directory.require_ours(run.directory)
+    directory.require_ours(run.directory)
     started = time.monotonic()
     listener(StageStarted(STAGE, merges, "merges"))
     need = ONE_CORE

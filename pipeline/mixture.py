@@ -13,19 +13,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine, count, counters, manifest, run_directory, sources
+from pipeline import combine, count, counters, sources
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
 from pipeline.base.units import parse_weight
-from pipeline.config import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.corpus import losses
 from pipeline.executors import Executor
-from pipeline.manifest import Run, Source
 from pipeline.report.summary import Summary
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest
+from pipeline.run.manifest import Run, Source
+from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.workers import executor_here
 from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
 from pipeline.training import Stages, at_work, directory_for
-from pipeline.workers import executor_here
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 

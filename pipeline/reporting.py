@@ -12,23 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import budget, manifest, run_directory
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
-from pipeline.config import Options
 from pipeline.corpus.files import find_files
 from pipeline.corpus.formats import Asked
 from pipeline.corpus.sampling import Chosen, choose
 from pipeline.encode import tokenizer_home
 from pipeline.executors import Executor
-from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import CompiledPattern
 from pipeline.report import page, summary, text
 from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned, Numbers, NumbersTask, compute
 from pipeline.report.rows import Told, corpus_rows
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest, memory
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options
 from pipeline.storage import Location, exists
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
@@ -111,7 +112,7 @@ def _needed(tokens: int, token_bytes: int, sample_bytes: int) -> int:
 
 def _room(options: Options) -> int:
     """Bytes that are left of the memory limit beside all that is taken now."""
-    return budget.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+    return memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
 
 
 def write(run: Run, found: summary.Summary, numbers: Numbers | None, listener: Listener) -> None:

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine, manifest, run_directory
+from pipeline import combine
 from pipeline.base.errors import RunDirectoryError
 from pipeline.combining import combine_task
-from pipeline.config import Options
 from pipeline.executors import Executor
-from pipeline.manifest import Manifest, Run, Source
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest
+from pipeline.run.manifest import Manifest, Run, Source
+from pipeline.run.options import Options
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_beside, put
 

@@ -10,25 +10,27 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import budget, count, forecast, manifest, merging, planning, reporting, run_directory
+from pipeline import count, forecast, merging, reporting
 from pipeline.base import machine
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.events import Event, Listener, Notice, StageStarted, warn_of
 from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
-from pipeline.config import Options, make_options, names_of, refuse_unfit
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
-from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.numbers import Numbers
 from pipeline.report.summary import OtherSize, Summary
-from pipeline.standard_input import refused_goes
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest, memory, plan
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.standard_input import refused_goes
+from pipeline.run.workers import as_workers_know, executor_for
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import as_workers_know, executor_for
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
 
     inputs: files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library).
     options: the command's options with underscores, such as `output="runs/a"`, `vocab_size=32_000`,
-        `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.config.Options`.
+        `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.run.options.Options`.
 
     A run directory that holds the same run is resumed; one that holds another run is refused. Raises `UsageError` for
     options that mean nothing, `InputError` for a corpus that cannot be read, `RunDirectoryError`, `TrainingError`;
@@ -79,7 +81,7 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> tuple
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         listener = stages.hearing(listener)
-        run = planning.open_run(directory, options, pattern, listener, executor.nodes())
+        run = plan.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run), refused_goes(directory, (file.path for file in run.manifest.files)):
             counted = count.count(run, pattern, options, executor, listener)
             run = manifest.with_merging(run, options)
@@ -92,7 +94,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     directory = directory_for(options)
     with at_work(directory, options, executor, listener) as stages:
         listener = stages.hearing(listener)
-        run = planning.open_run(directory, options, pattern, listener, executor.nodes())
+        run = plan.open_run(directory, options, pattern, listener, executor.nodes())
         with stages.logged(run), refused_goes(directory, (file.path for file in run.manifest.files)):
             counted = count.count(run, pattern, options, executor, listener)
             return stages.summary(run, counted, listener)
@@ -211,7 +213,7 @@ def directory_for(options: Options) -> Location:
 
 def _refuse_small_limit(options: Options) -> None:
     """A limit that is too small for anything is refused before anything is made."""
-    budget.budget(options.memory_limit).workers(1)
+    memory.budget(options.memory_limit).workers(1)
 
 
 @contextlib.contextmanager
@@ -283,9 +285,9 @@ def merge_and_export(
 
 def _check_export(learned: MergeList, options: Options) -> int:
     """What exporting takes at most, in bytes; refused where there is less: tokens may be as long as pieces."""
-    whole = budget.budget(options.memory_limit)
+    whole = memory.budget(options.memory_limit)
     needed = forecast.exporting_bytes(max(options.vocab_size), learned.token_bytes())
-    room = whole.limit_bytes - whole.taken_bytes - budget.WORKER_BYTES
+    room = whole.limit_bytes - whole.taken_bytes - memory.WORKER_BYTES
     if needed > room:
         raise TrainingError(
             f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: the "

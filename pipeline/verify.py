@@ -12,23 +12,25 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import budget, forecast, manifest, replay, run_directory
+from pipeline import forecast, replay
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_bytes, format_count
-from pipeline.config import Options, check_vocabulary, make_options
 from pipeline.executors import Executor
 from pipeline.export import write_model
 from pipeline.exporting import export_model, model_of
-from pipeline.manifest import Run
 from pipeline.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.replay import ReplayTask, Sum, SumTask
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest, memory
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options, check_vocabulary, make_options
+from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, exists, named
 from pipeline.storage.bounded import read_bounded
 from pipeline.training import watched
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import executor_here, worker_count
 
 _READING, _REPLAYING = "reading", "replaying"
 _MODULUS = 1 << 64
@@ -75,7 +77,7 @@ def _verify_counters(
 ) -> Sum:
     """Read every counter, and hold the combined one against the others; gives what it holds."""
     plan = run.manifest
-    whole_budget = budget.budget(options.memory_limit)
+    whole_budget = memory.budget(options.memory_limit)
     workers = whole_budget.workers(min(worker_count(options), 1 + len(plan.chunks)))
     room = whole_budget.room(workers)
     tasks = [SumTask(run.counter_path, plan.counter_fingerprint(), room)] + [
@@ -135,9 +137,9 @@ def _verify_merges(
 
 def _room_for(what: str, needed: int, of_what: str, options: Options) -> tuple[int, int]:
     """The room of one process, and what all take together with so much needed; `TrainingError` where it is too much."""
-    whole = budget.budget(options.memory_limit)
+    whole = memory.budget(options.memory_limit)
     room = whole.room(1)
-    together = whole.taken_bytes + budget.WORKER_BYTES + needed
+    together = whole.taken_bytes + memory.WORKER_BYTES + needed
     if needed > room:
         raise TrainingError(
             f"{what} would take about {format_bytes(together)} for all processes together, and there are "

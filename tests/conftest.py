@@ -81,7 +81,7 @@ class _Here:
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run in this process, and files are not forced onto the disk: hundreds of runs in a few seconds."""
-    monkeypatch.setattr("pipeline.workers.LocalExecutor", _Here)
+    monkeypatch.setattr("pipeline.run.workers.LocalExecutor", _Here)
     monkeypatch.setattr("pipeline.storage.atomic._flush", lambda _: None)
 
 

@@ -12,11 +12,12 @@ from command import refused, run
 from pyarrow import parquet
 
 import pipeline
-from pipeline import Tokenizer, manifest
+from pipeline import Tokenizer
 from pipeline.base.errors import InputError
 from pipeline.check import check_exports
 from pipeline.corpus.sampling import corpus_sample, sample_texts
 from pipeline.export import EXPORTS
+from pipeline.run import manifest
 
 EOT = "<|endoftext|>"
 

@@ -13,7 +13,7 @@ import peers
 import pytest
 from command import refused, run
 
-from pipeline import run_directory
+from pipeline.run import directory as run_directory
 
 EOT = "<|endoftext|>"
 

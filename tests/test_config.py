@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_bytes, format_count, parse_bytes
-from pipeline.config import Options, check_vocabulary, flag_of, make_options, read_config
+from pipeline.run.options import Options, check_vocabulary, flag_of, make_options, read_config
 
 SIZES = [
     ("64MiB", 64 << 20),

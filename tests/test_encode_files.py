@@ -20,9 +20,9 @@ import pipeline
 from pipeline import ids_in_memory
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import warn_of
-from pipeline.config import make_options
 from pipeline.encode_plan import cut_corpus
-from pipeline.planning import list_corpus
+from pipeline.run.options import make_options
+from pipeline.run.plan import list_corpus
 
 
 @pytest.fixture(scope="module")

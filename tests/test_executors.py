@@ -11,11 +11,11 @@ import psutil
 import pytest
 import worker_tasks
 
-from pipeline import workers
 from pipeline.base.errors import InputError, WorkerError
 from pipeline.executors import WorkerSetup
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
+from pipeline.run import workers
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import UsageError
-from pipeline.config import read_config
+from pipeline.run.options import read_config
 
 
 def one_line(error: UsageError, name: str) -> None:

@@ -17,10 +17,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer, _core, counters, manifest, merge_list
+from pipeline import Tokenizer, _core, counters, merge_list
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
 from pipeline.cli import commands
-from pipeline.config import read_config
+from pipeline.run import manifest
+from pipeline.run.options import read_config
 from pipeline.storage import sealed_parquet
 
 FLIPS = 250
@@ -279,9 +280,9 @@ def test_a_forged_tokenizer_is_refused_or_whole(run: Path, data: st.DataObject) 
 
 @pytest.mark.parametrize("name", ["config.yaml", "tokenizer.json", "run.json"])
 def test_files_without_an_end_are_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("pipeline.config.CONFIG_BYTES", 1 << 20)
+    monkeypatch.setattr("pipeline.run.options.CONFIG_BYTES", 1 << 20)
     monkeypatch.setattr("pipeline.load.fields.MODEL_BYTES", 1 << 20)
-    monkeypatch.setattr("pipeline.manifest.MANIFEST_BYTES", 1 << 20)
+    monkeypatch.setattr("pipeline.run.manifest.MANIFEST_BYTES", 1 << 20)
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError, match=r"larger than 1,024 KiB"):
         {

@@ -13,11 +13,12 @@ from command import refused, run, script
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, budget, counters, forecast
+from pipeline import _core, counters, forecast
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.corpus.files import find_files
 from pipeline.count_chunk import CountTask, count_chunk
 from pipeline.pattern import compile_pattern
+from pipeline.run import memory
 
 MIB = 1 << 20
 
@@ -71,14 +72,14 @@ def test_a_piece_too_long_for_the_room_is_named(tmp_path: Path) -> None:
 
 
 def test_shares_of_the_limit() -> None:
-    whole = budget.Budget(400 * MIB, 50 * MIB, given=True)
+    whole = memory.Budget(400 * MIB, 50 * MIB, given=True)
     assert whole.workers(2) == 2
-    assert whole.workers(100) == 350 * MIB // (budget.WORKER_BYTES + budget.LEAST_ROOM_BYTES)
-    assert whole.room(2) == 175 * MIB - budget.WORKER_BYTES
+    assert whole.workers(100) == 350 * MIB // (memory.WORKER_BYTES + memory.LEAST_ROOM_BYTES)
+    assert whole.room(2) == 175 * MIB - memory.WORKER_BYTES
     with pytest.raises(UsageError, match=r"--memory-limit 60\.0 MiB is too small.*give at least"):
-        budget.Budget(60 * MIB, 50 * MIB, given=True).workers(1)
-    assert budget.budget(123).limit_bytes == 123
-    assert budget.budget(None).limit_bytes > 0
+        memory.Budget(60 * MIB, 50 * MIB, given=True).workers(1)
+    assert memory.budget(123).limit_bytes == 123
+    assert memory.budget(None).limit_bytes > 0
 
 
 @pytest.fixture(scope="module")

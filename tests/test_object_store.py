@@ -17,8 +17,8 @@ from command import refused, run
 from object_store import CREDENTIALS, Store
 
 import pipeline
-from pipeline import run_directory
 from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.run import directory as run_directory
 from pipeline.storage import lock, scratch
 
 TEXTS = {

@@ -25,7 +25,7 @@ from pipeline.base.errors import InputError, UsageError, WorkerError
 from pipeline.executors import Need
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.ray import RayExecutor
-from pipeline.workers import SETUP
+from pipeline.run.workers import SETUP
 
 pytest.importorskip("ray")
 on_a_cluster = pytest.mark.cluster

@@ -22,10 +22,9 @@ from test_memory_limit import chunk_task, pieces_of, random_words
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, exporting, manifest, replay, training
+from pipeline import _core, exporting, replay, training
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.config import make_options
 from pipeline.corpus import readers_parquet
 from pipeline.corpus.files import describe
 from pipeline.corpus.lines import whole_lines
@@ -35,8 +34,10 @@ from pipeline.corpus.windows import ZstdWindows, xz_memory
 from pipeline.count_chunk import count_chunk
 from pipeline.counts_file import read_counts
 from pipeline.model import Model
+from pipeline.run import manifest
+from pipeline.run.options import make_options
+from pipeline.run.workers import executor_for
 from pipeline.storage import LocalFile
-from pipeline.workers import executor_for
 
 MIB = 1 << 20
 _ZSTD_BLOCK = 1 << 17

@@ -163,9 +163,9 @@ def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_without_plotly_there_is_a_hint(reported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from pipeline.config import make_options
     from pipeline.reporting import run_report
-    from pipeline.workers import executor_here
+    from pipeline.run.options import make_options
+    from pipeline.run.workers import executor_here
 
     monkeypatch.setattr(page, "plotly_script", lambda: None)
     options = make_options({})

@@ -9,9 +9,11 @@ import pytest
 from command import refused, run
 
 import pipeline
-from pipeline import manifest, run_directory, shards, sources
+from pipeline import shards, sources
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
-from pipeline.config import make_options
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest
+from pipeline.run.options import make_options
 from pipeline.storage import named
 
 

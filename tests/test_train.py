@@ -9,9 +9,10 @@ from click.testing import CliRunner
 from reference import train_reference
 
 import pipeline
-from pipeline import _core, counters, manifest
+from pipeline import _core, counters
 from pipeline.cli import commands
 from pipeline.pattern import compile_pattern
+from pipeline.run import manifest
 from pipeline.vocabulary import token_to_text
 
 EOT = "<|endoftext|>"

@@ -1,7 +1,7 @@
 """Reading and writing single values of options: sizes, numbers, names, texts, paths.
 
 A reader takes what a flag, a configuration file or a Python caller gives and returns the value checked, or raises
-`ValueError` with what it expected; `pipeline.config` adds which option it was.
+`ValueError` with what it expected; `pipeline.run.options` adds which option it was.
 """
 
 import difflib

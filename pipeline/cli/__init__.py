@@ -1,7 +1,7 @@
 """The command line: turns words into options, calls the command's story, prints what it gives.
 
 click is the chosen library: typed, kept since 2014, two dependencies fewer and a third of the start-up time of those
-built upon it. The flags of a run are made from the one table in `pipeline.config`.
+built upon it. The flags of a run are made from the one table in `pipeline.run.options`.
 
     group.py      the group that all commands belong to, and what several of them take
     options.py    flags from the table of options, and options from flags and configuration file

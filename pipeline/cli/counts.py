@@ -31,7 +31,7 @@ def combine(runs: tuple[Location, ...], weights: tuple[str, ...], **values: Any)
     """
     settled = settle(_COMBINE_OPTIONS, values)
     if settled is not None:
-        from pipeline.workers import executor_here
+        from pipeline.run.workers import executor_here
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
@@ -55,7 +55,7 @@ def import_(files: tuple[Location, ...], **values: Any) -> None:
     """
     settled = settle(_IMPORT_OPTIONS, values)
     if settled is not None:
-        from pipeline.workers import executor_here
+        from pipeline.run.workers import executor_here
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
@@ -77,7 +77,7 @@ def verify(run_directory: Location, **values: Any) -> None:
     settled = settle(_VERIFY_OPTIONS, values)
     if settled is not None:
         from pipeline import terminal
-        from pipeline.workers import executor_here
+        from pipeline.run.workers import executor_here
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import

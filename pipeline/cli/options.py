@@ -8,7 +8,7 @@ import click
 
 from pipeline.base.errors import UsageError
 from pipeline.cli.group import location_type
-from pipeline.config import (
+from pipeline.run.options import (
     DEFAULT_SPECIAL_TOKENS,
     OPTION_FIELDS,
     Options,
@@ -130,10 +130,11 @@ def carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
 
 def print_plan(options: Options) -> None:
     """What `--dry-run` shows: the run as it would be carried out."""
-    from pipeline import planning, terminal
+    from pipeline import terminal
     from pipeline.exporting import check_before_work
     from pipeline.pattern import compile_pattern
-    from pipeline.workers import nodes
+    from pipeline.run import plan as planning
+    from pipeline.run.workers import nodes
 
     pattern = compile_pattern(options.pattern)
     check_before_work(options, pattern)

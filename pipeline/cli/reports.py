@@ -41,7 +41,7 @@ def report(
     settled = settle(RUN_OPTIONS, values)
     if settled is not None:
         from pipeline import terminal
-        from pipeline.workers import executor_here
+        from pipeline.run.workers import executor_here
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import

@@ -9,7 +9,7 @@ from pipeline.base.errors import UsageError
 from pipeline.base.units import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
 from pipeline.cli.options import CLUSTER_OPTIONS, RUN_OPTIONS, run_options, settle
-from pipeline.config import READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.options import READING_OPTIONS, Options, flag_of, make_options
 from pipeline.storage import Location
 
 _ENCODE_OPTIONS = (
@@ -131,7 +131,7 @@ def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordin
 
 
 def _encode_corpus(options: Options, tokenizer: Location) -> None:
-    from pipeline.workers import ENCODING, executor_for
+    from pipeline.run.workers import ENCODING, executor_for
 
     with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
         from pipeline import terminal
@@ -185,7 +185,7 @@ def env(**values: Any) -> None:
     if settled is None:
         return
     from pipeline.base.machine import describe
-    from pipeline.workers import nodes
+    from pipeline.run.workers import nodes
 
     facts = describe()
     machines = nodes(settled.options)

@@ -12,7 +12,7 @@ from pipeline.cli.options import (
     run_options,
     settle,
 )
-from pipeline.config import OPTION_FIELDS
+from pipeline.run.options import OPTION_FIELDS
 from pipeline.storage import Location
 
 _MERGE_OPTIONS = (
@@ -46,7 +46,7 @@ def train(inputs: tuple[str, ...], **values: Any) -> None:
     if settled is not None and settled.options.dry_run:
         print_plan(settled.options)
     elif settled is not None:
-        from pipeline.workers import executor_for
+        from pipeline.run.workers import executor_for
 
         options = settled.options
         with executor_for(options) as executor:  # its workers start beside the next import
@@ -70,7 +70,7 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
     if settled is not None and settled.options.dry_run:
         print_plan(settled.options)
     elif settled is not None:
-        from pipeline.workers import executor_for
+        from pipeline.run.workers import executor_for
 
         options = settled.options
         with executor_for(options) as executor:  # its workers start beside the next import
@@ -92,7 +92,7 @@ def merge(run_directory: Location, **values: Any) -> None:
     """
     settled = settle(_MERGE_OPTIONS, values)
     if settled is not None:
-        from pipeline.workers import executor_for
+        from pipeline.run.workers import executor_for
 
         options, given = settled
         with executor_for(options) as executor:  # its workers start beside the next import

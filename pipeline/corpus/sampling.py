@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from random import Random
 
-from pipeline import manifest
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, find_files
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.records import Text
+from pipeline.run import manifest
 from pipeline.storage import Location
 
 SAMPLE_BYTES = 1 << 20

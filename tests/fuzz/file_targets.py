@@ -18,16 +18,17 @@ import peers
 import samples
 from core_targets import Target, text_of
 
-from pipeline import Tokenizer, _core, counters, manifest, merge_list
+from pipeline import Tokenizer, _core, counters, merge_list
 from pipeline.base.errors import InputError, PipelineError
 from pipeline.combine import CombineTask, combine
-from pipeline.config import make_options, read_config
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
 from pipeline.corpus.readers import read_span
 from pipeline.export import write_model
 from pipeline.pattern import compile_pattern
-from pipeline.planning import open_run
+from pipeline.run import manifest
+from pipeline.run.options import make_options, read_config
+from pipeline.run.plan import open_run
 
 _LISTS = ("left", "right", "counts", "joined")
 

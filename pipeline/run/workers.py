@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.base.errors import UsageError
-from pipeline.config import Options
 from pipeline.executors import Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
+from pipeline.run.options import Options
 from pipeline.storage import Location
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The run directory as a place: choosing it, working on it alone, and removing what is a run's own and nothing else.
 
-What the files in it mean is `pipeline.manifest`'s knowledge.
+What the files in it mean is `pipeline.run.manifest`'s knowledge.
 """
 
 import contextlib

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
-from pipeline.config import Options
-from pipeline.run_directory import STANDARD_INPUT
+from pipeline.run.directory import STANDARD_INPUT
+from pipeline.run.options import Options
 from pipeline.storage import Location, named, open_file, remove
 from pipeline.storage.atomic import make_directory, parts_beside, put
 from pipeline.storage.scratch import own_mark

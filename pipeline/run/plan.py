@@ -7,22 +7,25 @@ files.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline import budget, forecast, manifest, run_directory
+from pipeline import forecast
 from pipeline.base import machine
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes, format_count
-from pipeline.config import Options
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
 from pipeline.executors import Node
-from pipeline.manifest import Manifest, Run
 from pipeline.pattern import CompiledPattern
-from pipeline.standard_input import with_standard_input
+from pipeline.run import directory as run_directory
+from pipeline.run import manifest
+from pipeline.run import memory as budget
+from pipeline.run.manifest import Manifest, Run
+from pipeline.run.options import Options
+from pipeline.run.standard_input import with_standard_input
+from pipeline.run.workers import worker_count
 from pipeline.storage import Location, exists, named
 from pipeline.vocabulary import merge_budget, with_pad_token
-from pipeline.workers import worker_count
 
 _MOST_THREADS = 16  # of a stage on a node: beyond, they gain little and keep others from its cores
 

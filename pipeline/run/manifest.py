@@ -14,12 +14,12 @@ from typing import Any
 from pipeline import __version__
 from pipeline.base.errors import RunDirectoryError, StorageError, UsageError
 from pipeline.base.machine import versions
-from pipeline.config import Options, flag_of, make_options
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile, Listing
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
 from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
-from pipeline.run_directory import remove_results, require_ours
+from pipeline.run.directory import remove_results, require_ours
+from pipeline.run.options import Options, flag_of, make_options
 from pipeline.storage import Location, RemoteError, exists
 from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded

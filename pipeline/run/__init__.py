@@ -1,0 +1,1 @@
+"""What a run is: its options, plan, manifest, directory, memory budget and workers."""
