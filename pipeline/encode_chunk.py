@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Protocol
 
 from pipeline import _core
 from pipeline.corpus.files import CorpusFile
+from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.executors import Shared
-from pipeline.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.id_parts import Part, PartWriter
 from pipeline.model import Model
 from pipeline.pattern import PatternSequence, compile_pattern

@@ -16,12 +16,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import count, counts_file, sources, take_counts
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_count, parse_location
 from pipeline.corpus.formats import compression_marked
-from pipeline.counts_file import MOST_COUNT, Batch
+from pipeline.counts import count, counts_file, import_worker, sources
+from pipeline.counts.counts_file import MOST_COUNT, Batch
+from pipeline.counts.import_worker import State, Taken, TakeTask
+from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work
 from pipeline.pattern import CompiledPattern, compile_pattern
@@ -31,10 +33,8 @@ from pipeline.run import manifest, memory, plan
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import Options, make_options
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.sources import Opened
 from pipeline.storage import Location, Remote, named, open_file
 from pipeline.storage.atomic import whole_file
-from pipeline.take_counts import State, Taken, TakeTask
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export
 
@@ -56,7 +56,7 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
     counts: a mapping from pieces (bytes, or text) to how often each occurs, such as `collections.Counter`; or a path
-        or URI, or several, of TSV or Parquet files (see `pipeline.counts_file`); or a pyarrow Table or RecordBatch
+        or URI, or several, of TSV or Parquet files (see `pipeline.counts.counts_file`); or a pyarrow Table or RecordBatch
         with the columns `piece` and `count`.
     options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut so.
         A piece that the pattern would not leave whole is worth a warning.
@@ -185,7 +185,7 @@ def _source_of_batches(counts: Any) -> Source:
 
 def _batches(counts: Any) -> Iterable[Batch]:
     if isinstance(counts, Mapping):
-        return take_counts.mapping_counts(counts)
+        return import_worker.mapping_counts(counts)
     return counts_file.table_counts(counts)
 
 
@@ -220,12 +220,12 @@ def _take(
             listener(StageStarted(STAGE, sum(size for _, (size, _) in files), "bytes"))
             tasks = [replace(task, path=path, state=state, part=place.part(i)) for i, (path, state) in enumerate(files)]
             taken = executor.run(
-                take_counts.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
+                import_worker.take_file, tasks, lambda amount: listener(Advanced(STAGE, amount)), at_once=workers
             )
             found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
         else:
             listener(StageStarted(STAGE, 1, "sources"))
-            found = [take_counts.take(_batches(counts), task)]
+            found = [import_worker.take(_batches(counts), task)]
         if not any(one.rows for one in found):
             raise InputError("there is not a single count to import; give at least one piece with its count")
         if sum(one.pieces for one in found) > MOST_COUNT:
@@ -261,7 +261,7 @@ def export_counts(
 ) -> int:
     """Write the counts of a run for other tools; gives the number of pieces.
 
-    path: a path or a URI; TSV, in the format that `import` reads (see `pipeline.counts_file`), the most frequent piece
+    path: a path or a URI; TSV, in the format that `import` reads (see `pipeline.counts.counts_file`), the most frequent piece
     first; or, where the name ends in `.parquet`, a copy of the run's combined counter. memory_limit: as of
     `pipeline.train`; with less of it the counter is read more often.
 

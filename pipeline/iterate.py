@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, combine, count, counters, sources
+from pipeline import _core
 from pipeline.base.errors import (
     InputError,
     InvalidTextError,
@@ -29,15 +29,16 @@ from pipeline.base.errors import (
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.corpus.items import Block, blocks
 from pipeline.corpus.losses import Loss, Tally, for_people
+from pipeline.counts import combine_worker, count, counter_file, sources
+from pipeline.counts.feeding import PLACED, RegexCutter
+from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
 from pipeline.exporting import check_before_work
-from pipeline.feeding import PLACED, RegexCutter
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.run import manifest, memory, plan
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.workers import executor_here
-from pipeline.sources import Opened
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export
@@ -119,7 +120,7 @@ def _count(
             listener(Notice("warning", str(loss)))
         parts, statistics = counting.finish()
         del counting
-        combine.give_back_memory()  # a worker combines and merges beside this process
+        combine_worker.give_back_memory()  # a worker combines and merges beside this process
         counting_s = time.monotonic() - started
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
@@ -257,8 +258,8 @@ class _Counting:
         with self._lock:
             path = self._part_path(len(self._parts))
             self._parts.append((path, self._fingerprint))
-        partitions = counters.counter_partitions(counter.counter)
-        counters.write_counter(path, partitions, fingerprint=self._fingerprint, statistics={})
+        partitions = counter_file.counter_partitions(counter.counter)
+        counter_file.write_counter(path, partitions, fingerprint=self._fingerprint, statistics={})
         statistics, examples = counter.end()
         with self._lock:
             self._statistics.append(statistics)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from pipeline import _core, merge_list
 from pipeline.base.errors import TrainingError
-from pipeline.combine import take_kept
-from pipeline.counters import Columns, CounterFile, open_counter
+from pipeline.counts.combine_worker import take_kept
+from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.forecast import Merging, choose, shape_of, surely_enough, too_large
 from pipeline.merge_list import MergeList

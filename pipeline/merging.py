@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipeline import merge
 from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
-from pipeline.count import Counted
+from pipeline.counts.count import Counted
 from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.merge_list import MergeList
 from pipeline.run import directory, memory, plan

@@ -13,11 +13,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine, count, counters, sources
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
 from pipeline.base.units import parse_weight
 from pipeline.corpus import losses
+from pipeline.counts import combine_worker, count, counter_file, sources
+from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
 from pipeline.report.summary import Summary
 from pipeline.run import directory as run_directory
@@ -25,7 +26,6 @@ from pipeline.run import manifest
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.run.workers import executor_here
-from pipeline.sources import Opened
 from pipeline.storage import Location, named, same_place
 from pipeline.training import Stages, at_work, directory_for
 
@@ -130,7 +130,7 @@ def _require_comparable(first: Run, other: Run) -> None:
 
 def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
     count.require_counted(run, executor)
-    [facts] = counters.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "it was there a moment ago"
     lost = losses.add_up([count.empty_files(run.manifest), facts.statistics["losses"]])
     return {"files": len(run.manifest.files), **facts.statistics, "losses": lost}
@@ -148,16 +148,16 @@ def _shown(weight: Fraction) -> str:
     return decimal if Fraction(decimal) == weight else str(weight)
 
 
-def _totals(parts: Sequence[_Part]) -> list[combine.TotalTask]:
+def _totals(parts: Sequence[_Part]) -> list[combine_worker.TotalTask]:
     return [
-        combine.TotalTask(part.run.counter_path, part.run.manifest.counter_fingerprint(), part.fraction)
+        combine_worker.TotalTask(part.run.counter_path, part.run.manifest.counter_fingerprint(), part.fraction)
         for part in parts
     ]
 
 
 def _pieces(parts: Sequence[_Part], executor: Executor) -> int:
     """The pieces of all runs together, as they will count; `TrainingError` where they are too many."""
-    return sum(pieces for _, pieces in executor.run(combine.total, _totals(parts)))
+    return sum(pieces for _, pieces in executor.run(combine_worker.total, _totals(parts)))
 
 
 def _combined(

@@ -11,7 +11,7 @@ from pipeline import _core, merge_list
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
-from pipeline.counters import open_counter
+from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merge_list import MergeList
 from pipeline.storage import Location

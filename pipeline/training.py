@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import count, forecast, merging, reporting
+from pipeline import forecast, merging, reporting
 from pipeline.base import machine
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.events import Event, Listener, Notice, StageStarted, warn_of
 from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
+from pipeline.counts import count
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
 from pipeline.merge_list import MergeList

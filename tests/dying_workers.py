@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pipeline import counters
+from pipeline.counts import counter_file
 
 _how, _name, _times, _marks = json.loads(os.environ["DYING"])
-_write_counter = counters.write_counter
+_write_counter = counter_file.write_counter
 
 
 def _die() -> None:
@@ -41,4 +41,4 @@ def _write_or_die(path: Path, *arguments: Any, **options: Any) -> None:
     _write_counter(path, *arguments, **options)
 
 
-counters.write_counter = _write_or_die
+counter_file.write_counter = _write_or_die

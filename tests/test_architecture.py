@@ -104,4 +104,4 @@ def test_importing_the_package_is_light() -> None:
 
 
 def test_a_worker_loads_arrow_only_when_it_writes() -> None:
-    assert _loaded_after("import pipeline.executors.worker, pipeline.count_chunk") & HEAVY == set()
+    assert _loaded_after("import pipeline.executors.worker, pipeline.counts.count_worker") & HEAVY == set()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import feeding
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus.files import describe
-from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.counts import feeding
+from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern import compile_pattern
 
 

@@ -19,10 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core, combine_plan, counters
+from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.combine import CombineTask, _Reader, combine, take_kept
-from pipeline.join import JoinTask, join
+from pipeline.counts import combine_plan, counter_file
+from pipeline.counts.combine_worker import CombineTask, _Reader, combine, take_kept
+from pipeline.counts.join_worker import JoinTask, join
 from pipeline.storage import named, sealed_parquet
 
 
@@ -33,13 +34,13 @@ def columns_of(counts, partitions=1):
 
 
 def write(path, counts, partitions=1, fingerprint="f", **statistics):
-    counters.write_counter(path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=statistics)
+    counter_file.write_counter(path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=statistics)
     return path
 
 
 def read(path, **options):
     result = Counter()
-    with counters.open_counter(path, **options) as counter:
+    with counter_file.open_counter(path, **options) as counter:
         for i in range(counter.partitions):
             result.update(oracle_counting.as_counter(counter.read(i)))
         assert counter.rows == len(result)
@@ -47,7 +48,7 @@ def read(path, **options):
 
 
 def is_there(path, fingerprint):
-    [facts] = counters.look(counters.LookTask([(path, fingerprint)]))
+    [facts] = counter_file.look(counter_file.LookTask([(path, fingerprint)]))
     return facts is not None
 
 
@@ -67,7 +68,7 @@ def test_what_is_written_is_read(tmp_path, partitions):
     counts = random_counts(1, 5000) | Counter({b"\x00" * 9: (1 << 63) - 1, b"x" * 100_000: 1})
     path = write(tmp_path / "c.parquet", counts, partitions, bytes=17)
     assert read(path) == counts
-    with counters.open_counter(path, fingerprint="f") as counter:
+    with counter_file.open_counter(path, fingerprint="f") as counter:
         assert (counter.partitions, counter.fingerprint, counter.statistics) == (partitions, "f", {"bytes": 17})
     assert list(tmp_path.iterdir()) == [path]
 
@@ -108,7 +109,7 @@ def test_native_combination_is_a_sum(parts):
 @pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memory_bytes, threads):
-    monkeypatch.setattr(counters, "PARTITION_ROWS", 512)
+    monkeypatch.setattr(counter_file, "PARTITION_ROWS", 512)
     parts = [random_counts(i // 2, 3000 + 1000 * i) for i in range(5)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2**i) for i, part in enumerate(parts)]
     output = tmp_path / "sum.parquet"
@@ -124,7 +125,7 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 5 << 20, 12 << 20, 1 << 30])
 def test_threads_hold_no_more_than_was_planned(tmp_path, monkeypatch, memory_bytes):
     """Beside a coarse counter a thread combines several ranges of the fine ones before it hands them on."""
-    monkeypatch.setattr(counters, "PARTITION_ROWS", 4096)
+    monkeypatch.setattr(counter_file, "PARTITION_ROWS", 4096)
     paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 50_000), 16) for i in range(2)]
     paths.append(write(tmp_path / "coarse.parquet", random_counts(9, 50), 1))
     held = []
@@ -146,8 +147,8 @@ def test_threads_hold_no_more_than_was_planned(tmp_path, monkeypatch, memory_byt
 @pytest.mark.parametrize("shares", [1, 2, 8])
 @pytest.mark.parametrize("files", [1024, 4])
 def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatch, shares, files):
-    monkeypatch.setattr("pipeline.combine_plan._MOST_OPEN_FILES", files)
-    monkeypatch.setattr(counters, "PARTITION_ROWS", 512)
+    monkeypatch.setattr("pipeline.counts.combine_plan._MOST_OPEN_FILES", files)
+    monkeypatch.setattr(counter_file, "PARTITION_ROWS", 512)
     counted = [random_counts(i // 2, 500 + 1000 * i) for i in range(7)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2 ** (i % 3)) for i, part in enumerate(counted)]
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
@@ -168,7 +169,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     paths = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate(parts)]
     used = len(list(Path("/dev/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 * files, allowed[1]))
-    monkeypatch.setattr("pipeline.combine_plan._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("pipeline.counts.combine_plan._MOST_OPEN_FILES", files)
     try:
         combine_files(paths, tmp_path / "sum.parquet", threads=2)
     finally:
@@ -242,7 +243,7 @@ def test_failure_in_the_middle_leaves_the_old_file(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        counters.write_counter(path, failing(), fingerprint="g", statistics={})
+        counter_file.write_counter(path, failing(), fingerprint="g", statistics={})
     assert read(path, fingerprint="f") == {b"a": 1}
     assert list(tmp_path.iterdir()) == [path]
 
@@ -284,7 +285,7 @@ def test_missing_and_foreign_files(tmp_path):
     sealed_parquet.seal(path)
     with pytest.raises(RunDirectoryError, match="format unknown"):
         read(path)
-    metadata |= {counters._FORMAT: b"1", counters._FINGERPRINT: b"f", counters._STATISTICS: b"{}"}
+    metadata |= {counter_file._FORMAT: b"1", counter_file._FINGERPRINT: b"f", counter_file._STATISTICS: b"{}"}
     pq.write_table(table.rename_columns(["piece", "number"]).replace_schema_metadata(metadata), path)
     sealed_parquet.seal(path)
     with pytest.raises(RunDirectoryError, match="columns"):
@@ -299,7 +300,7 @@ def test_rows_out_of_order_are_refused(tmp_path):
     pieces = list(oracle_counting.as_counter(columns_of(random_counts(0, 300))[0]).items())[::-1]
     offsets = array("q", accumulate((len(piece) for piece, _ in pieces), initial=0))
     columns = offsets, b"".join(piece for piece, _ in pieces), array("Q", (count for _, count in pieces))
-    counters.write_counter(paths[0], [columns], fingerprint="f", statistics={})
+    counter_file.write_counter(paths[0], [columns], fingerprint="f", statistics={})
     with pytest.raises(RunDirectoryError, match="order of their hash"):
         combine_files(paths, tmp_path / "sum.parquet")
 
@@ -323,10 +324,10 @@ def test_columns_that_do_not_fit_are_refused(columns, reason):
 
 def test_statistics_are_json(tmp_path):
     path = write(tmp_path / "c.parquet", Counter({b"a": 1}), bytes=3, invalid_offsets=[1, 2])
-    stored = pq.read_schema(path).metadata[counters._STATISTICS]
+    stored = pq.read_schema(path).metadata[counter_file._STATISTICS]
     assert json.loads(stored) == {"bytes": 3, "invalid_offsets": [1, 2]}
 
 
 def test_partitions_follow_the_rows():
-    assert [counters.partitions_for(n) for n in (0, 1, 1 << 16, (1 << 16) + 1, 1 << 20)] == [1, 1, 1, 2, 16]
-    assert [counters.partitions_for(rows, 40 << 20) for rows in (1, 2, 1000)] == [1, 2, 16]
+    assert [counter_file.partitions_for(n) for n in (0, 1, 1 << 16, (1 << 16) + 1, 1 << 20)] == [1, 1, 1, 2, 16]
+    assert [counter_file.partitions_for(rows, 40 << 20) for rows in (1, 2, 1000)] == [1, 2, 16]

@@ -28,12 +28,13 @@ from reference import train_reference
 from test_counters import write
 
 import pipeline
-from pipeline import _core, counts_file, exchange, take_counts
+from pipeline import _core, exchange
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
-from pipeline.counters import open_counter
-from pipeline.counts_file import WriteTask, escaped, read_counts, write_tsv
+from pipeline.counts import counts_file, import_worker
+from pipeline.counts.counter_file import open_counter
+from pipeline.counts.counts_file import WriteTask, escaped, read_counts, write_tsv
+from pipeline.counts.import_worker import TakeTask, cut_otherwise, take_file
 from pipeline.pattern import compile_pattern
-from pipeline.take_counts import TakeTask, cut_otherwise, take_file
 from pipeline.vocabulary import token_to_text
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(1, (1 << 63) - 1), min_size=1, max_size=60)
@@ -172,7 +173,7 @@ def test_a_file_that_changes_between_its_digest_and_its_end_is_refused(tmp_path,
         path.write_text("a\t7\n")
 
     state = path.stat().st_size, path.stat().st_mtime_ns
-    monkeypatch.setattr(take_counts, "read_counts", changing)
+    monkeypatch.setattr(import_worker, "read_counts", changing)
     with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
         take_file(take_task(path, state=state))
 

@@ -17,9 +17,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer, _core, counters, merge_list
+from pipeline import Tokenizer, _core, merge_list
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
 from pipeline.cli import commands
+from pipeline.counts import counter_file
 from pipeline.run import manifest
 from pipeline.run.options import read_config
 from pipeline.storage import sealed_parquet
@@ -65,7 +66,7 @@ def one_line(error: BaseException, name: str) -> None:
 
 
 def _read_counter(path: Path) -> tuple[object, ...]:
-    with counters.open_counter(path) as counter:
+    with counter_file.open_counter(path) as counter:
         counts = sum((oracle_counting.as_counter(counter.read(i)) for i in range(counter.partitions)), Counter())
         return counts, counter.statistics, counter.fingerprint, counter.rows
 
@@ -113,7 +114,7 @@ def test_what_parquet_does_not_notice_is_noticed(run: Path, tmp_path: Path) -> N
     for place in [at, *range(len(good) - 200, len(good), 7)]:
         path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
         with pytest.raises(RunDirectoryError, match=r"is not as it was written|not a whole Parquet file"):
-            counters.open_counter(path)
+            counter_file.open_counter(path)
 
 
 def test_a_file_that_claims_more_than_it_holds_is_refused_unread(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_file_that_claims_more_than_it_holds_is_refused_unread(tmp_path: Path)
     sealed_parquet.seal(path)
     assert path.stat().st_size < few / 10
     with pytest.raises(RunDirectoryError, match="claims to hold more than it does"):
-        counters.open_counter(path)
+        counter_file.open_counter(path)
 
 
 def test_compressed_and_foreign_tables_are_refused_unread(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_compressed_and_foreign_tables_are_refused_unread(tmp_path: Path) -> Non
             writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48]))
         sealed_parquet.seal(tmp_path / "a.parquet")
         with pytest.raises(RunDirectoryError, match="not encoded as they were written"):
-            counters.open_counter(tmp_path / "a.parquet")
+            counter_file.open_counter(tmp_path / "a.parquet")
 
 
 def test_columns_that_lie_reach_no_engine() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core, counters
+from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus import readers, readers_lines
 from pipeline.corpus.chunks import Cutting, plan_chunks
@@ -25,7 +25,8 @@ from pipeline.corpus.formats import Asked
 from pipeline.corpus.losses import add_up
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.readers_lines import read_lines
-from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.counts import counter_file
+from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern import compile_pattern
 
 EOT = b"<|endoftext|>"
@@ -64,7 +65,7 @@ def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked
             output=directory / ".counter.parquet", fingerprint="", room_bytes=64 << 20,
         )  # fmt: skip
         parts.append(count_chunk(task))
-        with counters.open_counter(task.output) as counter:
+        with counter_file.open_counter(task.output) as counter:
             for partition in range(counter.partitions):
                 total.update(oracle_counting.as_counter(counter.read(partition)))
     documents = sum(part["documents"] for part in parts)

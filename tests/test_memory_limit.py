@@ -13,10 +13,11 @@ from command import refused, run, script
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, counters, forecast
+from pipeline import _core, forecast
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.corpus.files import find_files
-from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.counts import counter_file
+from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern import compile_pattern
 from pipeline.run import memory
 
@@ -39,7 +40,7 @@ def chunk_task(path: Path, output: Path, room_bytes: int, **options: object) -> 
 
 def pieces_of(path: Path) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
-    with counters.open_counter(path, fingerprint="f") as counter:
+    with counter_file.open_counter(path, fingerprint="f") as counter:
         for partition in range(counter.partitions):
             found.update(oracle_counting.as_counter(counter.read(partition)))
         assert counter.rows == len(found)
@@ -209,10 +210,10 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     for number in range(14):
         pieces = list({source.randbytes(9) for _ in range(60_000)})
         columns = _core.sorted_counter(pieces, [1] * len(pieces))
-        counters.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="", statistics={})
+        counter_file.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="", statistics={})
     parts, output = sorted(tmp_path.iterdir()), tmp_path / "whole"
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
-    with counters.open_counter(output, fingerprint="f") as counter:
+    with counter_file.open_counter(output, fingerprint="f") as counter:
         assert counter.rows >= 14 * 59_000
 
 

@@ -290,7 +290,7 @@ def test_a_chunk_that_always_fails_is_named_and_the_run_goes_on_later(
     output = tmp_path / "run"
     words = {"executor": "ray", "ray_address": address, "chunk_size": 20_000, "vocab_size": 1000}
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.count.count_chunk", worker_tasks.count_but_die_at_chunk_7)
+        patch.setattr("pipeline.counts.count.count_chunk", worker_tasks.count_but_die_at_chunk_7)
         with pytest.raises(WorkerError, match=r"^chunk 7 \(.*text\.txt, bytes .*failed 3 times.*same command again"):
             pipeline.train(corpus, output=output, **words)
     kept = {path: path.stat().st_mtime_ns for path in (output / "counts").iterdir()}

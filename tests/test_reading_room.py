@@ -31,8 +31,8 @@ from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.pages import pages, sizes
 from pipeline.corpus.room import LEAST_COUNTING_BYTES, Room
 from pipeline.corpus.windows import ZstdWindows, xz_memory
-from pipeline.count_chunk import count_chunk
-from pipeline.counts_file import read_counts
+from pipeline.counts.count_worker import count_chunk
+from pipeline.counts.counts_file import read_counts
 from pipeline.model import Model
 from pipeline.run import manifest
 from pipeline.run.options import make_options

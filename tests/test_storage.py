@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import _core, cli, counters, merge_list, storage
+from pipeline import _core, cli, merge_list, storage
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.cli import commands
+from pipeline.counts import counter_file
 from pipeline.encode import load_tokenizer, tokenizer_home
 from pipeline.run import manifest
 from pipeline.run.options import make_options
@@ -154,15 +155,15 @@ def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: p
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces([b"a", b"b"], [1, 2])
     path = remote(tmp_path) / "counter.parquet"
-    counters.write_counter(path, counters.counter_partitions(counter), fingerprint="f", statistics={})
-    task = counters.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
-    assert [facts and facts.rows for facts in counters.look(task)] == [2, None, None]
+    counter_file.write_counter(path, counter_file.counter_partitions(counter), fingerprint="f", statistics={})
+    task = counter_file.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
+    assert [facts and facts.rows for facts in counter_file.look(task)] == [2, None, None]
 
     def fail(*_: object) -> bytes:
         raise RemoteError(5, "the network is down")
 
     monkeypatch.setattr(reading.RemoteFile, "_read_at", fail)
-    for ask in (lambda: counters.look(task), lambda: merge_list.load(path, "f")):
+    for ask in (lambda: counter_file.look(task), lambda: merge_list.load(path, "f")):
         with pytest.raises(StorageError, match=r"counter\.parquet cannot be read: the network is down"):
             ask()
 

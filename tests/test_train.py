@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from reference import train_reference
 
 import pipeline
-from pipeline import _core, counters
+from pipeline import _core
 from pipeline.cli import commands
+from pipeline.counts import counter_file
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
 from pipeline.vocabulary import token_to_text
@@ -123,12 +124,12 @@ def test_counts_beyond_32_bits_train_right(tmp_path: Path) -> None:
     run = manifest.require(tmp_path / "run")
     huge = {b" the": 2**40, b"q" * 3: 2**33, b" then": 2**32 + 1, b"th": 5}
     fingerprint = run.manifest.counter_fingerprint()
-    with counters.open_counter(run.counter_path, fingerprint=fingerprint) as counted:
+    with counter_file.open_counter(run.counter_path, fingerprint=fingerprint) as counted:
         statistics = counted.statistics
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces(list(huge), list(huge.values()))
-    partitions = counters.counter_partitions(counter)
-    counters.write_counter(run.counter_path, partitions, fingerprint=fingerprint, statistics=statistics)
+    partitions = counter_file.counter_partitions(counter)
+    counter_file.write_counter(run.counter_path, partitions, fingerprint=fingerprint, statistics=statistics)
     arguments = ["merge", str(tmp_path / "run"), "--vocab-size", "263", "--quiet"]
     assert runner.invoke(commands, arguments, catch_exceptions=False).exit_code == 0
     tokenizer = pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer")

@@ -26,8 +26,9 @@ from reference import GPT2_BYTES, train_reference
 from test_counters import columns_of
 
 import pipeline
-from pipeline import _core, counters, merge_list
+from pipeline import _core, merge_list
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
+from pipeline.counts import counter_file
 from pipeline.storage import atomic
 from pipeline.vocabulary import Vocabulary
 
@@ -155,11 +156,11 @@ def rewrite(path: Path, change: Callable[[dict[str, list[Any]]], object], *, exh
         columns, stored = file.read().to_pydict(), file.metadata.metadata
     change(columns)
     if "piece" in columns:
-        with counters.open_counter(path) as counter:
+        with counter_file.open_counter(path) as counter:
             fingerprint, statistics = counter.fingerprint, counter.statistics
         ends = array("q", accumulate(map(len, columns["piece"]), initial=0))
         rows = ends, b"".join(columns["piece"]), array("Q", columns["count"])
-        counters.write_counter(path, [rows], fingerprint=fingerprint, statistics=statistics)
+        counter_file.write_counter(path, [rows], fingerprint=fingerprint, statistics=statistics)
         return
     fingerprint = stored[b"fingerprint"].decode()
     before = merge_list.load(path, fingerprint)

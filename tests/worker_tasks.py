@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError
-from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.executors import ignore_progress
 from pipeline.executors.local import LocalExecutor
 from pipeline.executors.worker import report_progress

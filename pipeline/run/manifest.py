@@ -17,7 +17,7 @@ from pipeline.base.machine import versions
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile, Listing
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
-from pipeline.counters import FORMAT_VERSION as COUNTER_FORMAT
+from pipeline.counts.counter_file import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.run.directory import remove_results, require_ours
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.storage import Location, RemoteError, exists

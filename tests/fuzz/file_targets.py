@@ -18,12 +18,13 @@ import peers
 import samples
 from core_targets import Target, text_of
 
-from pipeline import Tokenizer, _core, counters, merge_list
+from pipeline import Tokenizer, _core, merge_list
 from pipeline.base.errors import InputError, PipelineError
-from pipeline.combine import CombineTask, combine
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
 from pipeline.corpus.readers import read_span
+from pipeline.counts import counter_file
+from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.export import write_model
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
@@ -59,7 +60,7 @@ def _counter_file(path: Path, counts: dict[bytes, int], partitions: int = 2) -> 
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces(list(counts), list(counts.values()))
     columns = (counter.columns(i, partitions) for i in range(partitions))
-    counters.write_counter(path, columns, fingerprint="f", statistics={"bytes": 1})
+    counter_file.write_counter(path, columns, fingerprint="f", statistics={"bytes": 1})
     return path.read_bytes()
 
 
@@ -77,7 +78,7 @@ def counter_files(home: Path) -> Target:
             assert "\n" not in str(error)
         else:
             assert rows == len(counts)
-            with counters.open_counter(home / "sum.parquet") as found:
+            with counter_file.open_counter(home / "sum.parquet") as found:
                 parts = [oracle_counting.as_counter(found.read(i)) for i in range(found.partitions)]
             assert sum(parts, Counter()) == {piece: 2 * count for piece, count in counts.items()}
 

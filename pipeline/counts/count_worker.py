@@ -1,6 +1,6 @@
 """Counting one chunk: what a worker process does.
 
-Kept apart from the coordinator's side (`pipeline.count`), so that a worker starts with as few imports as it needs;
+Kept apart from the coordinator's side (`pipeline.counts.count`), so that a worker starts with as few imports as it needs;
 pyarrow comes in when the counter is written.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline import _core
-from pipeline.feeding import PLACED, ChunkTask, RegexCutter, feed_chunk
-from pipeline.spill import spill_to, write_chunk
+from pipeline.counts.feeding import PLACED, ChunkTask, RegexCutter, feed_chunk
+from pipeline.counts.spill import spill_to, write_chunk
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_beside
 

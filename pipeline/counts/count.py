@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import combining, counters
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus import losses
-from pipeline.count_chunk import CountTask, count_chunk
+from pipeline.counts import combine, counter_file
+from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.executors import Executor, Need
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import CorpusFacts
@@ -50,7 +50,7 @@ class Counted:
 
 def counted(run: Run, executor: Executor) -> Counted | None:
     """The combined counter of a run, if it is complete."""
-    [facts] = counters.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     return None if facts is None else as_counted(run, facts.rows, facts.statistics, {STAGE: None})
 
 
@@ -114,7 +114,7 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
             (run.chunk_path(index), run.manifest.chunk_fingerprint(chunk))
             for index, chunk in enumerate(run.manifest.chunks)
         ]
-        rows = combining.combine_counters(run, parts, statistics, options, executor)
+        rows = combine.combine_counters(run, parts, statistics, options, executor)
         combining_s = time.monotonic() - started
         listener(StageEnded(COMBINING, combining_s))
         complete = as_counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
@@ -151,7 +151,7 @@ def _count_chunks(
             )
         )
     planned = [_task(run, index, pattern, share) for index in range(len(plan.chunks))]
-    there = counters.look_at([(task.output, task.fingerprint) for task in planned], executor)
+    there = counter_file.look_at([(task.output, task.fingerprint) for task in planned], executor)
     found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
     tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
     total = sum(chunk.bytes for chunk in plan.chunks)

@@ -10,11 +10,12 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import _core, counters
+from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.corpus.room import Room
-from pipeline.counters import Columns
-from pipeline.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
+from pipeline.counts import counter_file
+from pipeline.counts.counter_file import Columns
+from pipeline.counts.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.pattern import CompiledPattern
 from pipeline.storage import Location, open_file
 
@@ -123,13 +124,13 @@ def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
     except OverflowError:
         raise _too_many(str(task)) from None
     offsets, data, counts = (memoryview(column).cast("B") for column in whole)
-    partitions = counters.partitions_for(len(counts) // 8, len(data))
+    partitions = counter_file.partitions_for(len(counts) // 8, len(data))
     starts = _core.partition_starts(whole, partitions)
     ranges = (  # each with data of its own: its checksum is of what its row group will hold
         _core.combine([(offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop])])
         for start, stop in pairwise(starts)
     )
-    counters.write_counter(path, ranges, fingerprint=task.fingerprint, statistics={})
+    counter_file.write_counter(path, ranges, fingerprint=task.fingerprint, statistics={})
     return path
 
 

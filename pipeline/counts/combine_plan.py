@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.counters import CounterFile, open_counter, partitions_for
+from pipeline.counts.counter_file import CounterFile, open_counter, partitions_for
 from pipeline.storage import Location, Remote, each
 
 WHOLE = (0, 1)

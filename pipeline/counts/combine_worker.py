@@ -14,8 +14,8 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.combine_plan import WHOLE, Measured, Part, any_remote, cut, plan
-from pipeline.counters import Columns, CounterFile, open_counter, write_counter
+from pipeline.counts.combine_plan import WHOLE, Measured, Part, any_remote, cut, plan
+from pipeline.counts.counter_file import Columns, CounterFile, open_counter, write_counter
 from pipeline.storage import Location, each
 from pipeline.storage.atomic import parts_beside
 from pipeline.storage.scratch import own_mark

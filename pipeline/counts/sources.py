@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import combine
 from pipeline.base.errors import RunDirectoryError
-from pipeline.combining import combine_task
+from pipeline.counts import combine_worker
+from pipeline.counts.combine import combine_task
 from pipeline.executors import Executor
 from pipeline.run import directory as run_directory
 from pipeline.run import manifest
@@ -104,7 +104,7 @@ def combine_parts(
 ) -> int:
     """Write the combined counter of a run, beside, from counters with their fingerprints; gives its rows."""
     task = combine_task(run, parts, statistics, options, weights, beside=place.whole)
-    [(_, rows)] = executor.run(combine.combine, [task])
+    [(_, rows)] = executor.run(combine_worker.combine, [task])
     return rows
 
 

@@ -20,7 +20,7 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.room import Room, unlimited
-from pipeline.counters import open_counter
+from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.storage import Location, OpenFile, arrow_source, open_file
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline import _core, counters
-from pipeline.combine import CombineTask, combine
+from pipeline import _core
+from pipeline.counts import counter_file
+from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.storage import Location
 from pipeline.storage.scratch import own_mark
 
@@ -29,7 +30,7 @@ def spill_to(output: Path, parts: list[Path]) -> Spill:
 
     def spill(counter: _core.ChunkCounter) -> None:
         part = output.with_name(f".{output.name}.{own_mark()}.{len(parts):04d}.part")
-        counters.write_counter(part, counters.counter_partitions(counter), fingerprint="", statistics={})
+        counter_file.write_counter(part, counter_file.counter_partitions(counter), fingerprint="", statistics={})
         parts.append(part)
         _log.info("part %d of %s: %d different pieces", len(parts), output.name, len(counter))
 
@@ -49,8 +50,8 @@ def write_chunk(
     """Write a chunk's counter, from its parts where there are any; returns its rows."""
     if not parts:
         rows = len(counter)
-        counters.write_counter(
-            output, counters.counter_partitions(counter), fingerprint=fingerprint, statistics=statistics
+        counter_file.write_counter(
+            output, counter_file.counter_partitions(counter), fingerprint=fingerprint, statistics=statistics
         )
         return rows
     if len(counter):

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.combine import COMBINE_BYTES, CombineTask, combine
-from pipeline.counters import look_at
+from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine
+from pipeline.counts.counter_file import look_at
+from pipeline.counts.join_worker import JoinTask, join
 from pipeline.executors import Executor, Need, Node
-from pipeline.join import JoinTask, join
 from pipeline.run import memory, plan
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options

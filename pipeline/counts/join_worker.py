@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.counters import Columns, open_counter, write_counter
+from pipeline.counts.counter_file import Columns, open_counter, write_counter
 from pipeline.storage import Location
 
 

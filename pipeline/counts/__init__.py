@@ -1,0 +1,1 @@
+"""From chunks to counters, and from counters to one combined counter."""
