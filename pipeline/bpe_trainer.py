@@ -16,10 +16,10 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.iterate import train_from_iterator
 from pipeline.load.fields import Field
 from pipeline.load.splits import read_pre_tokenizer
+from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.model import REGEX_STAGE
 from pipeline.tokenizer import Tokenizer
 from pipeline.training import train
-from pipeline.vocabulary import bytes_to_unicode
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")
 _REFUSED = ("continuing_subword_prefix", "end_of_word_suffix")  # unless empty

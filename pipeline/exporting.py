@@ -8,14 +8,14 @@ from pathlib import Path
 from pipeline.base.errors import ExportRefusedError
 from pipeline.chat_templates import CHAT_TEMPLATES
 from pipeline.export import EXPORTS, write_model
-from pipeline.merge_list import MergeList
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import Vocabulary, merge_budget, with_pad_token
 from pipeline.model import ChatTemplate, Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import VocabularyFacts
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location
-from pipeline.vocabulary import Vocabulary, merge_budget, with_pad_token
 
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 

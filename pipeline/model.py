@@ -6,8 +6,8 @@ from functools import cached_property
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
+from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.pattern import CompiledPattern
-from pipeline.vocabulary import Vocabulary, text_to_token
 
 # Names that only this project's files use.
 PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it

@@ -21,7 +21,8 @@ from pipeline.corpus.formats import Asked
 from pipeline.corpus.sampling import Chosen, choose
 from pipeline.encode import tokenizer_home
 from pipeline.executors import Executor
-from pipeline.merge_list import MergeList
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import CompiledPattern
 from pipeline.report import page, summary, text
 from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned, Numbers, NumbersTask, compute
@@ -33,7 +34,6 @@ from pipeline.run.options import Options
 from pipeline.storage import Location, exists
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
-from pipeline.vocabulary import merge_budget, with_pad_token
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"

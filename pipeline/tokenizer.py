@@ -17,10 +17,10 @@ from pipeline import decoding
 from pipeline.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
 from pipeline.base.errors import UsageError
 from pipeline.encode_texts import Recognised, Text, TextEncoder, utf8_blocks
+from pipeline.merges.vocabulary import Vocabulary, with_pad_token
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
-from pipeline.vocabulary import Vocabulary, with_pad_token
 
 if TYPE_CHECKING:
     from numpy import integer

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import forecast, merging, reporting
+from pipeline import reporting
 from pipeline.base import machine
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.events import Event, Listener, Notice, StageStarted, warn_of
@@ -19,7 +19,9 @@ from pipeline.base.units import format_bytes
 from pipeline.counts import count
 from pipeline.executors import Executor
 from pipeline.exporting import Trained, check_before_work, export_size
-from pipeline.merge_list import MergeList
+from pipeline.merges import forecast, merge
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.numbers import Numbers
 from pipeline.report.summary import OtherSize, Summary
@@ -31,7 +33,6 @@ from pipeline.run.standard_input import refused_goes
 from pipeline.run.workers import as_workers_know, executor_for
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer import Tokenizer
-from pipeline.vocabulary import merge_budget, with_pad_token
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ def run_merge(
         run = manifest.require(directory)
         counted = count.require_counted(run, executor)
         if options.overwrite:
-            merging.require_room(run, counted, options, executor)
+            merge.require_room(run, counted, options, executor)
             run = manifest.forget_merging(run)
         run = manifest.with_merging(run, options)
         with stages.logged(run):
@@ -253,8 +254,8 @@ def merge_and_export(
 ) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    learned, stages.times[merging.STAGE] = merging.learn(run, counted, options, executor, listener)
-    exporting_bytes = _check_export(learned.first(merging.merges_for(options)), options)
+    learned, stages.times[merge.STAGE] = merge.learn(run, counted, options, executor, listener)
+    exporting_bytes = _check_export(learned.first(merge.merges_for(options)), options)
     report = functools.partial(reporting.after_training, run, learned, pattern, options, executor, listener)
     run_directory.require_ours(run.directory)
     started = stages.begin("exporting")

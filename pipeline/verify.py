@@ -12,16 +12,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline import forecast, replay
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import Executor
 from pipeline.export import write_model
 from pipeline.exporting import export_model, model_of
-from pipeline.merge_list import MergeList
+from pipeline.merges import forecast, replay_worker
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
+from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import compile_pattern
-from pipeline.replay import ReplayTask, Sum, SumTask
 from pipeline.run import directory as run_directory
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
@@ -30,7 +31,6 @@ from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, exists, named
 from pipeline.storage.bounded import read_bounded
 from pipeline.training import watched
-from pipeline.vocabulary import merge_budget, with_pad_token
 
 _READING, _REPLAYING = "reading", "replaying"
 _MODULUS = 1 << 64
@@ -86,7 +86,7 @@ def _verify_counters(
     started = time.monotonic()
     listener(StageStarted(_READING, len(tasks), "counters"))
     sums: dict[int, Sum] = {}
-    for index, found in executor.run(replay.add_up, tasks, at_once=workers):
+    for index, found in executor.run(replay_worker.add_up, tasks, at_once=workers):
         sums[index] = found
         listener(Advanced(_READING, 1))
     listener(StageEnded(_READING, time.monotonic() - started))
@@ -121,11 +121,11 @@ def _verify_merges(
         min_piece_count=merging.get("min_piece_count") or 1,
         room_bytes=room,
     )
-    [(_, stored)] = executor.run(replay.load, [task])
+    [(_, stored)] = executor.run(replay_worker.load, [task])
     listener(Notice("info", f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory"))
     started = time.monotonic()
     listener(StageStarted(_REPLAYING, len(stored), "merges"))
-    [(_, merges)] = executor.run(replay.replay, [task], lambda amount: listener(Advanced(_REPLAYING, amount)))
+    [(_, merges)] = executor.run(replay_worker.replay, [task], lambda amount: listener(Advanced(_REPLAYING, amount)))
     elapsed_s = time.monotonic() - started
     listener(StageEnded(_REPLAYING, elapsed_s))
     end = "and then no pair is left" if merges.exhausted else "as many as were asked for"

@@ -10,8 +10,8 @@ from itertools import accumulate, pairwise
 import peers
 
 from pipeline import _core
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import compile_pattern
-from pipeline.vocabulary import Vocabulary
 
 Merges = list[tuple[bytes, bytes]]
 

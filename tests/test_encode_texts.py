@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, SpecialTokenError, UsageError
-from pipeline.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
 
 SPECIALS = ["<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<"]
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it

@@ -34,8 +34,8 @@ from pipeline.counts import counts_file, import_worker
 from pipeline.counts.counter_file import open_counter
 from pipeline.counts.counts_file import WriteTask, escaped, read_counts, write_tsv
 from pipeline.counts.import_worker import TakeTask, cut_otherwise, take_file
+from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
-from pipeline.vocabulary import token_to_text
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(1, (1 << 63) - 1), min_size=1, max_size=60)
 

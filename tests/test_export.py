@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.export import EXPORTS
-from pipeline.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = [EOT, "<|a b|>", "[x\n]"]

@@ -17,10 +17,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer, _core, merge_list
+from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
 from pipeline.cli import commands
 from pipeline.counts import counter_file
+from pipeline.merges import merge_list
 from pipeline.run import manifest
 from pipeline.run.options import read_config
 from pipeline.storage import sealed_parquet

@@ -22,9 +22,9 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.chat_templates import CHAT_TEMPLATES
 from pipeline.export import EXPORTS
 from pipeline.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.model import Model
 from pipeline.pattern import PRESETS, compile_pattern
-from pipeline.vocabulary import Vocabulary
 
 DIALOG = [
     {"role": "system", "content": " Be brief.\n"},

@@ -20,10 +20,10 @@ from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, 
 from pipeline.load.fields import Field
 from pipeline.load.splits import _recovered
 from pipeline.load.tiktoken import model_of_ranks
+from pipeline.merges.vocabulary import BYTE_ORDER, bytes_to_unicode
 from pipeline.normal_form import nfc
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.alike import first_difference
-from pipeline.vocabulary import BYTE_ORDER, bytes_to_unicode
 
 
 def agree(theirs: HuggingFaceTokenizer, ours: Tokenizer, text: str) -> None:

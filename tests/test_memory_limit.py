@@ -13,11 +13,12 @@ from command import refused, run, script
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, forecast
+from pipeline import _core
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.corpus.files import find_files
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import CountTask, count_chunk
+from pipeline.merges import forecast
 from pipeline.pattern import compile_pattern
 from pipeline.run import memory
 

@@ -22,7 +22,7 @@ from test_memory_limit import chunk_task, pieces_of, random_words
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, exporting, replay, training
+from pipeline import _core, exporting, training
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
 from pipeline.corpus import readers_parquet
@@ -33,6 +33,7 @@ from pipeline.corpus.room import LEAST_COUNTING_BYTES, Room
 from pipeline.corpus.windows import ZstdWindows, xz_memory
 from pipeline.counts.count_worker import count_chunk
 from pipeline.counts.counts_file import read_counts
+from pipeline.merges import replay_worker
 from pipeline.model import Model
 from pipeline.run import manifest
 from pipeline.run.options import make_options
@@ -433,13 +434,13 @@ def test_verify_is_within_the_limit(imported: Path, tmp_path: Path) -> None:
 
 def test_a_replay_that_outgrows_its_room_ends(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = iter(range(0, 1 << 40, 1 << 36))
-    monkeypatch.setattr(replay, "_REPORT_EVERY_S", 0)
+    monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
     monkeypatch.setattr(machine, "own_memory", lambda: next(taken))
     here = manifest.require(imported)
-    task = replay.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
+    task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
                              here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30)  # fmt: skip
     with pytest.raises(TrainingError, match=r"takes more than the 1\.0 GiB that there are, at merge 1 of"):
-        replay.replay(task)
+        replay_worker.replay(task)
 
 
 def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from reference import train_reference
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 import pipeline
+from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
-from pipeline.vocabulary import token_to_text
 
 EOT = "<|endoftext|>"
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")

@@ -40,7 +40,7 @@ def test_the_curve_is_what_encoding_the_corpus_gives(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     sizes = [400, 300, 256 + 1 + 44]
     pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=sizes)
-    from pipeline import merge_list
+    from pipeline.merges import merge_list
     from pipeline.run import manifest
 
     run = manifest.require(tmp_path / "run")

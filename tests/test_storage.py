@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import _core, cli, merge_list, storage
+from pipeline import _core, cli, storage
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.cli import commands
 from pipeline.counts import counter_file
 from pipeline.encode import load_tokenizer, tokenizer_home
+from pipeline.merges import merge_list
 from pipeline.run import manifest
 from pipeline.run.options import make_options
 from pipeline.storage import Location, Remote, RemoteError, atomic, location, reading, scratch

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError, UsageError
-from pipeline.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = [EOT, "<|a|>", "<|a|><|b|>"]

@@ -12,9 +12,9 @@ import pipeline
 from pipeline import _core
 from pipeline.cli import commands
 from pipeline.counts import counter_file
+from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
-from pipeline.vocabulary import token_to_text
 
 EOT = "<|endoftext|>"
 

@@ -26,11 +26,12 @@ from reference import GPT2_BYTES, train_reference
 from test_counters import columns_of
 
 import pipeline
-from pipeline import _core, merge_list
+from pipeline import _core
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
+from pipeline.merges import merge_list
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import atomic
-from pipeline.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(
     st.one_of(st.text("ab", min_size=1, max_size=8).map(str.encode), st.binary(min_size=1, max_size=12)),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
-from pipeline.vocabulary import (
+from pipeline.merges.vocabulary import (
     BYTE_ORDER,
     Vocabulary,
     bytes_to_unicode,

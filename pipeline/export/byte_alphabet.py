@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 
 from pipeline.base.errors import ExportRefusedError
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.model import Model
-from pipeline.vocabulary import Vocabulary
 
 
 def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.load.fields import Field, read_json, read_text
+from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.model import PLAIN_RULE, Model, Preparation, SpecialRule
 from pipeline.pattern import compile_pattern
 from pipeline.storage import Location
-from pipeline.vocabulary import Vocabulary, text_to_token
 
 _HEADER = "#version"
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline import merge_list
 from pipeline.base import machine as environment
 from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
-from pipeline.merge_list import MergeList
+from pipeline.merges import merge_list
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.model import Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report import measure, merged, tokens
@@ -20,7 +21,6 @@ from pipeline.report.sentences import SENTENCES
 from pipeline.report.sources import source_names
 from pipeline.storage import Location
 from pipeline.tokenizer import Tokenizer
-from pipeline.vocabulary import Vocabulary
 
 TRAINING_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 1 << 21
 

@@ -39,7 +39,7 @@ _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*
 
 def _parse_vocab_size(value: object) -> tuple[int, ...]:
     """Numbers of tokens that ids can count: one, or several in a list or with commas, none twice."""
-    from pipeline.vocabulary import MAX_IDS
+    from pipeline.merges.vocabulary import MAX_IDS
 
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
@@ -310,7 +310,7 @@ def refuse_unfit(given: Mapping[str, Any], unfit: Collection[str], work: str) ->
 
 
 def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str], str]) -> None:
-    from pipeline.vocabulary import check_special_tokens
+    from pipeline.merges.vocabulary import check_special_tokens
 
     try:
         check_special_tokens(texts)
@@ -320,7 +320,7 @@ def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str]
 
 def check_vocabulary(options: Options) -> None:
     """Raise `UsageError` where a vocabulary asked for has no room for the bytes and all special tokens."""
-    from pipeline.vocabulary import merge_budget, with_pad_token
+    from pipeline.merges.vocabulary import merge_budget, with_pad_token
 
     for size in options.vocab_size:
         merge_budget(size, with_pad_token(options.special_tokens, options.pad_token))

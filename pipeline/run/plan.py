@@ -7,7 +7,6 @@ files.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipeline import forecast
 from pipeline.base import machine
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
@@ -16,6 +15,8 @@ from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
 from pipeline.executors import Node
+from pipeline.merges import forecast
+from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import CompiledPattern
 from pipeline.run import directory as run_directory
 from pipeline.run import manifest
@@ -25,7 +26,6 @@ from pipeline.run.options import Options
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, exists, named
-from pipeline.vocabulary import merge_budget, with_pad_token
 
 _MOST_THREADS = 16  # of a stage on a node: beyond, they gain little and keep others from its cores
 

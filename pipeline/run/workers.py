@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipeline.executors.ray import RayExecutor
 
 SETUP = WorkerSetup(
-    preload=("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merge"),
+    preload=("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.

@@ -18,7 +18,7 @@ import peers
 import samples
 from core_targets import Target, text_of
 
-from pipeline import Tokenizer, _core, merge_list
+from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
@@ -26,6 +26,7 @@ from pipeline.corpus.readers import read_span
 from pipeline.counts import counter_file
 from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.export import write_model
+from pipeline.merges import merge_list
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.options import make_options, read_config

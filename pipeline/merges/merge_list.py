@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError, StorageError, TrainingError
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location, RemoteError, sealed_parquet
 from pipeline.storage.atomic import whole_file
-from pipeline.vocabulary import Vocabulary
 
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"

@@ -4,29 +4,29 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline import merge
 from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.counts.count import Counted
 from pipeline.executors import ONE_CORE, Executor, Need, Node
-from pipeline.merge_list import MergeList
+from pipeline.merges import merge_worker
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.run import directory, memory, plan
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.storage import existing
-from pipeline.vocabulary import merge_budget, with_pad_token
 
 STAGE = "merging"
 
 
-def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequence[Node]) -> merge.MergeTask:
+def _task(run: Run, counted: Counted, merges: int, options: Options, nodes: Sequence[Node]) -> merge_worker.MergeTask:
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
     whole = memory.budget(options.memory_limit, largest)  # memory may be shorter now than it was
     beside = whole.taken_bytes + whole.worker_bytes
     room = whole.limit_bytes - beside  # below 0 where even that is too much
     if not nodes:
         room = min(room, machine.available_memory())
-    return merge.MergeTask(
+    return merge_worker.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
         merges=merges,
@@ -46,7 +46,7 @@ def require_room(run: Run, counted: Counted, options: Options, executor: Executo
     """Raise `TrainingError` where merging by these options cannot fit: before what was learned by others is removed."""
     asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
     task = _task(asked, counted, merges_for(options), options, executor.nodes())
-    list(executor.run(merge.check, [task]))
+    list(executor.run(merge_worker.check, [task]))
 
 
 def merges_for(options: Options) -> int:
@@ -69,7 +69,7 @@ def learn(
     merges = merges_for(options)
     nodes = executor.nodes()
     task = _task(run, counted, merges, options, nodes)
-    for _, stored in executor.run(merge.stored, [task] if any(existing([task.output])) else []):
+    for _, stored in executor.run(merge_worker.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(merges):
             return stored, None
     directory.require_ours(run.directory)
@@ -77,9 +77,11 @@ def learn(
     listener(StageStarted(STAGE, merges, "merges"))
     need = ONE_CORE
     if nodes:  # it is told which of them by what it will take
-        [(_, needed)] = executor.run(merge.check, [task])
+        [(_, needed)] = executor.run(merge_worker.check, [task])
         need = Need(task.threads, needed + task.beside_bytes)
-    [(_, learned)] = executor.run(merge.learn, [task], lambda amount: listener(Advanced(STAGE, amount)), need=need)
+    [(_, learned)] = executor.run(
+        merge_worker.learn, [task], lambda amount: listener(Advanced(STAGE, amount)), need=need
+    )
     elapsed_s = time.monotonic() - started
     listener(StageEnded(STAGE, elapsed_s))
     return learned, elapsed_s

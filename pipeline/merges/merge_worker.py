@@ -11,13 +11,14 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline import _core, merge_list
+from pipeline import _core
 from pipeline.base.errors import TrainingError
 from pipeline.counts.combine_worker import take_kept
 from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_progress
-from pipeline.forecast import Merging, choose, shape_of, surely_enough, too_large
-from pipeline.merge_list import MergeList
+from pipeline.merges import merge_list
+from pipeline.merges.forecast import Merging, choose, shape_of, surely_enough, too_large
+from pipeline.merges.merge_list import MergeList
 from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)

@@ -7,15 +7,16 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import _core, merge_list
+from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
-from pipeline.merge_list import MergeList
+from pipeline.merges import merge_list
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import BYTE_ORDER
 from pipeline.storage import Location
-from pipeline.vocabulary import BYTE_ORDER
 
 _REPORT_EVERY_S = 0.2
 _MODULUS = 1 << 64

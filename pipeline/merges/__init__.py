@@ -1,0 +1,1 @@
+"""From a counter to the merge list and its vocabulary."""
