@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.base.errors import PipelineError as PipelineError
     from pipeline.bpe_trainer import train_like as train_like
-    from pipeline.chat import ChatFormat as ChatFormat
-    from pipeline.chat import ChatMLFormat as ChatMLFormat
     from pipeline.encoding import encode_corpus as encode_corpus
     from pipeline.exchange import export_counts as export_counts
     from pipeline.exchange import import_counts as import_counts
     from pipeline.exchange import train_from_counts as train_from_counts
-    from pipeline.gpt2 import GPT2Tokenizer as GPT2Tokenizer
     from pipeline.ids_in_memory import encode_files as encode_files
     from pipeline.iterate import train_from_iterator as train_from_iterator
-    from pipeline.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.mixture import combine_runs as combine_runs
     from pipeline.shard_texts import decode_shards as decode_shards
-    from pipeline.tokenizer import Tokenizer as Tokenizer
+    from pipeline.tokenizer.chat import ChatFormat as ChatFormat
+    from pipeline.tokenizer.chat import ChatMLFormat as ChatMLFormat
+    from pipeline.tokenizer.gpt2 import GPT2Tokenizer as GPT2Tokenizer
+    from pipeline.tokenizer.llama3 import Llama3Tokenizer as Llama3Tokenizer
+    from pipeline.tokenizer.tokenizer import Tokenizer as Tokenizer
     from pipeline.training import merge_run as merge_run
     from pipeline.training import train as train
     from pipeline.verify import verify_run as verify_run
 
 __version__ = "0.1.0"
 _HOMES = {
-    "ChatFormat": "pipeline.chat",
-    "ChatMLFormat": "pipeline.chat",
-    "GPT2Tokenizer": "pipeline.gpt2",
-    "Llama3Tokenizer": "pipeline.llama3",
+    "ChatFormat": "pipeline.tokenizer.chat",
+    "ChatMLFormat": "pipeline.tokenizer.chat",
+    "GPT2Tokenizer": "pipeline.tokenizer.gpt2",
+    "Llama3Tokenizer": "pipeline.tokenizer.llama3",
     "PipelineError": "pipeline.base.errors",
-    "Tokenizer": "pipeline.tokenizer",
+    "Tokenizer": "pipeline.tokenizer.tokenizer",
     "combine_runs": "pipeline.mixture",
     "decode_shards": "pipeline.shard_texts",
     "encode_corpus": "pipeline.encoding",

@@ -14,11 +14,11 @@ from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.iterate import train_from_iterator
-from pipeline.load.fields import Field
-from pipeline.load.splits import read_pre_tokenizer
 from pipeline.merges.vocabulary import bytes_to_unicode
-from pipeline.model import REGEX_STAGE
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.fields import Field
+from pipeline.tokenizer.formats.splits import read_pre_tokenizer
+from pipeline.tokenizer.model import REGEX_STAGE
+from pipeline.tokenizer.tokenizer import Tokenizer
 from pipeline.training import train
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pipeline import terminal
 from pipeline.base.errors import InputError, StorageError
-from pipeline.load import load_model
-from pipeline.model import Model
 from pipeline.storage import Location, RemoteError, exists
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 _STANDARD_INPUT = Path("-")
 

@@ -14,11 +14,11 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.executors import Shared
 from pipeline.id_parts import Part, PartWriter
-from pipeline.model import Model
 from pipeline.pattern import PatternSequence, compile_pattern
-from pipeline.prepare import IncomingText, SpecialSearch
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 _log = logging.getLogger(__name__)
 _BLOCK_IDS = 1 << 18

@@ -17,8 +17,6 @@ from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.losses import Losses, Tally
 from pipeline.executors import Node
-from pipeline.model import CACHE_BYTES, Model
-from pipeline.prepare import SpecialSearch
 from pipeline.run import manifest, memory
 from pipeline.run.options import READING_OPTIONS, Options, names_of
 from pipeline.run.plan import list_corpus
@@ -26,6 +24,8 @@ from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
 from pipeline.shards import Encoding
 from pipeline.storage import Location, exists
+from pipeline.tokenizer.model import CACHE_BYTES, Model
+from pipeline.tokenizer.prepare import SpecialSearch
 
 # Options that mean nothing for encoding, which does as the tokenizer says.
 OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {

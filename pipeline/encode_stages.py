@@ -15,7 +15,6 @@ from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
 from pipeline.encode_plan import id_bytes, share_of, special_bytes, tell_of_pattern
 from pipeline.executors import Executor, Need
 from pipeline.id_parts import Part, PartReader, look_at_part
-from pipeline.model import Model
 from pipeline.run import directory as run_directory
 from pipeline.run import memory
 from pipeline.run.options import Options
@@ -24,6 +23,7 @@ from pipeline.shard_plan import PlannedShard, plan_shards
 from pipeline.shards import Encoding
 from pipeline.storage import Location, existing
 from pipeline.storage.atomic import make_directory
+from pipeline.tokenizer.model import Model
 from pipeline.write_shard import Shard, ShardTask, write_shard
 
 _log = logging.getLogger(__name__)

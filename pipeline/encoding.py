@@ -22,8 +22,6 @@ from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding,
 from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
 from pipeline.executors import Executor
 from pipeline.id_parts import Part
-from pipeline.load import load_model
-from pipeline.model import Model
 from pipeline.report.encoded import Encoded
 from pipeline.run import directory as run_directory
 from pipeline.run import memory
@@ -32,7 +30,9 @@ from pipeline.run.standard_input import refused_goes
 from pipeline.run.workers import ENCODING, as_workers_know, executor_for
 from pipeline.shards import EncodedCorpus, Encoding
 from pipeline.storage import Location, Remote, each, existing, named
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
 from pipeline.write_shard import Shard
 
 _log = logging.getLogger(__name__)

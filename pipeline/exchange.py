@@ -25,7 +25,6 @@ from pipeline.counts.counts_file import MOST_COUNT, Batch
 from pipeline.counts.import_worker import State, Taken, TakeTask
 from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
-from pipeline.exporting import Trained, check_before_work
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.summary import Summary
 from pipeline.run import directory as run_directory
@@ -35,7 +34,8 @@ from pipeline.run.options import Options, make_options
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, Remote, named, open_file
 from pipeline.storage.atomic import whole_file
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.export import Trained, check_before_work
+from pipeline.tokenizer.tokenizer import Tokenizer
 from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export
 
 STAGE = "importing"

@@ -31,12 +31,12 @@ from pipeline.encode_plan import (
     special_bytes,
     tell_of_pattern,
 )
-from pipeline.load import load_model
-from pipeline.model import Model
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import list_corpus
 from pipeline.storage import Remote, named
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 _OF_SHARDS = names_of("run", "encode") - {
     *("inputs", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss", "documents", "separator")

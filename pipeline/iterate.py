@@ -33,14 +33,14 @@ from pipeline.counts import combine_worker, count, counter_file, sources
 from pipeline.counts.feeding import PLACED, RegexCutter
 from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
-from pipeline.exporting import check_before_work
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.run import manifest, memory, plan
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.export import check_before_work
+from pipeline.tokenizer.tokenizer import Tokenizer
 from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export
 
 _LEAST_COUNTER_BYTES = 1 << 20

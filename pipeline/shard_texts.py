@@ -9,10 +9,10 @@ from itertools import pairwise
 from os import PathLike
 
 from pipeline.base.errors import InputError
-from pipeline.decoding import tokens_of
 from pipeline.shards import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, arrow_source, named, open_file
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.decode import tokens_of
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 _BLOCK_IDS = 1 << 18
 _SHAPE = re.compile(r"\{'descr': '<u([24])', 'fortran_order': False, 'shape': \((\d+),\), \}\s*")

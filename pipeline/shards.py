@@ -22,12 +22,12 @@ from pipeline.base.errors import InputError, RunDirectoryError, StorageError
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.losses import Losses
-from pipeline.model import Model
 from pipeline.run.directory import inner_names, require_ours
 from pipeline.run.manifest import fingerprint, plan_document, stored_plan
 from pipeline.storage import Location, RemoteError, names_in, open_file, remove
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
+from pipeline.tokenizer.model import Model
 
 MANIFEST, RESULT = "encoding.json", "shards.json"
 FORMAT_VERSION = 1

@@ -18,7 +18,6 @@ from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
 from pipeline.counts import count
 from pipeline.executors import Executor
-from pipeline.exporting import Trained, check_before_work, export_size
 from pipeline.merges import forecast, merge
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import merge_budget, with_pad_token
@@ -32,7 +31,8 @@ from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.standard_input import refused_goes
 from pipeline.run.workers import as_workers_know, executor_for
 from pipeline.storage import Location, Remote, named
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.export import Trained, check_before_work, export_size
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import Executor
-from pipeline.export import write_model
-from pipeline.exporting import export_model, model_of
 from pipeline.merges import forecast, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
@@ -30,6 +28,8 @@ from pipeline.run.options import Options, check_vocabulary, make_options
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, exists, named
 from pipeline.storage.bounded import read_bounded
+from pipeline.tokenizer.export import export_model, model_of
+from pipeline.tokenizer.formats.save import write_model
 from pipeline.training import watched
 
 _READING, _REPLAYING = "reading", "replaying"

@@ -14,10 +14,10 @@ from pyarrow import parquet
 import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.check import check_exports
 from pipeline.corpus.sampling import corpus_sample, sample_texts
-from pipeline.export import EXPORTS
 from pipeline.run import manifest
+from pipeline.tokenizer.check import check_exports
+from pipeline.tokenizer.formats.save import EXPORTS
 
 EOT = "<|endoftext|>"
 

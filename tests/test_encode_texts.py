@@ -51,7 +51,7 @@ def in_blocks(text: str, sizes: list[int], *, as_bytes: bool) -> Iterator[str | 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.encode_texts._BLOCK_BYTES", 1)
+    monkeypatch.setattr("pipeline.tokenizer.encode._BLOCK_BYTES", 1)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -14,8 +14,8 @@ from tokenizers.models import BPE
 
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
-from pipeline.export import EXPORTS
 from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.tokenizer.formats.save import EXPORTS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = [EOT, "<|a b|>", "[x\n]"]

@@ -17,8 +17,8 @@ from transformers import GPT2TokenizerFast
 import pipeline
 from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import InputError, UsageError
-from pipeline.export import export_gpt2
 from pipeline.pattern import PRESETS
+from pipeline.tokenizer.formats.save import export_gpt2
 
 EOT = "<|endoftext|>"
 

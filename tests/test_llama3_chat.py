@@ -19,12 +19,12 @@ from samples import Tensor
 import pipeline
 from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
 from pipeline.base.errors import InputError, UsageError
-from pipeline.chat_templates import CHAT_TEMPLATES
-from pipeline.export import EXPORTS
-from pipeline.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.model import Model
 from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
+from pipeline.tokenizer.model import Model
 
 DIALOG = [
     {"role": "system", "content": " Be brief.\n"},

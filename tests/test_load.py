@@ -17,13 +17,13 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
-from pipeline.load.fields import Field
-from pipeline.load.splits import _recovered
-from pipeline.load.tiktoken import model_of_ranks
 from pipeline.merges.vocabulary import BYTE_ORDER, bytes_to_unicode
-from pipeline.normal_form import nfc
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.alike import first_difference
+from pipeline.tokenizer.formats.fields import Field
+from pipeline.tokenizer.formats.read_tiktoken import model_of_ranks
+from pipeline.tokenizer.formats.splits import _recovered
+from pipeline.tokenizer.normal_form import nfc
 
 
 def agree(theirs: HuggingFaceTokenizer, ours: Tokenizer, text: str) -> None:

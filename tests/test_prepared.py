@@ -24,7 +24,7 @@ CHOICES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.encode_texts._BLOCK_BYTES", 1)
+    monkeypatch.setattr("pipeline.tokenizer.encode._BLOCK_BYTES", 1)
 
 
 def in_blocks(text: str, sizes: list[int]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from test_memory_limit import chunk_task, pieces_of, random_words
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
-from pipeline import _core, exporting, training
+from pipeline import _core, training
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
 from pipeline.corpus import readers_parquet
@@ -34,11 +34,12 @@ from pipeline.corpus.windows import ZstdWindows, xz_memory
 from pipeline.counts.count_worker import count_chunk
 from pipeline.counts.counts_file import read_counts
 from pipeline.merges import replay_worker
-from pipeline.model import Model
 from pipeline.run import manifest
 from pipeline.run.options import make_options
 from pipeline.run.workers import executor_for
 from pipeline.storage import LocalFile
+from pipeline.tokenizer import export
+from pipeline.tokenizer.model import Model
 
 MIB = 1 << 20
 _ZSTD_BLOCK = 1 << 17
@@ -445,7 +446,7 @@ def test_a_replay_that_outgrows_its_room_ends(imported: Path, monkeypatch: pytes
 
 def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[Model]] = []
-    real = exporting.model_of
+    real = export.model_of
 
     def model_of(*arguments: Any) -> Model:
         assert not any(model() for model in made)
@@ -453,7 +454,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
         made.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr(exporting, "model_of", model_of)
+    monkeypatch.setattr(export, "model_of", model_of)
     with executor_for(make_options({"workers": 1})) as executor:
         _, trained = training.run_merge(imported, {"vocab_size": [1500, 700, 400]}, executor, lambda _: None)
     assert len(made) == 3

@@ -131,10 +131,10 @@ def carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
 def print_plan(options: Options) -> None:
     """What `--dry-run` shows: the run as it would be carried out."""
     from pipeline import terminal
-    from pipeline.exporting import check_before_work
     from pipeline.pattern import compile_pattern
     from pipeline.run import plan as planning
     from pipeline.run.workers import nodes
+    from pipeline.tokenizer.export import check_before_work
 
     pattern = compile_pattern(options.pattern)
     check_before_work(options, pattern)

@@ -67,7 +67,7 @@ def export(
     if memory_limit is not None:
         raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
     from pipeline.encode import load_tokenizer, tokenizer_home
-    from pipeline.exporting import export_model, with_chat_template
+    from pipeline.tokenizer.export import export_model, with_chat_template
 
     options = make_options({"export": formats, "output": output, "chat_template": chat_template}, flag_of)
     if samples and not check:
@@ -80,7 +80,7 @@ def export(
     for name, reason in refused.items():
         click.echo(f"no {name} files: {reason}", err=True)
     if check:
-        from pipeline.check import check_command
+        from pipeline.tokenizer.check import check_command
 
         formats_written = [name for name in options.export or EXPORT_FORMATS if name not in refused]
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):

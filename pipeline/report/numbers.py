@@ -14,13 +14,13 @@ from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.model import Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report import measure, merged, tokens
 from pipeline.report.sentences import SENTENCES
 from pipeline.report.sources import source_names
 from pipeline.storage import Location
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 TRAINING_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 1 << 21
 

@@ -25,12 +25,12 @@ from pipeline.corpus.formats import Asked
 from pipeline.corpus.readers import read_span
 from pipeline.counts import counter_file
 from pipeline.counts.combine_worker import CombineTask, combine
-from pipeline.export import write_model
 from pipeline.merges import merge_list
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.options import make_options, read_config
 from pipeline.run.plan import open_run
+from pipeline.tokenizer.formats.save import write_model
 
 _LISTS = ("left", "right", "counts", "joined")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.model import Model
+from pipeline.tokenizer.model import Model
 
 
 def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]:

@@ -8,11 +8,11 @@ import re
 from functools import cache
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.load.fields import Field, shortened
-from pipeline.model import REGEX_STAGE
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, in_sequence
 from pipeline.pattern.alike import first_difference
 from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, leaves_text
+from pipeline.tokenizer.formats.fields import Field, shortened
+from pipeline.tokenizer.model import REGEX_STAGE
 
 # What Digits takes for digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
 _DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"

@@ -10,9 +10,9 @@ from os import PathLike
 from typing import Any
 
 from pipeline.base.errors import UsageError
-from pipeline.load.gpt2 import load_gpt2
 from pipeline.storage import Remote, named
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 _LIBRARIES = {"list": None, "numpy": "numpy", "torch": "torch"}
 

@@ -7,10 +7,10 @@ itself. A file whose ids differ from that is refused, and so are rules whose mat
 from dataclasses import replace
 from typing import NamedTuple
 
-from pipeline.load.fields import Field
-from pipeline.load.gpt2 import read_rule
-from pipeline.model import PLAIN_RULE, SpecialRule, could_be_whole_piece
-from pipeline.normal_form import nfc
+from pipeline.tokenizer.formats.fields import Field
+from pipeline.tokenizer.formats.read_gpt2 import read_rule
+from pipeline.tokenizer.model import PLAIN_RULE, SpecialRule, could_be_whole_piece
+from pipeline.tokenizer.normal_form import nfc
 
 
 class AddedToken(NamedTuple):

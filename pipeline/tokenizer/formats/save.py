@@ -7,11 +7,11 @@ whose runtime would give other ids raises ExportRefusedError with the reason and
 
 from collections.abc import Callable
 
-from pipeline.export.gpt2 import export_gpt2
-from pipeline.export.huggingface import export_huggingface, write_model
-from pipeline.export.tiktoken import export_tiktoken
-from pipeline.model import Model
 from pipeline.storage import Location
+from pipeline.tokenizer.formats.write_gpt2 import export_gpt2
+from pipeline.tokenizer.formats.write_huggingface import export_huggingface, write_model
+from pipeline.tokenizer.formats.write_tiktoken import export_tiktoken
+from pipeline.tokenizer.model import Model
 
 EXPORTS: dict[str, Callable[[Model, Location], list[Location]]] = {
     "hf": export_huggingface,

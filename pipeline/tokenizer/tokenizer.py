@@ -13,14 +13,14 @@ from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from pipeline import decoding
-from pipeline.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
 from pipeline.base.errors import UsageError
-from pipeline.encode_texts import Recognised, Text, TextEncoder, utf8_blocks
 from pipeline.merges.vocabulary import Vocabulary, with_pad_token
-from pipeline.model import Model
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
+from pipeline.tokenizer import decode as decoding
+from pipeline.tokenizer.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
+from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_blocks
+from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
     from numpy import integer
@@ -35,7 +35,7 @@ class Tokenizer:
 
     pattern: as `pipeline.pattern.compile_pattern` gives it, or what it takes. pad_token: one of the special tokens, for
     what is exported. whole_pieces: whether a piece that is a token is that token, even where no merges lead to it. The
-    arguments are those of `pipeline.model.Model`, which `model` holds: what exports are written from.
+    arguments are those of `pipeline.tokenizer.model.Model`, which `model` holds: what exports are written from.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Tokenizer:
 
     @classmethod
     def from_model(cls, model: Model) -> Tokenizer:
-        """Make a tokenizer of everything that a model says, as `pipeline.load` reads it."""
+        """Make a tokenizer of everything that a model says, as `pipeline.tokenizer.formats.load` reads it."""
         tokenizer = cls.__new__(cls)
         tokenizer._take(model)
         return tokenizer
@@ -110,9 +110,9 @@ class Tokenizer:
         """Read a tokenizer from its directory, a tokenizer.json, or vocab.json with merges.txt beside; path or URI.
 
         Its ids are those that the file's own runtime gives without adding special tokens around the text. See
-        `pipeline.load` for what is refused.
+        `pipeline.tokenizer.formats.load` for what is refused.
         """
-        from pipeline.load import load_model
+        from pipeline.tokenizer.formats.load import load_model
 
         return cls.from_model(load_model(named(path)))
 
@@ -129,13 +129,13 @@ class Tokenizer:
         Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
         a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
         """
-        from pipeline.load.tiktoken import load_ranks
+        from pipeline.tokenizer.formats.read_tiktoken import load_ranks
 
         return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
-        """Write tokenizer.json and what belongs to it into a directory, as `pipeline.export.write_model` does."""
-        from pipeline.export import write_model
+        """Write tokenizer.json and what belongs to it into a directory, as `pipeline.tokenizer.formats.save.write_model` does."""
+        from pipeline.tokenizer.formats.save import write_model
 
         write_model(self.model, named(directory))
 

@@ -7,11 +7,11 @@ tokens that stand for no byte and that no merge makes. The pattern is GPT-2's, a
 from collections.abc import Sequence
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.load.fields import Field, read_json, read_text
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
-from pipeline.model import PLAIN_RULE, Model, Preparation, SpecialRule
 from pipeline.pattern import compile_pattern
 from pipeline.storage import Location
+from pipeline.tokenizer.formats.fields import Field, read_json, read_text
+from pipeline.tokenizer.model import PLAIN_RULE, Model, Preparation, SpecialRule
 
 _HEADER = "#version"
 

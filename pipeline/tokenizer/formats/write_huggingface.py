@@ -11,13 +11,13 @@ import json
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.model import PATTERN_KEY, PLAIN_RULE, REGEX_STAGE, Model, SpecialRule, could_be_whole_piece
 from pipeline.pattern import PatternSequence
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats.byte_alphabet import listed_ids, listed_pairs, quoted, vocabulary_texts
+from pipeline.tokenizer.model import PATTERN_KEY, PLAIN_RULE, REGEX_STAGE, Model, SpecialRule, could_be_whole_piece
 
 UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError, UsageError
-from pipeline.encode_texts import Text, repaired
+from pipeline.tokenizer.encode import Text, repaired
 
 Allowed: TypeAlias = Literal["all"] | AbstractSet[str] | None
 Disallowed: TypeAlias = Literal["all"] | Collection[str] | None

@@ -11,12 +11,12 @@ from itertools import pairwise
 from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
 from pipeline.merges.vocabulary import MAX_IDS, Vocabulary
-from pipeline.model import Model
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
 from pipeline.pattern.alike import first_difference
 from pipeline.pattern.translate import leaves_text
 from pipeline.storage import Location
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
+from pipeline.tokenizer.model import Model
 
 
 def load_ranks(file: Location, pattern: str, special_tokens: Mapping[str, int]) -> Model:

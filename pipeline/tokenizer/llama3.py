@@ -11,9 +11,9 @@ from collections.abc import Set as AbstractSet
 from os import PathLike
 from typing import Literal
 
-from pipeline.load.tiktoken import model_of_ranks, read_ranks
 from pipeline.storage import Remote, named
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.read_tiktoken import model_of_ranks, read_ranks
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 WINDOW_CHARACTERS = 400_000
 RUN_CHARACTERS = 25_000

@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import cache
 
 from pipeline import _core
-from pipeline.model import PLAIN_RULE, Preparation, SpecialRule
-from pipeline.normal_form import nfc
 from pipeline.pattern.classes import category_of, property_item
+from pipeline.tokenizer.model import PLAIN_RULE, Preparation, SpecialRule
+from pipeline.tokenizer.normal_form import nfc
 
 Stretch = tuple[str, int | None]  # a stretch of text, or a special token with its id
 

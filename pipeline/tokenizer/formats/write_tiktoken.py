@@ -9,11 +9,11 @@ from binascii import b2a_base64
 from itertools import pairwise
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.export.byte_alphabet import refuse_preparation
-from pipeline.model import Model
 from pipeline.pattern.translate import for_tiktoken
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats.byte_alphabet import refuse_preparation
+from pipeline.tokenizer.model import Model
 
 RANKS_NAME = "tokenizer.tiktoken"
 SNIPPET_NAME = "tiktoken_encoding.py"

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.chat_templates import CHAT_TEMPLATES
-from pipeline.export import EXPORTS, write_model
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary, merge_budget, with_pad_token
-from pipeline.model import ChatTemplate, Model
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import VocabularyFacts
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.formats.save import EXPORTS, write_model
+from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 

@@ -5,10 +5,10 @@ naming the file, the place in it and the reason.
 """
 
 from pipeline.base.errors import InputError, StorageError
-from pipeline.load.gpt2 import load_gpt2
-from pipeline.load.huggingface import load_huggingface
-from pipeline.model import Model
 from pipeline.storage import Location, RemoteError
+from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
+from pipeline.tokenizer.formats.read_huggingface import load_huggingface
+from pipeline.tokenizer.model import Model
 
 __all__ = ["load_model"]
 

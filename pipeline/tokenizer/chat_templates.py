@@ -1,9 +1,9 @@
 """Chat templates by name: the Jinja text that an exported Hugging Face directory carries.
 
-Each writes what `pipeline.chat` encodes, so that `apply_chat_template` there gives the same ids.
+Each writes what `pipeline.tokenizer.chat` encodes, so that `apply_chat_template` there gives the same ids.
 """
 
-from pipeline.model import ChatTemplate
+from pipeline.tokenizer.model import ChatTemplate
 
 _LLAMA3 = (
     "{{ '<|begin_of_text|>' }}{% for message in messages %}"

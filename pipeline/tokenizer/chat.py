@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.chat_templates import CHAT_TEMPLATES
-from pipeline.decoding import numbers_of
-from pipeline.llama3 import Llama3Tokenizer
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.decode import numbers_of
+from pipeline.tokenizer.llama3 import Llama3Tokenizer
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 Message = Mapping[str, str]
 

@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
-from pipeline.model import Model
 from pipeline.pattern import PatternSequence
-from pipeline.prepare import SpecialSearch, encode_prepared
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.prepare import SpecialSearch, encode_prepared
 
 Text = str | bytes
 Recognised = _core.Specials | SpecialSearch | None  # None: nothing; a SpecialSearch where text is prepared

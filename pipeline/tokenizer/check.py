@@ -17,12 +17,12 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.corpus.sampling import corpus_sample, sample_texts
-from pipeline.export.tiktoken import SNIPPET_NAME
 from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded
-from pipeline.tokenizer import Tokenizer
+from pipeline.tokenizer.formats.write_tiktoken import SNIPPET_NAME
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]
 

@@ -11,12 +11,12 @@ import json
 from typing import Any, NoReturn
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.load.added_tokens import check_numbering, read_added_tokens, special_rules
-from pipeline.load.fields import Field, read_json, read_text
-from pipeline.load.splits import read_pre_tokenizer
 from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens
-from pipeline.model import PATTERN_KEY, ChatTemplate, Model, Preparation
 from pipeline.storage import Location
+from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens, special_rules
+from pipeline.tokenizer.formats.fields import Field, read_json, read_text
+from pipeline.tokenizer.formats.splits import read_pre_tokenizer
+from pipeline.tokenizer.model import PATTERN_KEY, ChatTemplate, Model, Preparation
 
 CONFIG_NAME = "tokenizer_config.json"
 TEMPLATE_NAME = "chat_template.jinja"

@@ -5,10 +5,16 @@ vocab.json with the others; a reader learns from its caller which they are.
 """
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.export.byte_alphabet import listed_ids, listed_pairs, quoted, refuse_preparation, vocabulary_texts
-from pipeline.model import Model
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats.byte_alphabet import (
+    listed_ids,
+    listed_pairs,
+    quoted,
+    refuse_preparation,
+    vocabulary_texts,
+)
+from pipeline.tokenizer.model import Model
 
 MERGES_HEADER = "#version: 0.2"
 

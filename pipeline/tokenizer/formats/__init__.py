@@ -1,0 +1,1 @@
+"""Read and write the tokenizer files of other libraries."""
