@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pipeline.exchange import export_counts as export_counts
     from pipeline.exchange import import_counts as import_counts
     from pipeline.exchange import train_from_counts as train_from_counts
-    from pipeline.ids_in_memory import encode_files as encode_files
     from pipeline.iterate import train_from_iterator as train_from_iterator
     from pipeline.mixture import combine_runs as combine_runs
-    from pipeline.shard_texts import decode_shards as decode_shards
+    from pipeline.shards.decode import decode_shards as decode_shards
+    from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.tokenizer.chat import ChatFormat as ChatFormat
     from pipeline.tokenizer.chat import ChatMLFormat as ChatMLFormat
     from pipeline.tokenizer.gpt2 import GPT2Tokenizer as GPT2Tokenizer
@@ -40,9 +40,9 @@ _HOMES = {
     "PipelineError": "pipeline.base.errors",
     "Tokenizer": "pipeline.tokenizer.tokenizer",
     "combine_runs": "pipeline.mixture",
-    "decode_shards": "pipeline.shard_texts",
+    "decode_shards": "pipeline.shards.decode",
     "encode_corpus": "pipeline.encoding",
-    "encode_files": "pipeline.ids_in_memory",
+    "encode_files": "pipeline.shards.in_memory",
     "export_counts": "pipeline.exchange",
     "import_counts": "pipeline.exchange",
     "merge_run": "pipeline.training",

@@ -68,7 +68,7 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
 
 def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
     """Print the text of shards, byte for byte."""
-    from pipeline.shard_texts import decode_shards
+    from pipeline.shards.decode import decode_shards
 
     tokenizer = load_tokenizer(tokenizer_path)
     for path in paths:

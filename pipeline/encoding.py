@@ -12,28 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from pipeline import shards
 from pipeline.base import machine
 from pipeline.base.errors import StorageError, UsageError
 from pipeline.base.events import Listener, Notice, StageEnded, warn_of
 from pipeline.base.log import log_to
 from pipeline.corpus import losses
-from pipeline.encode_plan import OF_TRAINING, files_without_text, open_encoding, separator_of
-from pipeline.encode_stages import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
 from pipeline.executors import Executor
-from pipeline.id_parts import Part
 from pipeline.report.encoded import Encoded
 from pipeline.run import directory as run_directory
 from pipeline.run import memory
 from pipeline.run.options import Options, make_options, refuse_unfit
 from pipeline.run.standard_input import refused_goes
 from pipeline.run.workers import ENCODING, as_workers_know, executor_for
-from pipeline.shards import EncodedCorpus, Encoding
+from pipeline.shards import manifest
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
+from pipeline.shards.manifest import EncodedCorpus, Encoding
+from pipeline.shards.part_file import Part
+from pipeline.shards.plan import OF_TRAINING, files_without_text, open_encoding, separator_of
+from pipeline.shards.write_worker import Shard
 from pipeline.storage import Location, Remote, each, existing, named
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
-from pipeline.write_shard import Shard
 
 _log = logging.getLogger(__name__)
 
@@ -70,12 +70,12 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     with _at_work(directory, options) as watch:
         nodes = executor.nodes()
         encoding = open_encoding(directory, options, model, separator, listener, nodes)
-        shards.sweep(directory)
+        manifest.sweep(directory)
         with _logged(directory, options), refused_goes(directory, (file.path for file in encoding.files)):
             times: dict[str, float | None] = {ENCODING_STAGE: None, WRITING_STAGE: None}
             corpus = _complete(directory, encoding)
             if corpus is None:
-                shards.remove_owned(directory / shards.RESULT)  # which says that all is there
+                manifest.remove_owned(directory / manifest.RESULT)  # which says that all is there
                 started = time.monotonic()
                 parts = encode_chunks(directory, encoding, options, model, separator, executor, listener)
                 times[ENCODING_STAGE] = time.monotonic() - started
@@ -94,9 +94,9 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
                 listener(StageEnded(WRITING_STAGE, times[WRITING_STAGE] or 0.0))
                 corpus = _described(encoding, model, separator, parts, lost, written)
                 corpus.write(directory)
-            shards.remove_owned(directory / "parts")
+            manifest.remove_owned(directory / "parts")
             if executor.retries:  # workers that were killed left something, too
-                shards.sweep(directory)
+                manifest.sweep(directory)
             watch.look()
             return Encoded(directory, corpus, times, watch.peak_bytes, executor.retries, executor.used())
 
@@ -107,7 +107,7 @@ def _at_work(directory: Location, options: Options) -> Iterator[machine.MemoryWa
     memory.budget(options.memory_limit).workers(1)  # a limit that is too small for anything is refused first
     try:
         with (
-            run_directory.locked(directory, shards.MANIFEST),
+            run_directory.locked(directory, manifest.MANIFEST),
             machine.MemoryWatch(options.memory_limit) as watch,
         ):
             yield watch
@@ -131,7 +131,7 @@ def _logged(directory: Location, options: Options) -> Iterator[None]:
 
 def _complete(directory: Location, encoding: Encoding) -> EncodedCorpus | None:
     """What is in the directory, where it is complete: every file is there, of its size."""
-    corpus = shards.load_result(directory)
+    corpus = manifest.load_result(directory)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
     sizes = {shard.name: shard.bytes for shard in corpus.shards}
@@ -174,13 +174,13 @@ def _described(
         files=len(encoding.files),
         losses={kind: lost[kind] for kind in losses.KINDS if kind in lost},
         shards=tuple(
-            shards.ShardFacts(
+            manifest.ShardFacts(
                 shard.name,
                 shard.tokens,
                 shard.documents,
                 shard.bytes,
                 shard.crc32,
-                shards.offsets_name(index) if by_offsets else None,
+                manifest.offsets_name(index) if by_offsets else None,
                 shard.offsets_bytes,
                 shard.offsets_crc32,
             )

@@ -294,7 +294,7 @@ def test_a_damaged_part_is_made_anew(
     text, output = tmp_path / "a.txt", tmp_path / "shards"
     text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.encode_stages.write_shard", lambda _: 1 // 0)
+        patched.setattr("pipeline.shards.encode.write_shard", lambda _: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts = sorted((output / "parts").iterdir())

@@ -35,7 +35,7 @@ def test_prepared_text(
     home, output = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("shards")
     for number, data in enumerate(files):
         (home / f"{number}.txt").write_bytes(data)
-    monkeypatch.setattr("pipeline.encode_chunk._PREPARED_BYTES", block_bytes)
+    monkeypatch.setattr("pipeline.shards.encode_worker._PREPARED_BYTES", block_bytes)
     pipeline.encode_corpus(home, ours, output, chunk_size=chunk_size, separator=EOT, shard_format="bin")
     assert read_shards(output) == expected(ours, files, EOT)
 

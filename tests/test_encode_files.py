@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import ids_in_memory
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import warn_of
-from pipeline.encode_plan import cut_corpus
 from pipeline.run.options import make_options
 from pipeline.run.plan import list_corpus
+from pipeline.shards import in_memory
+from pipeline.shards.plan import cut_corpus
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +109,13 @@ def test_an_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer,
     files = list_corpus(options, warn_of).files
     chunks = cut_corpus(model, options, files)
     assert len(chunks) > 4
-    parts = ids_in_memory._encode_chunks(model, options, files, chunks)
+    parts = in_memory._encode_chunks(model, options, files, chunks)
     given_up = next(parts).given_up
     assert not given_up.is_set()
     parts.close()
     assert given_up.is_set()
     with pytest.raises(CancelledError):
-        ids_in_memory._IdsInMemory(given_up).add(memoryview(b""), memoryview(b""))
+        in_memory._IdsInMemory(given_up).add(memoryview(b""), memoryview(b""))
 
 
 def test_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:

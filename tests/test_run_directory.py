@@ -9,12 +9,12 @@ import pytest
 from command import refused, run
 
 import pipeline
-from pipeline import shards
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.counts import sources
 from pipeline.run import directory as run_directory
 from pipeline.run import manifest
 from pipeline.run.options import make_options
+from pipeline.shards import manifest as shards
 from pipeline.storage import named
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.id_parts import PartReader, PartWriter, look_at_part
-from pipeline.shard_plan import plan_shards
+from pipeline.shards.layout import plan_shards
+from pipeline.shards.part_file import PartReader, PartWriter, look_at_part
 
 # Parts: blocks of lengths of documents, the last of each block unfinished where it says so.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)

@@ -8,7 +8,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.losses import for_people
 from pipeline.executors import ClusterUse
 from pipeline.report.summary import table, used_rows
-from pipeline.shards import EncodedCorpus
+from pipeline.shards.manifest import EncodedCorpus
 from pipeline.storage import Location
 
 

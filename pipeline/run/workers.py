@@ -26,7 +26,9 @@ SETUP = WorkerSetup(
 
 
 ENCODING = WorkerSetup(
-    preload=("pipeline.encode_chunk", "pipeline.write_shard"), absent=SETUP.absent, environment=SETUP.environment
+    preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"),
+    absent=SETUP.absent,
+    environment=SETUP.environment,
 )
 
 

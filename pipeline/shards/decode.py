@@ -9,7 +9,7 @@ from itertools import pairwise
 from os import PathLike
 
 from pipeline.base.errors import InputError
-from pipeline.shards import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
+from pipeline.shards.manifest import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, arrow_source, named, open_file
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -13,9 +13,9 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.executors.worker import report_progress
-from pipeline.id_parts import PartReader
-from pipeline.shard_plan import Slice
-from pipeline.shards import checksum
+from pipeline.shards.layout import Slice
+from pipeline.shards.manifest import checksum
+from pipeline.shards.part_file import PartReader
 from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.storage.scratch import scratch_directory

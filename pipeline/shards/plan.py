@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import shards
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
@@ -22,7 +21,8 @@ from pipeline.run.options import READING_OPTIONS, Options, names_of
 from pipeline.run.plan import list_corpus
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
-from pipeline.shards import Encoding
+from pipeline.shards import manifest as shards
+from pipeline.shards.manifest import Encoding
 from pipeline.storage import Location, exists
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch

@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from pipeline import shards
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.events import Advanced, Listener, StageStarted
-from pipeline.encode_chunk import EncodeTask, encode_chunk, packed
-from pipeline.encode_plan import id_bytes, share_of, special_bytes, tell_of_pattern
 from pipeline.executors import Executor, Need
-from pipeline.id_parts import Part, PartReader, look_at_part
 from pipeline.run import directory as run_directory
 from pipeline.run import memory
 from pipeline.run.options import Options
 from pipeline.run.workers import worker_count
-from pipeline.shard_plan import PlannedShard, plan_shards
-from pipeline.shards import Encoding
+from pipeline.shards import manifest
+from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
+from pipeline.shards.layout import PlannedShard, plan_shards
+from pipeline.shards.manifest import Encoding
+from pipeline.shards.part_file import Part, PartReader, look_at_part
+from pipeline.shards.plan import id_bytes, share_of, special_bytes, tell_of_pattern
+from pipeline.shards.write_worker import Shard, ShardTask, write_shard
 from pipeline.storage import Location, existing
 from pipeline.storage.atomic import make_directory
 from pipeline.tokenizer.model import Model
-from pipeline.write_shard import Shard, ShardTask, write_shard
 
 _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
@@ -64,7 +64,7 @@ def encode_chunks(
     )
     found: dict[int, Part] = {}
     tasks: list[tuple[int, EncodeTask]] = []
-    paths = [shards.part_path(directory, index) for index in range(len(encoding.chunks))]
+    paths = [manifest.part_path(directory, index) for index in range(len(encoding.chunks))]
     for index, (chunk, path, is_there) in enumerate(zip(encoding.chunks, paths, existing(paths), strict=True)):
         fingerprint = encoding.chunk_fingerprint(chunk)
         part = look_at_part(path, fingerprint) if is_there else None
@@ -106,7 +106,7 @@ def write_shards(
     fingerprints = [encoding.chunk_fingerprint(chunk) for chunk in encoding.chunks]
 
     def last_end(part: int, stop: int) -> int | None:
-        with PartReader(shards.part_path(directory, part), fingerprints[part]) as reader:
+        with PartReader(manifest.part_path(directory, part), fingerprints[part]) as reader:
             return reader.last_end(stop)
 
     try:
@@ -120,13 +120,13 @@ def write_shards(
 
     def task(index: int, shard: PlannedShard) -> ShardTask:
         return ShardTask(
-            output=directory / shards.shard_name(index, format_),
-            offsets=directory / shards.offsets_name(index) if by_offsets and format_ != "parquet" else None,
+            output=directory / manifest.shard_name(index, format_),
+            offsets=directory / manifest.offsets_name(index) if by_offsets and format_ != "parquet" else None,
             format=format_,
             id_bytes=id_bytes(encoding.options["dtype"]),
             tokens=shard.stop - shard.start,
             slices=shard.slices,
-            parts=tuple((shards.part_path(directory, one.part), fingerprints[one.part]) for one in shard.slices),
+            parts=tuple((manifest.part_path(directory, one.part), fingerprints[one.part]) for one in shard.slices),
         )
 
     tasks = [task(index, shard) for index, shard in enumerate(planned)]

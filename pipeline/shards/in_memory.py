@@ -18,8 +18,10 @@ from pipeline.base.events import warn_of
 from pipeline.corpus.chunks import Chunk
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.losses import Tallied, add_up, for_people, refusal
-from pipeline.encode_chunk import IdsTask, make_ids
-from pipeline.encode_plan import (
+from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.plan import list_corpus
+from pipeline.shards.encode_worker import IdsTask, make_ids
+from pipeline.shards.plan import (
     OF_TRAINING,
     cut_corpus,
     dtype_of,
@@ -31,8 +33,6 @@ from pipeline.encode_plan import (
     special_bytes,
     tell_of_pattern,
 )
-from pipeline.run.options import Options, make_options, names_of, refuse_unfit
-from pipeline.run.plan import list_corpus
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model

@@ -13,8 +13,8 @@ from pipeline import _core
 from pipeline.corpus.files import CorpusFile
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.executors import Shared
-from pipeline.id_parts import Part, PartWriter
 from pipeline.pattern import PatternSequence, compile_pattern
+from pipeline.shards.part_file import Part, PartWriter
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model
