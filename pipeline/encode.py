@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline import terminal
 from pipeline.base.errors import InputError, StorageError
+from pipeline.report import progress
 from pipeline.storage import Location, RemoteError, exists
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -47,7 +47,7 @@ def encode_command(tokenizer_path: Location, paths: Sequence[Location], text: st
     encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
     texts = [text] if text is not None else map(_read, paths)
     for one in texts:
-        terminal.write(" ".join(map(str, encode(one))))
+        progress.write(" ".join(map(str, encode(one))))
 
 
 def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
             raise InputError(
                 f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
             ) from None
-    terminal.write_bytes(tokenizer.decode_bytes(ids))
+    progress.write_bytes(tokenizer.decode_bytes(ids))
 
 
 def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
@@ -73,7 +73,7 @@ def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -
     tokenizer = load_tokenizer(tokenizer_path)
     for path in paths:
         for text in decode_shards(path, tokenizer):
-            terminal.write_bytes(text)
+            progress.write_bytes(text)
 
 
 def _read_standard_input() -> bytes:

@@ -13,9 +13,9 @@ import peers
 import pytest
 from command import run
 
-from pipeline import terminal
 from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
 from pipeline.cli import commands
+from pipeline.report import progress
 
 COMPLETE = "_BPE_PIPELINE_COMPLETE"
 
@@ -31,9 +31,9 @@ def test_lines_tell_rate_remaining_time_and_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_s = 100.0
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now_s)
-    monkeypatch.setattr(terminal.environment, "process_tree_memory", lambda: 7 << 20)
-    with terminal.listener(quiet=False, log_json=False) as listen:
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(progress.environment, "process_tree_memory", lambda: 7 << 20)
+    with progress.listener(quiet=False, log_json=False) as listen:
         listen(StageStarted("counting", 100 << 20, "bytes", done=40 << 20))
         now_s += 10
         listen(Advanced("counting", 20 << 20))  # what was kept from before is no part of the rate

@@ -1,6 +1,6 @@
 """What a run tells while it works: small events, handed to one listener.
 
-The stages call the listener and know nothing of terminals; `pipeline.terminal` has listeners that draw bars, print
+The stages call the listener and know nothing of terminals; `pipeline.report.progress` has listeners that draw bars, print
 lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
 """
 

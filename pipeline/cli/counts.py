@@ -76,17 +76,17 @@ def verify(run_directory: Location, **values: Any) -> None:
     """
     settled = settle(_VERIFY_OPTIONS, values)
     if settled is not None:
-        from pipeline import terminal
+        from pipeline.report import progress
         from pipeline.run.workers import executor_here
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
             from pipeline.verify import run_verify
 
-            with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+            with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
                 verified = run_verify(run_directory, options, executor, listener)
         if options.log_json:
-            terminal.write_json("verified", verified)
+            progress.write_json("verified", verified)
         elif not options.quiet:
             width = max(map(len, verified))
-            terminal.write("\n".join(f"{name:<{width}}  {found}" for name, found in verified.items()))
+            progress.write("\n".join(f"{name:<{width}}  {found}" for name, found in verified.items()))

@@ -115,30 +115,30 @@ def _plain(name: str, value: Any) -> Any:
 
 def carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
     """Do the work, showing it as the options ask, and print what came of it."""
-    from pipeline import terminal
+    from pipeline.report import progress
     from pipeline.report.summary import render
 
-    with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+    with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         summary = work(listener)
     if options.log_json:
-        terminal.write_json("summary", summary.to_json())
+        progress.write_json("summary", summary.to_json())
     elif options.quiet:
-        terminal.write("\n".join(map(str, summary.tokenizer_directories or [summary.directory])))
+        progress.write("\n".join(map(str, summary.tokenizer_directories or [summary.directory])))
     else:
-        terminal.write(render(summary))
+        progress.write(render(summary))
 
 
 def print_plan(options: Options) -> None:
     """What `--dry-run` shows: the run as it would be carried out."""
-    from pipeline import terminal
     from pipeline.pattern import compile_pattern
+    from pipeline.report import progress
     from pipeline.run import plan as planning
     from pipeline.run.workers import nodes
     from pipeline.tokenizer.export import check_before_work
 
     pattern = compile_pattern(options.pattern)
     check_before_work(options, pattern)
-    with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+    with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
         directory = options.output or location("runs/NEW")
         machines = nodes(options)
         if options.executor != "local" and not machines:
@@ -146,6 +146,6 @@ def print_plan(options: Options) -> None:
         run = planning.open_run(directory, options, pattern, listener, machines)
     plan = planning.plan_for_people(run, options, machines)
     if options.log_json:
-        terminal.write_json("plan", plan)
+        progress.write_json("plan", plan)
     else:
-        terminal.write("\n".join(f"{name + ':':24}{value}" for name, value in plan.items()))
+        progress.write("\n".join(f"{name + ':':24}{value}" for name, value in plan.items()))

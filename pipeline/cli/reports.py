@@ -40,7 +40,7 @@ def report(
     """
     settled = settle(RUN_OPTIONS, values)
     if settled is not None:
-        from pipeline import terminal
+        from pipeline.report import progress
         from pipeline.run.workers import executor_here
 
         options = settled.options
@@ -49,10 +49,10 @@ def report(
 
             reported = run_report(run_directory, options, executor, compare=compare, held_out=held_out, output=output)
         if options.log_json:
-            terminal.write_json(
+            progress.write_json(
                 "reported", {"written": [str(path) for path in reported.written], "hint": reported.hint}
             )
             return
-        terminal.write("\n".join(map(str, reported.written)))
+        progress.write("\n".join(map(str, reported.written)))
         if reported.hint and not options.quiet:
             click.echo(reported.hint, err=True)

@@ -134,20 +134,20 @@ def _encode_corpus(options: Options, tokenizer: Location) -> None:
     from pipeline.run.workers import ENCODING, executor_for
 
     with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
-        from pipeline import terminal
         from pipeline.encode import load_named_model
         from pipeline.encoding import run_encode
+        from pipeline.report import progress
         from pipeline.report.encoded import render
 
         model = load_named_model(tokenizer)
-        with terminal.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+        with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
             encoded = run_encode(options, model, executor, listener)
     if options.log_json:
-        terminal.write_json("summary", encoded.to_json())
+        progress.write_json("summary", encoded.to_json())
     elif options.quiet:
-        terminal.write(str(encoded.directory))
+        progress.write(str(encoded.directory))
     else:
-        terminal.write(render(encoded, tokenizer))
+        progress.write(render(encoded, tokenizer))
 
 
 @commands.command()
