@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipeline.base.errors import PipelineError as PipelineError
-    from pipeline.bpe_trainer import train_like as train_like
-    from pipeline.encoding import encode_corpus as encode_corpus
-    from pipeline.exchange import export_counts as export_counts
-    from pipeline.exchange import import_counts as import_counts
-    from pipeline.exchange import train_from_counts as train_from_counts
-    from pipeline.iterate import train_from_iterator as train_from_iterator
-    from pipeline.mixture import combine_runs as combine_runs
+    from pipeline.commands.combine import combine_runs as combine_runs
+    from pipeline.commands.encode import encode_corpus as encode_corpus
+    from pipeline.commands.exchange import export_counts as export_counts
+    from pipeline.commands.exchange import import_counts as import_counts
+    from pipeline.commands.exchange import train_from_counts as train_from_counts
+    from pipeline.commands.train import merge_run as merge_run
+    from pipeline.commands.train import train as train
+    from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
+    from pipeline.commands.train_like import train_like as train_like
+    from pipeline.commands.verify import verify_run as verify_run
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.tokenizer.chat import ChatFormat as ChatFormat
@@ -27,9 +30,6 @@ if TYPE_CHECKING:
     from pipeline.tokenizer.gpt2 import GPT2Tokenizer as GPT2Tokenizer
     from pipeline.tokenizer.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.tokenizer.tokenizer import Tokenizer as Tokenizer
-    from pipeline.training import merge_run as merge_run
-    from pipeline.training import train as train
-    from pipeline.verify import verify_run as verify_run
 
 __version__ = "0.1.0"
 _HOMES = {
@@ -39,18 +39,18 @@ _HOMES = {
     "Llama3Tokenizer": "pipeline.tokenizer.llama3",
     "PipelineError": "pipeline.base.errors",
     "Tokenizer": "pipeline.tokenizer.tokenizer",
-    "combine_runs": "pipeline.mixture",
+    "combine_runs": "pipeline.commands.combine",
     "decode_shards": "pipeline.shards.decode",
-    "encode_corpus": "pipeline.encoding",
+    "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",
-    "export_counts": "pipeline.exchange",
-    "import_counts": "pipeline.exchange",
-    "merge_run": "pipeline.training",
-    "train": "pipeline.training",
-    "train_from_counts": "pipeline.exchange",
-    "train_from_iterator": "pipeline.iterate",
-    "train_like": "pipeline.bpe_trainer",
-    "verify_run": "pipeline.verify",
+    "export_counts": "pipeline.commands.exchange",
+    "import_counts": "pipeline.commands.exchange",
+    "merge_run": "pipeline.commands.train",
+    "train": "pipeline.commands.train",
+    "train_from_counts": "pipeline.commands.exchange",
+    "train_from_iterator": "pipeline.commands.train_iterator",
+    "train_like": "pipeline.commands.train_like",
+    "verify_run": "pipeline.commands.verify",
 }
 __all__ = [
     "ChatFormat",

@@ -28,8 +28,9 @@ from reference import train_reference
 from test_counters import write
 
 import pipeline
-from pipeline import _core, exchange
+from pipeline import _core
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
+from pipeline.commands import exchange
 from pipeline.counts import counts_file, import_worker
 from pipeline.counts.counter_file import open_counter
 from pipeline.counts.counts_file import WriteTask, escaped, read_counts, write_tsv

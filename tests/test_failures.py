@@ -17,11 +17,11 @@ from command import refused, run
 from pipeline import _core
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, WorkerError
 from pipeline.base.events import Advanced, Event, StageStarted
+from pipeline.commands.train import run_train
 from pipeline.executors.attempts import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
 from pipeline.run.options import Options, make_options
-from pipeline.training import run_train
 
 CHUNKS = "12KiB"
 

@@ -102,19 +102,19 @@ def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_fi
 def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline import iterate
+    from pipeline.commands import train_iterator
 
-    monkeypatch.setattr(iterate, "_LEAST_COUNTER_BYTES", 1)
-    monkeypatch.setattr(iterate, "_MEMORY_SHARE", 1 << 50)
+    monkeypatch.setattr(train_iterator, "_LEAST_COUNTER_BYTES", 1)
+    monkeypatch.setattr(train_iterator, "_MEMORY_SHARE", 1 << 50)
     monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
     seen: list[int] = []
-    combine = iterate.sources.combine_parts
+    combine = train_iterator.sources.combine_parts
 
     def counting_parts(run: Any, parts: Any, *others: Any) -> int:
         seen.append(len(parts))
         return combine(run, parts, *others)
 
-    monkeypatch.setattr(iterate.sources, "combine_parts", counting_parts)
+    monkeypatch.setattr(train_iterator.sources, "combine_parts", counting_parts)
     pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
     assert seen[0] >= 10
     assert model(tmp_path / "run") == from_files

@@ -155,7 +155,7 @@ def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
         raise ZeroDivisionError("of our own making")
 
     (tmp_path / "a.txt").write_text("the low lower " * 50)
-    monkeypatch.setattr("pipeline.reporting.choose", fail)
+    monkeypatch.setattr("pipeline.commands.report.choose", fail)
     with pytest.warns(UserWarning, match="no numbers in the report: ZeroDivisionError"):
         pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=280)
     assert json.loads((tmp_path / "run" / "report.json").read_text())["numbers"] is None
@@ -163,7 +163,7 @@ def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_without_plotly_there_is_a_hint(reported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from pipeline.reporting import run_report
+    from pipeline.commands.report import run_report
     from pipeline.run.options import make_options
     from pipeline.run.workers import executor_here
 

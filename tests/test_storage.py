@@ -17,8 +17,8 @@ import pipeline
 from pipeline import _core, cli, storage
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.cli import commands
+from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
 from pipeline.counts import counter_file
-from pipeline.encode import load_tokenizer, tokenizer_home
 from pipeline.merges import merge_list
 from pipeline.run import manifest
 from pipeline.run.options import make_options

@@ -35,7 +35,7 @@ def combine(runs: tuple[Location, ...], weights: tuple[str, ...], **values: Any)
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
-            from pipeline.mixture import run_combine
+            from pipeline.commands.combine import run_combine
 
             carry_out(options, lambda listener: run_combine(runs, weights, options, executor, listener))
 
@@ -59,7 +59,7 @@ def import_(files: tuple[Location, ...], **values: Any) -> None:
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
-            from pipeline.exchange import run_import
+            from pipeline.commands.exchange import run_import
 
             carry_out(options, lambda listener: run_import(list(files), options, executor, listener))
 
@@ -81,7 +81,7 @@ def verify(run_directory: Location, **values: Any) -> None:
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
-            from pipeline.verify import run_verify
+            from pipeline.commands.verify import run_verify
 
             with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
                 verified = run_verify(run_directory, options, executor, listener)

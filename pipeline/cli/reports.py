@@ -45,7 +45,7 @@ def report(
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
-            from pipeline.reporting import run_report
+            from pipeline.commands.report import run_report
 
             reported = run_report(run_directory, options, executor, compare=compare, held_out=held_out, output=output)
         if options.log_json:

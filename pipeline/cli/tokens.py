@@ -66,7 +66,7 @@ def export(
         return
     if memory_limit is not None:
         raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
-    from pipeline.encode import load_tokenizer, tokenizer_home
+    from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
     from pipeline.tokenizer.export import export_model, with_chat_template
 
     options = make_options({"export": formats, "output": output, "chat_template": chat_template}, flag_of)
@@ -88,7 +88,7 @@ def export(
 
 
 def _export_counts(run: Location, path: Location, memory_limit: str | None) -> None:
-    from pipeline.exchange import export_counts
+    from pipeline.commands.exchange import export_counts
 
     if path.suffix not in (".tsv", ".parquet"):
         raise UsageError(f"--counts {path}: the name must end in .tsv or .parquet, which says the format")
@@ -122,7 +122,7 @@ def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordin
             raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
         _encode_corpus(settled.options, tokenizer)
         return
-    from pipeline.encode import encode_command
+    from pipeline.commands.encode_text import encode_command
 
     unfit = next((name for name in settled.given if name not in ("inputs", *RUN_OPTIONS)), None)
     if unfit is not None:
@@ -134,8 +134,8 @@ def _encode_corpus(options: Options, tokenizer: Location) -> None:
     from pipeline.run.workers import ENCODING, executor_for
 
     with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
-        from pipeline.encode import load_named_model
-        from pipeline.encoding import run_encode
+        from pipeline.commands.encode import run_encode
+        from pipeline.commands.encode_text import load_named_model
         from pipeline.report import progress
         from pipeline.report.encoded import render
 
@@ -163,7 +163,7 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     bpe-pipeline decode --tokenizer runs/a 15496 995
     bpe-pipeline decode --tokenizer runs/a shards
     """
-    from pipeline.encode import decode_command, decode_shards_command
+    from pipeline.commands.encode_text import decode_command, decode_shards_command
 
     if words and not words[0].lstrip("+-").isdigit():
         decode_shards_command(tokenizer, [location_type(word) for word in words])

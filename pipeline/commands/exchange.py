@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_count, parse_location
+from pipeline.commands.train import Stages, at_work, directory_for, first_tokenizer, merge_and_export
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts import count, counts_file, import_worker, sources
 from pipeline.counts.counts_file import MOST_COUNT, Batch
@@ -36,7 +37,6 @@ from pipeline.storage import Location, Remote, named, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.export import Trained, check_before_work
 from pipeline.tokenizer.tokenizer import Tokenizer
-from pipeline.training import Stages, at_work, directory_for, first_tokenizer, merge_and_export
 
 STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from pipeline import reporting
 from pipeline.base import machine
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.events import Event, Listener, Notice, StageStarted, warn_of
 from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
+from pipeline.commands import report as reporting
 from pipeline.counts import count
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge

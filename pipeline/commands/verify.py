@@ -15,6 +15,7 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_bytes, format_count
+from pipeline.commands.train import watched
 from pipeline.executors import Executor
 from pipeline.merges import forecast, replay_worker
 from pipeline.merges.merge_list import MergeList
@@ -30,7 +31,6 @@ from pipeline.storage import Location, exists, named
 from pipeline.storage.bounded import read_bounded
 from pipeline.tokenizer.export import export_model, model_of
 from pipeline.tokenizer.formats.save import write_model
-from pipeline.training import watched
 
 _READING, _REPLAYING = "reading", "replaying"
 _MODULUS = 1 << 64

@@ -16,10 +16,10 @@ from pipeline.base import machine
 from pipeline.base.errors import PipelineError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
+from pipeline.commands.encode_text import tokenizer_home
 from pipeline.corpus.files import find_files
 from pipeline.corpus.formats import Asked
 from pipeline.corpus.sampling import Chosen, choose
-from pipeline.encode import tokenizer_home
 from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import merge_budget, with_pad_token

@@ -16,6 +16,7 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
 from pipeline.base.units import parse_weight
+from pipeline.commands.train import Stages, at_work, directory_for
 from pipeline.corpus import losses
 from pipeline.counts import combine_worker, count, counter_file, sources
 from pipeline.counts.sources import Opened
@@ -27,7 +28,6 @@ from pipeline.run.manifest import Run, Source
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named, same_place
-from pipeline.training import Stages, at_work, directory_for
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 

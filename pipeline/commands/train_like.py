@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.iterate import train_from_iterator
+from pipeline.commands.train import train
+from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.splits import read_pre_tokenizer
 from pipeline.tokenizer.model import REGEX_STAGE
 from pipeline.tokenizer.tokenizer import Tokenizer
-from pipeline.training import train
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")
 _REFUSED = ("continuing_subword_prefix", "end_of_word_suffix")  # unless empty

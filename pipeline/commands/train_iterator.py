@@ -27,6 +27,7 @@ from pipeline.base.errors import (
     UsageError,
 )
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
+from pipeline.commands.train import at_work, directory_for, first_tokenizer, merge_and_export
 from pipeline.corpus.items import Block, blocks
 from pipeline.corpus.losses import Loss, Tally, for_people
 from pipeline.counts import combine_worker, count, counter_file, sources
@@ -41,7 +42,6 @@ from pipeline.run.workers import executor_here
 from pipeline.storage import Location
 from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.tokenizer import Tokenizer
-from pipeline.training import at_work, directory_for, first_tokenizer, merge_and_export
 
 _LEAST_COUNTER_BYTES = 1 << 20
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process has not given back when all is written
