@@ -1,0 +1,371 @@
+#include "count/counting.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "text/utf8.hpp"
+
+namespace bpe {
+namespace {
+
+constexpr size_t kMostGrowth = size_t{256} << 20;  // of the window at once, so that offsets in it fit 32 bits
+constexpr uint8_t kReplacement[] = {0xEF, 0xBF, 0xBD};
+
+}  // namespace
+
+ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials,
+                           Options options)
+    : automaton_(automaton),
+      cut_document_(std::move(cut_document)),
+      specials_(std::move(specials)),
+      options_(options),
+      limit_(options.window_bytes) {
+  if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
+    throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
+  if (limit_ == 0 || limit_ > kMostGrowth) throw std::invalid_argument("window_bytes must be 1 byte to 256 MiB");
+}
+
+size_t ChunkCounter::bytes() const {
+  return capacity_ + repaired_.capacity() * sizeof(Repaired) + table_.bytes() +
+         (open_document_ ? open_document_->bytes() : 0);
+}
+
+void ChunkCounter::clear_counts() {
+  table_ = PieceTable();
+  longest_ = 0;
+}
+
+bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
+  const size_t to_write = longest_ * (kPieceCopies - kUncutCopies - 1);
+  return window_bytes + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.room_bytes;
+}
+
+// Spills where the window, or the table with so many more pieces, would leave the room.
+void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table) {
+  const auto now = [&] {
+    return &table == &table_ ? table_.bytes_with(pieces, piece_bytes)
+                             : table_.bytes() + table.bytes_with(pieces, piece_bytes) - table.bytes();
+  };
+  if (options_.room_bytes == 0 || fits(window_bytes, now())) return;
+  if (table_.size() != 0) {
+    options_.spill();
+    table_.clear();
+    longest_ = 0;
+    if (fits(window_bytes, now())) return;
+    clear_counts();
+  }
+  if (&table != &table_ && !fits(window_bytes, now())) throw OutOfRoom{offset_of(begin_) - consumed_, consumed_};
+}
+
+// Called before pieces are added that lie end to end from `start` and end at ends_.
+void ChunkCounter::make_room_for_pieces(size_t start, size_t pieces, PieceTable& table) {
+  if (options_.room_bytes == 0 || pieces == 0 || options_.sink) return;
+  if (capacity_ > plain_window()) {
+    size_t longest = 0, at = start;
+    for (size_t i = 0; i < pieces; ++i) {
+      longest = std::max<size_t>(longest, ends_[i] - at);
+      at = ends_[i];
+    }
+    if (options_.max_piece_bytes) longest = std::min(longest, options_.max_piece_bytes);
+    if (longest * kPieceCopies > options_.room_bytes) throw OutOfRoom{offset_of(start), longest};
+    if (longest > longest_) {
+      make_room(capacity_, pieces, ends_[pieces - 1] - start, table);
+      longest_ = longest;
+    }
+  }
+  make_room(capacity_, pieces, ends_[pieces - 1] - start, table);
+}
+
+void ChunkCounter::grow(size_t capacity) {
+  if (capacity <= capacity_) return;
+  if (capacity > plain_window()) make_room(capacity + capacity_, 0, 0, table_);
+  auto text = std::make_unique_for_overwrite<uint8_t[]>(capacity + kPadding);
+  if (size_) std::memcpy(text.get(), text_.get(), size_);
+  std::memset(text.get() + capacity, 0, kPadding);
+  text_ = std::move(text);
+  capacity_ = capacity;
+}
+
+void ChunkCounter::append(const uint8_t* bytes, size_t size) {
+  if (size_ + size > capacity_ || !text_) grow(std::max({size_ + size, limit_, size_ + size_ / 2}));
+  if (size) std::memcpy(text_.get() + size_, bytes, size);
+  size_ += size;
+}
+
+void ChunkCounter::feed(const uint8_t* bytes, size_t size, bool end) {
+  statistics_.bytes += size;
+  while (size) {
+    const size_t taken = std::min(size, limit_ - size_);
+    append(bytes, taken);
+    bytes += taken;
+    size -= taken;
+    if (size_ == limit_) process(false);
+  }
+  if (end) {
+    append(nullptr, 0);
+    process(true);
+  }
+}
+
+void ChunkCounter::process(bool end) {
+  check_text(end);
+  const size_t undecided = specials_.empty() ? 0 : specials_.longest() - 1;
+  const size_t searchable = options_.errors == ErrorPolicy::skip ? size_ : checked_;
+  size_t limit = searchable;
+  while (!specials_.empty()) {
+    const auto match = specials_.find(text_.get(), std::max(searched_, begin_), searchable);
+    if (match.index == SpecialTokens::npos) {
+      // A special token may start in the last bytes; the text before them belongs to this document for certain.
+      if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
+      break;
+    }
+    if (!end && match.start + specials_.longest() > searchable) {
+      limit = match.start;  // a longer one may stand here
+      break;
+    }
+    finish_document(match.start);
+    ++statistics_.special_tokens;
+    if (options_.sink) options_.sink->special_token(match.index);
+    begin_ = searched_ = match.end;
+    if (options_.errors == ErrorPolicy::skip) check_text(end);  // goes on where an invalid document stopped it
+  }
+  searched_ = limit;
+  if (end) {
+    finish_document(limit);
+    if (options_.sink) options_.sink->end_of_text();
+  } else {
+    continue_document(limit);
+  }
+  move_to_front();
+}
+
+// Raises checked_ over all that is valid, and deals with what is not.
+void ChunkCounter::check_text(bool end) {
+  if (invalid_ != npos) return;
+  const size_t valid = valid_utf8_prefix(text_.get() + checked_, size_ - checked_);
+  checked_ += valid;
+  checked_offset_ += valid;
+  if (checked_ == size_) return;
+  if (ill_formed_at(text_.get() + checked_, size_ - checked_).unfinished && !end) return;
+  switch (options_.errors) {
+    case ErrorPolicy::strict:
+      note_invalid(checked_offset_);
+      throw InvalidText{checked_offset_};
+    case ErrorPolicy::skip:
+      invalid_ = checked_;
+      break;
+    case ErrorPolicy::replace:
+      repair_text(checked_, end);
+      break;
+  }
+}
+
+void ChunkCounter::note_invalid(uint64_t offset) {
+  auto& offsets = statistics_.invalid_offsets;
+  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(offset);
+}
+
+// The offset, in all that was fed, of a place in the window.
+uint64_t ChunkCounter::fed_offset(size_t at) const {
+  const auto behind = std::upper_bound(repaired_.begin(), repaired_.end(), at,
+                                       [](size_t place, const Repaired& repaired) { return place < repaired.at; });
+  return behind == repaired_.begin() ? front_offset_ + at : behind[-1].offset + (at - behind[-1].at);
+}
+
+void ChunkCounter::note_cut(size_t at) {
+  auto& offsets = statistics_.cut_offsets;
+  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(fed_offset(at));
+}
+
+// Rewrites the window from `from`, where no valid character stands, to its end.
+void ChunkCounter::repair_text(size_t from, bool end) {
+  const std::vector<uint8_t> raw(text_.get() + from, text_.get() + size_);
+  size_ = from;
+  size_t at = 0;
+  while (at < raw.size()) {
+    const IllFormed part = ill_formed_at(raw.data() + at, raw.size() - at);
+    if (part.unfinished && !end) break;
+    note_invalid(checked_offset_ + at);
+    ++statistics_.replacements;
+    statistics_.invalid_bytes += part.size;
+    append(kReplacement, sizeof kReplacement);
+    at += part.size;
+    if (options_.max_piece_bytes) repaired_.push_back({size_, checked_offset_ + at});
+    const size_t valid = valid_utf8_prefix(raw.data() + at, raw.size() - at);
+    append(raw.data() + at, valid);
+    at += valid;
+  }
+  checked_ = size_;
+  checked_offset_ += at;
+  append(raw.data() + at, raw.size() - at);
+}
+
+// What is not yet counted moves to the front of the window; the window has room for at least as much again.
+void ChunkCounter::move_to_front() {
+  const size_t rest = size_ - begin_;
+  if (options_.max_piece_bytes) {
+    front_offset_ = fed_offset(begin_);
+    std::erase_if(repaired_, [this](const Repaired& repaired) { return repaired.at <= begin_; });
+    for (Repaired& repaired : repaired_) repaired.at -= begin_;
+  }
+  if (rest) std::memmove(text_.get(), text_.get() + begin_, rest);
+  size_ = rest;
+  searched_ -= std::min(searched_, begin_);
+  if (invalid_ != npos) invalid_ -= begin_;
+  checked_offset_ += begin_ - std::min(checked_, begin_);
+  checked_ -= std::min(checked_, begin_);
+  begin_ = 0;
+  if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
+    throw std::length_error(automaton_ ? "a piece is longer than the limit of 1 GiB"
+                                       : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
+  const size_t copies = options_.sink              ? options_.sink->piece_copies()
+                        : options_.max_piece_bytes ? kUncutCopies
+                                                   : kPieceCopies;
+  if (options_.room_bytes && rest > plain_window() / 2 && rest * copies > options_.room_bytes)
+    throw OutOfRoom{offset_of(0), rest};
+  limit_ = rest + std::max(std::min(rest, kMostGrowth), options_.window_bytes);
+  if (rest > options_.window_bytes / 2) return;
+  limit_ = options_.window_bytes;
+  if (capacity_ > 64 * limit_) {  // a giant piece is over: give its window back
+    capacity_ = 0;
+    grow(limit_);
+  }
+}
+
+// [begin_, limit) belongs to the current document, which goes on.
+void ChunkCounter::continue_document(size_t limit) {
+  if (dropping_ || invalid_ < limit) {
+    drop_text(limit);
+    return;
+  }
+  limit = character_start(text_.get(), std::min(limit, checked_), checked_);
+  if (cut_document_ || limit <= begin_) return;
+  if (options_.errors != ErrorPolicy::skip || options_.sink) {
+    count_text(limit, false, table_);
+  } else {
+    if (!open_document_) open_document_ = std::make_unique<PieceTable>();
+    count_text(limit, false, *open_document_);
+  }
+}
+
+// The current document ends at `limit`.
+void ChunkCounter::finish_document(size_t limit) {
+  if (dropping_ || invalid_ < limit) {
+    drop_text(limit);
+    dropping_ = false;
+  } else if (in_document_ || begin_ < limit) {
+    if (begin_ < limit) count_text(limit, true, table_);
+    if (open_document_ && open_document_->size()) {
+      make_room(capacity_, open_document_->size(), open_document_->arena_bytes(), table_);
+      if (table_.size() == 0) {
+        std::swap(table_, *open_document_);
+      } else {
+        table_.add_all(*open_document_);
+      }
+      open_document_.reset();
+    }
+    if (options_.sink) options_.sink->keep();
+    statistics_.pieces += counted_;
+    statistics_.pieces_cut += cut_;
+    if (!continues_) ++statistics_.documents;
+  }
+  counted_ = cut_ = consumed_ = 0;
+  cuts_noted_ = statistics_.cut_offsets.size();
+  in_document_ = continues_ = false;
+}
+
+// Under skip: [begin_, limit) belongs to an invalid document.
+void ChunkCounter::drop_text(size_t limit) {
+  if (!dropping_) {
+    ++statistics_.documents_skipped;
+    statistics_.bytes_skipped += consumed_;
+    note_invalid(checked_offset_);
+    open_document_.reset();
+    if (options_.sink) options_.sink->drop();
+    counted_ = cut_ = 0;
+    statistics_.cut_offsets.resize(cuts_noted_);
+    dropping_ = true;
+  }
+  statistics_.bytes_skipped += limit - begin_;
+  begin_ = limit;
+  // What was invalid is judged; the rest of the document need not be checked.
+  invalid_ = npos;
+  if (checked_ < limit) {
+    checked_offset_ += limit - checked_;
+    checked_ = limit;
+  }
+}
+
+// Cuts [begin_, limit) and counts its pieces; without `at_end`, only those that later text cannot change.
+void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
+  if (cut_document_) {
+    size_t start = begin_, pieces = 0;
+    size_t at = begin_;
+    cut_document_(text_.get() + begin_, limit - begin_, [&](size_t size) {
+      if (size > limit - at) throw std::invalid_argument("the pieces of a document are longer than the document");
+      at += size;
+      ends_[pieces++] = static_cast<uint32_t>(at);
+      if (pieces == ends_.size()) {
+        count_pieces(start, pieces, table);
+        start = at;
+        pieces = 0;
+      }
+    });
+    count_pieces(start, pieces, table);
+    begin_ = limit;
+  } else {
+    while (begin_ < limit) {
+      size_t pieces = 0;
+      const size_t stopped = automaton_->cut(text_.get(), begin_, limit, at_end, ends_.data(), ends_.size(), &pieces);
+      count_pieces(begin_, pieces, table);
+      consumed_ += stopped - begin_;
+      begin_ = stopped;
+      if (!at_end && pieces < ends_.size() / 2) break;  // it stopped for want of text, not of room
+    }
+  }
+  in_document_ = true;
+}
+
+// Adds `pieces` pieces, which lie end to end from `start` and end at ends_.
+void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) {
+  counted_ += pieces;
+  if (options_.sink) {
+    if (pieces) options_.sink->pieces(text_.get(), start, ends_.data(), pieces);
+    if (options_.room_bytes && options_.errors == ErrorPolicy::skip &&
+        options_.sink->undecided_bytes() + capacity_ > options_.room_bytes)
+      throw OutOfRoom{offset_of(start) - std::min(consumed_, offset_of(start)), consumed_};
+    return;
+  }
+  make_room_for_pieces(start, pieces, table);
+  if (options_.max_piece_bytes == 0) {
+    table.add_batch(text_.get(), start, ends_.data(), pieces);
+    return;
+  }
+  std::array<uint32_t, PieceTable::kBatch> ends;
+  size_t filled = 0, from = start, at = start;
+  const auto emit = [&](size_t end) {
+    ends[filled++] = static_cast<uint32_t>(end);
+    at = end;
+    if (filled < ends.size()) return;
+    table.add_batch(text_.get(), from, ends.data(), filled);
+    from = at;
+    filled = 0;
+  };
+  for (size_t i = 0; i < pieces; ++i) {
+    const size_t end = ends_[i];
+    if (end - at > options_.max_piece_bytes) {
+      ++cut_;
+      note_cut(at);
+    }
+    while (end - at > options_.max_piece_bytes) {
+      emit(character_start(text_.get(), at + options_.max_piece_bytes, end));
+      ++counted_;
+    }
+    emit(end);
+  }
+  table.add_batch(text_.get(), from, ends.data(), filled);
+}
+
+}  // namespace bpe

@@ -1,0 +1,267 @@
+#include "count/piece_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+namespace bpe {
+namespace {
+
+constexpr unsigned kBlockBits = 20;
+constexpr size_t kArenaBlock = size_t{1} << kBlockBits, kLengthBytes = sizeof(uint32_t);
+constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 56) - 1;
+constexpr size_t kFewLongs = 16;       // of a batch
+constexpr size_t kSampled = 4;         // every so many misses, a piece becomes hot
+constexpr size_t kBatchesWithout = 24;  // that go straight to the large table where few pieces of a batch were hot
+constexpr size_t kTellingBatch = 64;    // pieces of a batch that says something about the text
+constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
+
+// The most pieces in so many slots: small tables can afford the speed of a low load.
+constexpr size_t most_pieces(size_t capacity) {
+  return capacity <= kSmallCapacity ? capacity / 2 : capacity / 4 * 3;
+}
+
+void check_piece(size_t size) {
+  if (size == 0) throw std::invalid_argument("a piece is empty");
+  if (size > kMaxPieceBytes)
+    throw std::length_error("a piece of " + std::to_string(size) + " bytes is longer than the limit of 1 GiB");
+}
+
+}  // namespace
+
+PieceTable::PieceTable(unsigned known_bits, size_t expected_pieces)
+    : known_bits_(known_bits), arena_used_(kArenaBlock) {
+  reserve(expected_pieces);
+}
+
+// Where a long piece lies: its length, then its bytes.
+const uint8_t* PieceTable::entry(const Slot& slot) const {
+  const uint64_t place = slot.high & kPlaceMask;
+  return arena_[place >> kBlockBits].get() + (place & (kArenaBlock - 1));
+}
+
+void PieceTable::prefetch_entry(const Slot& slot) const {
+  const uint8_t* const place = entry(slot);
+  __builtin_prefetch(place);
+  __builtin_prefetch(place + 64);
+}
+
+const uint8_t* PieceTable::long_piece(const Slot& slot, size_t& size) const {
+  const uint8_t* const place = entry(slot);
+  uint32_t length;
+  std::memcpy(&length, place, kLengthBytes);
+  size = length;
+  return place + kLengthBytes;
+}
+
+const uint8_t* PieceTable::piece_of(const Slot& slot, uint8_t (&copy)[16], size_t& size) const {
+  if (is_long(slot)) return long_piece(slot, size);
+  store64(copy, slot.low);
+  store64(copy + 8, slot.high);
+  size = slot.high >> 56;
+  return copy;
+}
+
+bool PieceTable::same_piece(const Slot& slot, uint64_t hash, const uint8_t* piece, size_t size) const {
+  if (slot.low != hash || !is_long(slot)) return false;
+  size_t stored_size;
+  const uint8_t* stored = long_piece(slot, stored_size);
+  return stored_size == size && std::memcmp(stored, piece, size) == 0;
+}
+
+uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
+  const size_t wanted = kLengthBytes + size;
+  if (arena_used_ + wanted > kArenaBlock) {
+    // A piece longer than a block gets a block of its own, which is then full.
+    const size_t bytes = std::max(wanted, kArenaBlock);
+    arena_.push_back(std::make_unique_for_overwrite<uint8_t[]>(bytes));
+    arena_bytes_ += bytes;
+    arena_used_ = 0;
+  }
+  uint8_t* const stored = arena_.back().get() + arena_used_;
+  const uint64_t place = uint64_t{arena_.size() - 1} << kBlockBits | arena_used_;
+  const auto length = static_cast<uint32_t>(size);
+  std::memcpy(stored, &length, kLengthBytes);
+  std::memcpy(stored + kLengthBytes, piece, size);
+  arena_used_ += wanted;
+  return place;
+}
+
+size_t PieceTable::bytes() const {
+  const size_t batch = hot_ ? sizeof *hot_ + kBatch * (sizeof(Pending) + sizeof(uint32_t)) : 0;
+  return slots_.bytes() + arena_bytes_ + batch;
+}
+
+size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
+  size_t total = bytes();
+  if (size_ + more > limit_) {
+    // The old slots are given back while they are read, those of a small table at the end.
+    total += grown_for(more) * sizeof(Slot) + Pages::kReleaseStep;
+    total -= slots_.bytes() - std::min(slots_.bytes(), Pages::kReleaseStep);
+  }
+  const size_t stored = piece_bytes + more * kLengthBytes;
+  if (arena_used_ + stored > kArenaBlock) total += std::max(stored, kArenaBlock) + kArenaBlock;
+  return total;
+}
+
+// So many slots that there is room for so many more pieces.
+size_t PieceTable::grown_for(size_t more) const {
+  size_t capacity = std::max(kLeastCapacity, capacity_);
+  while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
+  return capacity;
+}
+
+void PieceTable::reserve(size_t more) {
+  if (capacity_ && size_ + more <= limit_) return;
+  settle();
+  const size_t capacity = grown_for(more);
+  Pages old = std::move(slots_);
+  const size_t old_capacity = capacity_;
+  slots_ = Pages(capacity * sizeof(Slot));
+  capacity_ = capacity;
+  limit_ = most_pieces(capacity);
+  const Slot* from = static_cast<const Slot*>(old.data());
+  for (size_t i = 0; i < old_capacity; ++i) {
+    if (i % 4096 == 0) old.release_front(i * sizeof(Slot));
+    if (from[i].high == 0) continue;
+    size_t at = home(slot_hash(from[i]));
+    while (slots()[at].high != 0) at = at + 1 == capacity ? 0 : at + 1;
+    slots()[at] = from[i];
+  }
+}
+
+void PieceTable::clear() {
+  settle();
+  if (size_) std::memset(slots_.data(), 0, capacity_ * sizeof(Slot));
+  arena_.clear();
+  arena_used_ = kArenaBlock;
+  arena_bytes_ = size_ = 0;
+}
+
+// Both return the piece's slot, made with a count of 0 where the piece is new.
+PieceTable::Slot& PieceTable::find_inline(uint64_t home, Key key) {
+  Slot* const begin = slots();
+  Slot* slot = begin + home;
+  while (true) {
+    if (slot->low == key.low && slot->high == key.high) return *slot;
+    if (slot->high == 0) break;
+    if (++slot == begin + capacity_) slot = begin;
+  }
+  ++size_;
+  *slot = {key.low, key.high, 0};
+  return *slot;
+}
+
+PieceTable::Slot& PieceTable::find_long(uint64_t home, uint64_t hash, const uint8_t* piece, size_t size) {
+  Slot* const begin = slots();
+  Slot* slot = begin + home;
+  while (slot->high != 0) {
+    if (same_piece(*slot, hash, piece, size)) return *slot;
+    if (++slot == begin + capacity_) slot = begin;
+  }
+  check_piece(size);
+  const uint64_t place = store(piece, size);
+  ++size_;
+  *slot = {hash, kLongTag | place, 0};
+  return *slot;
+}
+
+void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
+  if (!hot_) {
+    hot_ = std::make_unique<HotPieces>();
+    pending_ = std::make_unique_for_overwrite<Pending[]>(kBatch);
+    missed_ = std::make_unique_for_overwrite<uint32_t[]>(kBatch + 1);
+  }
+  if (batches_without_ != 0) {
+    --batches_without_;
+    std::iota(missed_.get(), missed_.get() + pieces, 0u);
+    reserve(pieces);
+    add_missed(text, start, ends, pieces);
+    return;
+  }
+  const size_t misses = count_hot(text, start, ends, pieces);
+  if (pieces >= kTellingBatch && 8 * misses > 5 * pieces) batches_without_ = kBatchesWithout;
+  reserve(misses);
+  hot_in_use_ = true;
+  add_missed(text, start, ends, misses);
+}
+
+// Counts the hot pieces of a batch; how many the others are, which missed_ then lists.
+size_t PieceTable::count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
+  HotPieces& hot = *hot_;
+  uint32_t* const missed = missed_.get();
+  size_t misses = 0;
+  size_t at = start;
+  for (size_t i = 0; i < pieces; ++i) {
+    const size_t size = ends[i] - at;
+    missed[misses] = static_cast<uint32_t>(i);
+    misses += 1 - hot.count(text + at, size);
+    at = ends[i];
+  }
+  return misses;
+}
+
+// Counts the pieces missed_[0, misses) of a batch in the large table.
+void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses) {
+  Pending* const pending = pending_.get();
+  const uint32_t* const missed = missed_.get();
+  const auto begin_of = [&](size_t piece) -> size_t { return piece ? ends[piece - 1] : start; };
+  size_t longs = 0;
+  for (size_t n = 0; n < misses; ++n) {
+    const size_t at = begin_of(missed[n]), size = ends[missed[n]] - at;
+    Pending& next = pending[n];
+    uint64_t hash;
+    if (size <= kInlineBytes) [[likely]] {
+      next.key = key_of_padded(text + at, size);
+      hash = hash_key(next.key);
+    } else {
+      hash = hash_long(text + at, size);
+      next.key = {hash, kLongTag};
+      ++longs;
+    }
+    next.home = home(hash);
+    __builtin_prefetch(slots() + next.home, 1);
+  }
+  // Where many pieces are long, what they will be compared with is worth fetching, too.
+  for (size_t n = 0; longs > kFewLongs && n < misses; ++n) {
+    if (pending[n].key.high != kLongTag) continue;
+    const Slot& slot = slots()[pending[n].home];
+    if (slot.low == pending[n].key.low && is_long(slot)) prefetch_entry(slot);
+  }
+  for (size_t n = 0; n < misses; ++n) {
+    const Pending& next = pending[n];
+    if (next.key.high == kLongTag) [[unlikely]] {
+      const size_t at = begin_of(missed[n]);
+      ++find_long(next.home, next.key.low, text + at, ends[missed[n]] - at).count;
+    } else if (next.key.high != 0) [[likely]] {  // not an empty piece
+      Slot& slot = find_inline(next.home, next.key);
+      ++slot.count;
+      if (next.key.high >> 56 <= HotPieces::kMaxBytes && ++short_misses_ % kSampled == 0 && hot_in_use_)
+        hot_->put(HotPieces::word_of(next.key), slot.count);
+    }
+  }
+}
+
+void PieceTable::settle() {
+  if (hot_in_use_) hot_->settle();
+  hot_in_use_ = false;
+}
+
+void PieceTable::add(const uint8_t* piece, size_t size, uint64_t count) {
+  add_hashed(hash64(piece, size), piece, size, count);
+}
+
+void PieceTable::add_hashed(uint64_t hash, const uint8_t* piece, size_t size, uint64_t count) {
+  check_piece(size);
+  settle();
+  reserve(1);
+  Slot& slot = size <= kInlineBytes ? find_inline(home(hash), key_of(piece, size))
+                                    : find_long(home(hash), hash, piece, size);
+  if (count > kMaxCount || slot.count > kMaxCount - count)
+    throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
+  slot.count += count;
+}
+
+}  // namespace bpe

@@ -1,0 +1,132 @@
+#include "encode/chain_merge.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace bpe {
+
+ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Merge> merges) {
+  size_t token_bytes = 0;
+  for (const Token* token : by_id) token_bytes += token ? token->bytes.size() : 0;
+  std::vector<uint32_t> first_used(by_id.size(), kNone);
+  for (uint32_t rank = 0; rank < merges.size(); ++rank) {
+    for (uint32_t id : {merges[rank].left, merges[rank].right}) first_used[id] = std::min(first_used[id], rank);
+  }
+  for (uint32_t rank = 0; rank < merges.size(); ++rank) {
+    if (first_used[merges[rank].result] <= rank) return;
+  }
+  if (token_bytes > kMaxTokenBytes) return;
+
+  const size_t room = std::bit_ceil(std::max<size_t>(merges.size(), 64));
+  slots_.assign(2 * room, {});
+  mask_ = slots_.size() - 1;
+  bitmap_.assign(16 * room / 64, 0);
+  bitmap_shift_ = 64u - static_cast<unsigned>(std::countr_zero(16 * room));
+  parts_.assign(256 + merges.size(), Part{0, 0, 0, kNone});
+  ids_.assign(256 + merges.size(), kNone);
+
+  std::vector<uint32_t> numbers(by_id.size(), kNone);
+  std::vector<TokenTrie::Entry> entries;
+  const auto number_token = [&](uint32_t id, uint32_t number, uint32_t left, uint32_t right) {
+    const std::string_view bytes = by_id[id]->bytes;
+    numbers[id] = number;
+    ids_[number] = id;
+    parts_[number] = {left, right, static_cast<uint32_t>(bytes.size()), kNone};
+    entries.push_back({bytes, number});
+  };
+  for (uint32_t id = 0; id < by_id.size(); ++id) {
+    if (!by_id[id] || by_id[id]->bytes.size() != 1) continue;
+    number_token(id, static_cast<uint8_t>(by_id[id]->bytes[0]), 0, 0);
+  }
+  for (uint32_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left_id, right_id, result] = merges[rank];
+    const uint32_t left = numbers[left_id], right = numbers[right_id], number = 256 + rank;
+    if (left == kNone || right == kNone) continue;  // never comes about
+    insert(left, right, number);
+    const auto before = static_cast<uint8_t>(by_id[left_id]->bytes.back());
+    const size_t joint = size_t{before} << 8 | static_cast<uint8_t>(by_id[right_id]->bytes.front());
+    joinable_[joint >> 6] |= uint64_t{1} << (joint & 63);
+    // Of several merges that give a token, its own bytes take one.
+    if (numbers[result] == kNone && fit(left, right, number)) number_token(result, number, left, right);
+  }
+  std::vector<uint32_t> shorter(parts_.size(), kNone);
+  trie_ = TokenTrie(std::move(entries), shorter);
+  for (size_t number = 0; number < parts_.size(); ++number) parts_[number].shorter = shorter[number];
+}
+
+void ChainMerger::insert(uint32_t left, uint32_t right, uint32_t number) {
+  const uint64_t hashed = hash(left, right);
+  const uint64_t bit = hashed >> bitmap_shift_;
+  bitmap_[bit >> 6] |= uint64_t{1} << (bit & 63);
+  size_t at = hashed >> 20 & mask_;
+  while (slots_[at].number != kNone) at = (at + 1) & mask_;
+  slots_[at] = {left, right, number};
+}
+
+// `failed(place)` refers to the bit that says that nothing goes on from a place.
+template <bool kLimited, class Failed>
+bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
+  const uint8_t* const end = piece + size;
+  uint32_t* const row = out.reserve(size);
+  size_t count = 0, at = 0, steps = 0;
+  const TokenTrie::Found first = trie_.longest(piece, end, steps);
+  uint32_t token = first.number, length = first.length;
+  const auto take = [&](uint32_t number) {
+    token = number;
+    length = parts_[number].length;
+  };
+  for (;;) {
+    if (kLimited && ++steps > kMaxSteps * size) return false;
+    const size_t stop = at + length;
+    if (!failed(stop, false) &&
+        (count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
+      row[count++] = token;
+      at = stop;
+      if (at == size) break;
+      const TokenTrie::Found next = trie_.longest(piece + at, end, steps);
+      token = next.number;
+      length = next.length;
+    } else if (parts_[token].shorter != kNone) {
+      take(parts_[token].shorter);
+    } else {
+      failed(at, true);
+      take(row[--count]);
+      at -= length;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) row[i] = ids_[row[i]];
+  out.advance(count);
+  return true;
+}
+
+bool ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const {
+  if (size == 1) {
+    out.push(ids_[piece[0]]);
+    return true;
+  }
+  if (scratch.fits.empty()) scratch.fits.assign(size_t{1} << kFitsBits, UINT64_MAX);  // of no pair
+  uint64_t* const fits = scratch.fits.data();
+  if (size < 64) {
+    uint64_t bits = 0;
+    return chain<false>(
+        piece, size,
+        [&](size_t place, bool set) {
+          bits |= uint64_t{set} << place;
+          return bits >> place & 1;
+        },
+        fits, out);
+  }
+  scratch.failed.assign(size / 64 + 1, 0);
+  const bool done = chain<true>(
+      piece, size,
+      [&](size_t place, bool set) {
+        uint64_t& word = scratch.failed[place / 64];
+        word |= uint64_t{set} << place % 64;
+        return word >> place % 64 & 1;
+      },
+      fits, out);
+  if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant piece
+  return done;
+}
+
+}  // namespace bpe

@@ -1,0 +1,88 @@
+#include "text/utf8.hpp"
+
+#include <algorithm>
+
+namespace bpe {
+namespace {
+
+constexpr size_t kBlock = 64;
+
+// Bytes of the whole valid character at `text`, or 0.
+size_t character_size(const uint8_t* text, size_t size) {
+  const uint8_t first = text[0];
+  if (first < 0x80) return 1;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  const size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (size < wanted) return 0;
+  const IllFormed part = ill_formed_at(text, wanted);
+  return part.size == wanted ? wanted : 0;
+}
+
+// Whether the bytes of a block are what UTF-8 allows after the three bytes before it. What the block's own last bytes
+// ask for is judged with the next block.
+bool block_is_valid(const uint8_t* block) {
+  uint8_t bad = 0;
+  for (size_t i = 0; i < kBlock; ++i) {
+    const uint8_t byte = block[i], before = block[i - 1], before2 = block[i - 2], before3 = block[i - 3];
+    const uint8_t wanted = (before >= 0xC0) | (before2 >= 0xE0) | (before3 >= 0xF0);
+    const uint8_t continues = (byte & 0xC0) == 0x80;
+    bad |= wanted ^ continues;
+    bad |= static_cast<uint8_t>(((byte & 0xFE) == 0xC0) | (byte >= 0xF5));                            // never in UTF-8
+    bad |= static_cast<uint8_t>(((before == 0xE0) & (byte < 0xA0)) | ((before == 0xF0) & (byte < 0x90)));  // overlong
+    bad |= static_cast<uint8_t>(((before == 0xED) & (byte > 0x9F)) | ((before == 0xF4) & (byte > 0x8F)));  // surrogate, > U+10FFFF
+  }
+  return bad == 0;
+}
+
+bool block_is_ascii(const uint8_t* block) {
+  uint8_t all = block[-1] | block[-2] | block[-3];
+  for (size_t i = 0; i < kBlock; ++i) all |= block[i];
+  return all < 0x80;
+}
+
+}  // namespace
+
+IllFormed ill_formed_at(const uint8_t* text, size_t size) {
+  const uint8_t first = text[0];
+  if (first < 0xC2 || first > 0xF4) return {1, false};
+  const size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (size == 1) return {1, true};
+  if (text[1] < low || text[1] > high) return {1, false};
+  for (size_t i = 2; i < wanted; ++i) {
+    if (i == size) return {i, true};
+    if ((text[i] & 0xC0) != 0x80) return {i, false};
+  }
+  return {wanted, false};
+}
+
+size_t valid_utf8_prefix(const uint8_t* text, size_t size) {
+  size_t at = 0;
+  while (true) {
+    // Blocks need three bytes before them, and a start between characters.
+    if (at >= 3 && size - at >= kBlock) {
+      size_t end = at;
+      while (size - end >= kBlock && (block_is_ascii(text + end) || block_is_valid(text + end))) end += kBlock;
+      if (end > at) {
+        // The last character may reach beyond the blocks: step back to its start.
+        for (size_t back = 1; back <= 3; ++back) {
+          const uint8_t byte = text[end - back];
+          if (byte >= 0xC0) end -= back;
+          if ((byte & 0xC0) != 0x80) break;
+        }
+        at = std::max(at, end);
+      }
+    }
+    // Character by character through the block that failed, the start, or the rest.
+    const size_t stop = std::min(size, at + kBlock);
+    while (at < stop) {
+      const size_t step = character_size(text + at, size - at);
+      if (step == 0) return at;
+      at += step;
+    }
+    if (at == size) return at;
+  }
+}
+
+}  // namespace bpe
