@@ -17,8 +17,8 @@ from benchmarks.tools import TOOLS
 
 _WORKER = """
 import operator, time
-from pipeline.config import make_options
-from pipeline.workers import executor_for
+from pipeline.run.options import make_options
+from pipeline.run.workers import executor_for
 before = time.perf_counter()
 with executor_for(make_options({"workers": 2})) as executor:
     list(executor.run(operator.pos, [1]))

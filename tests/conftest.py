@@ -46,7 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or not Path("/proc/self/fd").exists():
         pytest.skip("needs a C compiler and /proc")
     path = tmp_path_factory.mktemp("library") / "kill_at.so"
-    source = Path(__file__).with_name("kill_at.c")
+    source = Path(__file__).parent / "support" / "kill_at.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-x", "c", source, "-o", path, "-ldl"], check=True)
     return path
 

@@ -1,7 +1,7 @@
-"""What a run tells while it works: small events, handed to one listener.
+"""Report progress as small events, passed to one listener.
 
-The stages call the listener and know nothing of terminals; `pipeline.report.progress` has listeners that draw bars, print
-lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
+The stages call the listener and know nothing of terminals; `pipeline.report.progress` has listeners that draw bars,
+print lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
 """
 
 import warnings

@@ -56,7 +56,8 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
     counts: a mapping from pieces (bytes, or text) to how often each occurs, such as `collections.Counter`; or a path
-        or URI, or several, of TSV or Parquet files (see `pipeline.counts.counts_file`); or a pyarrow Table or RecordBatch
+        or URI, or several, of TSV or Parquet files (see `pipeline.counts.counts_file`); or a pyarrow Table or
+        RecordBatch
         with the columns `piece` and `count`.
     options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut so.
         A piece that the pattern would not leave whole is worth a warning.
@@ -261,7 +262,7 @@ def export_counts(
 ) -> int:
     """Write the counts of a run for other tools; gives the number of pieces.
 
-    path: a path or a URI; TSV, in the format that `import` reads (see `pipeline.counts.counts_file`), the most frequent piece
+    path: a path or a URI; TSV, in the format that `import` reads, the most frequent piece
     first; or, where the name ends in `.parquet`, a copy of the run's combined counter. memory_limit: as of
     `pipeline.train`; with less of it the counter is read more often.
 

@@ -1,7 +1,6 @@
-"""Counting one chunk: what a worker process does.
+"""Count one chunk in a worker process.
 
-Kept apart from the coordinator's side (`pipeline.counts.count`), so that a worker starts with as few imports as it needs;
-pyarrow comes in when the counter is written.
+It imports little, so that a worker starts fast; pyarrow is imported when the counter is written.
 """
 
 import logging

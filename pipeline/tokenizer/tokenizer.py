@@ -134,7 +134,7 @@ class Tokenizer:
         return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
-        """Write tokenizer.json and what belongs to it into a directory, as `pipeline.tokenizer.formats.save.write_model` does."""
+        """Write tokenizer.json and the files that belong to it into a directory."""
         from pipeline.tokenizer.formats.save import write_model
 
         write_model(self.model, named(directory))

@@ -19,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
 import core_targets
 import file_targets

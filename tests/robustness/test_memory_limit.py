@@ -6,46 +6,22 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import oracle_counting
 import peers
 import pytest
+from chunk_tasks import chunk_task, pieces_of, random_words
 from command import refused, run, script
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure
 from pipeline import _core
 from pipeline.base.errors import TrainingError, UsageError
-from pipeline.corpus.files import find_files
 from pipeline.counts import counter_file
-from pipeline.counts.count_worker import CountTask, count_chunk
+from pipeline.counts.count_worker import count_chunk
 from pipeline.merges import forecast
 from pipeline.pattern import compile_pattern
 from pipeline.run import memory
 
 MIB = 1 << 20
-
-
-def random_words(seed: int, size: int) -> bytes:
-    """Text of so many bytes in which hardly a word comes twice."""
-    text = bytearray(random.Random(seed).randbytes(size).translate(bytes(97 + value % 26 for value in range(256))))
-    text[::10] = b" " * len(text[::10])
-    return bytes(text)
-
-
-def chunk_task(path: Path, output: Path, room_bytes: int, **options: object) -> CountTask:
-    [file] = find_files([str(path)]).files
-    usual = {"errors": "replace", "max_piece_bytes": None, "pattern": compile_pattern("gpt2")} | options
-    return CountTask(name="chunk 0", spans=((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
-                     fingerprint="f", room_bytes=room_bytes, **usual)  # fmt: skip
-
-
-def pieces_of(path: Path) -> Counter[bytes]:
-    found: Counter[bytes] = Counter()
-    with counter_file.open_counter(path, fingerprint="f") as counter:
-        for partition in range(counter.partitions):
-            found.update(oracle_counting.as_counter(counter.read(partition)))
-        assert counter.rows == len(found)
-    return found
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
@@ -156,7 +132,8 @@ import random
 from array import array
 from itertools import accumulate
 from memory_peak import growth
-from pipeline import _core, forecast
+from pipeline import _core
+from pipeline.merges import forecast
 
 name, merges, threads, streamed = sys.argv[1], *map(int, sys.argv[2:])
 source = random.Random(1)
@@ -195,7 +172,7 @@ import sys
 from pathlib import Path
 import pyarrow.parquet
 from memory_peak import growth
-from pipeline import combine
+from pipeline.counts import combine_worker as combine
 
 *parts, output = map(Path, sys.argv[1:])
 grown = growth()

@@ -14,7 +14,7 @@ from top to bottom:
 A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. Compared are all outputs,
 times, amounts of memory and versions aside; lines of progress, which a terminal shows as bars, are left out.
 
-    python tests/pages.py PAGE ...      writes into pages what their commands print now
+    python tests/support/pages.py PAGE ...      writes into pages what their commands print now
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from typing import Any
 
 import object_store
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parents[2]
 PAGES = HOME / "docs" / "pages"
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")

@@ -1,6 +1,6 @@
 """What a wheel must do where it was installed: train in worker processes, write, load, encode and decode.
 
-Run by `python -P tests/smoke.py` in an environment that has the package and nothing else, as `.ci/package` and
+Run by `python -P tests/support/smoke.py` in an environment that has the package and nothing else, as `.ci/package` and
 cibuildwheel do; it needs no other package and no network.
 """
 

@@ -20,10 +20,10 @@ import peers
 import pyarrow.parquet as pq
 import pytest
 from command import refused, run
+from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import GPT2_BYTES, train_reference
-from test_counters import columns_of
 
 import pipeline
 from pipeline import _core

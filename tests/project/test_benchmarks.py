@@ -1,4 +1,4 @@
-"""benchmarks: statistics, records, corpora and rendering; test_benchmarks_tools.py has the measuring."""
+"""benchmarks: statistics, records, corpora and rendering; project/test_benchmark_tools.py has the measuring."""
 
 import dataclasses
 import importlib.util
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("psutil")
 sys.path.append(str(ROOT))  # at the end: the installed package goes first
 

@@ -15,10 +15,10 @@ import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from chunk_tasks import chunk_task, pieces_of, random_words
 from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_memory_limit import chunk_task, pieces_of, random_words
 
 import pipeline
 from benchmarks.process import HAS_PSS, measure

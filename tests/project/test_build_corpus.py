@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parent.parent / "data" / "build_corpus.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "data" / "build_corpus.py"
 JOINT = b"\n<|endoftext|>\n"
 
 

@@ -16,6 +16,7 @@ import fsspec
 import oracle_counting
 import pyarrow.parquet as pq
 import pytest
+from counter_files import columns_of, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,17 +26,6 @@ from pipeline.counts import combine_plan, counter_file
 from pipeline.counts.combine_worker import CombineTask, _Reader, combine, take_kept
 from pipeline.counts.join_worker import JoinTask, join
 from pipeline.storage import named, sealed_parquet
-
-
-def columns_of(counts, partitions=1):
-    counter = _core.ChunkCounter(lambda document: [document], [])
-    counter.add_pieces(list(counts), list(counts.values()))
-    return [counter.columns(i, partitions) for i in range(partitions)]
-
-
-def write(path, counts, partitions=1, fingerprint="f", **statistics):
-    counter_file.write_counter(path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=statistics)
-    return path
 
 
 def read(path, **options):

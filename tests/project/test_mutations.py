@@ -1,11 +1,11 @@
-"""Every mutation finds its place in the source, and its tests. `tests/mutations.py` tries them, which takes long."""
+"""Every mutation is found in the source, and so are its tests. `tests/support/mutations.py` tries them, slowly."""
 
 from pathlib import Path
 
 import pytest
 from mutation_table import MUTATIONS, Mutation
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)

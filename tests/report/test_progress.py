@@ -32,7 +32,7 @@ def test_lines_tell_rate_remaining_time_and_memory(
 ) -> None:
     now_s = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
-    monkeypatch.setattr(progress.environment, "process_tree_memory", lambda: 7 << 20)
+    monkeypatch.setattr(progress.machine, "process_tree_memory", lambda: 7 << 20)
     with progress.listener(quiet=False, log_json=False) as listen:
         listen(StageStarted("counting", 100 << 20, "bytes", done=40 << 20))
         now_s += 10
@@ -120,7 +120,7 @@ def test_events_as_json_have_the_fields_that_the_readme_lists(corpus: Path, tmp_
     stored = json.loads((tmp_path / "run" / "report.json").read_text())
     stored.pop("numbers")
     assert {name: value for name, value in events[-1].items() if name not in ("event", "time")} == stored
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
     for name, wanted in FIELDS.items():
         assert f"| `{name}` | {', '.join(f'`{field}`' for field in wanted)} |" in readme
 

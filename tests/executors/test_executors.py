@@ -124,7 +124,7 @@ def test_workers_end_with_a_killed_coordinator(tmp_path: Path) -> None:
         "import sys; sys.path.insert(0, sys.argv[1]); import worker_tasks; from pathlib import Path;"
         "worker_tasks.results_of(1, worker_tasks.sleep_for_ever, [Path(sys.argv[2])])"
     )
-    tests = str(Path(__file__).parent)
+    tests = str(Path(worker_tasks.__file__).parent)
     coordinator = subprocess.Popen([sys.executable, "-P", "-c", script, tests, str(marker)])
     _wait_until(lambda: marker.exists() and marker.read_text() != "")
     worker = int(marker.read_text())

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import refused, run
+from counter_files import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from object_store import Store
 from reference import train_reference
-from test_counters import write
 
 import pipeline
 from pipeline import _core

@@ -12,9 +12,9 @@ import oracle_counting
 import peers
 import pytest
 from command import refused, run
+from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_counters import columns_of
 
 import pipeline
 from pipeline import _core

@@ -15,22 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from read_corpus import EOT, PATTERN, count
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus import readers, readers_lines
-from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
-from pipeline.corpus.losses import add_up
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.readers_lines import read_lines
-from pipeline.counts import counter_file
-from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.pattern import compile_pattern
-
-EOT = b"<|endoftext|>"
-PATTERN = compile_pattern("gpt2")
 
 
 def zstd(data: bytes) -> bytes:
@@ -50,26 +43,6 @@ def as_text(documents: list[str]) -> bytes:
 def as_jsonl(documents: list[str], ascii_only: bool = True) -> bytes:
     records = ({"n": number, "text": document} for number, document in enumerate(documents))
     return b"".join(json.dumps(record, ensure_ascii=ascii_only).encode() + b"\n" for record in records)
-
-
-def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked = Asked(), **changes: object):  # noqa: B008
-    """Count files as a run does, chunk by chunk: the counter and the statistics that matter."""
-    errors = changes.get("errors", "replace")
-    files = [describe(str(directory / name), asked) for name in names]
-    cutting = Cutting((EOT,), PATTERN.automaton, errors == "skip", str(changes.get("text_field", "text")))
-    total, parts = oracle_counting.Counter(), []
-    for chunk in plan_chunks(files, cutting, chunk_bytes=chunk_bytes):
-        spans = tuple((files[span.file], span.start, span.stop) for span in chunk.spans)
-        task = CountTask(
-            name="chunk", spans=spans, pattern=PATTERN, special_tokens=(EOT,), **{"errors": "replace"} | changes,
-            output=directory / ".counter.parquet", fingerprint="", room_bytes=64 << 20,
-        )  # fmt: skip
-        parts.append(count_chunk(task))
-        with counter_file.open_counter(task.output) as counter:
-            for partition in range(counter.partitions):
-                total.update(oracle_counting.as_counter(counter.read(partition)))
-    documents = sum(part["documents"] for part in parts)
-    return total, documents, add_up(part["losses"] for part in parts)
 
 
 DOCUMENTS = st.lists(st.text(st.sampled_from("ab's 1é日\n\"\\😀."), max_size=30), min_size=1, max_size=30)
@@ -300,7 +273,7 @@ def _as_decoded(text: bytes) -> list[bytes]:
 BOUNDED = """
 import sys
 from memory_peak import growth
-from test_inputs import count
+from read_corpus import EOT, PATTERN, count
 from pathlib import Path
 grown = growth()
 total, documents, lost = count(Path(sys.argv[1]), sys.argv[2])

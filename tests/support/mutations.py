@@ -1,10 +1,10 @@
-"""Break the core on purpose, one rule at a time, and see that a test notices: `python tests/mutations.py [NAME ...]`.
+"""Break the core on purpose, rule by rule, and see that a test fails: `python tests/support/mutations.py [NAME ...]`.
 
 Each mutation of `mutation_table.py` is an edit of one place of the source. It is made in a copy of the tree, the core
 is built anew there, and the tests run that hold the rule. A mutation is killed where one of them fails, and has
 survived where all pass: then a test is missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its
 build, so that the next time compiles only what changed. Needs what the tests need, a C++ compiler and CMake;
-`test_mutations.py` holds that every edit still finds its place.
+`project/test_mutations.py` holds that every edit still finds its place.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mutation_table import MUTATIONS
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parents[2]
 PATIENCE_S = 300  # a core that never ends is noticed, too
 
 
@@ -31,7 +31,7 @@ class _Copy:
         venv.create(environment, symlinks=True)
         self._python = environment / "bin" / "python"
         [packages] = environment.glob("lib/python*/site-packages")
-        known = [path for path in sys.path if path and Path(path) not in (HOME, HOME / "tests")]
+        known = [path for path in sys.path if path and Path(path) not in (HOME, HOME / "tests" / "support")]
         (packages / "mutations.pth").write_text("\n".join([str(self.tree), *known]) + "\n")
         for folder in ("pipeline", "tests"):
             for file in (HOME / folder).rglob("*"):

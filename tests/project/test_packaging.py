@@ -14,7 +14,7 @@ import pytest
 
 import pipeline
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parents[2]
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
 
 
@@ -35,7 +35,7 @@ def test_types_are_told_and_sources_of_the_core_stay_behind() -> None:
 
 
 def test_an_installed_package_works_by_itself() -> None:
-    smoke = [sys.executable, "-P", str(HOME / "tests" / "smoke.py")]
+    smoke = [sys.executable, "-P", str(HOME / "tests" / "support" / "smoke.py")]
     done = subprocess.run(smoke, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") or "the wheel does not hold" in done.stderr  # editable
 

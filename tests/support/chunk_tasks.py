@@ -1,0 +1,35 @@
+"""Chunks to count in tests, and what was counted of them."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import oracle_counting
+
+from pipeline.corpus.files import find_files
+from pipeline.counts import counter_file
+from pipeline.counts.count_worker import CountTask
+from pipeline.pattern import compile_pattern
+
+
+def random_words(seed: int, size: int) -> bytes:
+    """Text of so many bytes in which hardly a word comes twice."""
+    text = bytearray(random.Random(seed).randbytes(size).translate(bytes(97 + value % 26 for value in range(256))))
+    text[::10] = b" " * len(text[::10])
+    return bytes(text)
+
+
+def chunk_task(path: Path, output: Path, room_bytes: int, **options: object) -> CountTask:
+    [file] = find_files([str(path)]).files
+    usual = {"errors": "replace", "max_piece_bytes": None, "pattern": compile_pattern("gpt2")} | options
+    return CountTask(name="chunk 0", spans=((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
+                     fingerprint="f", room_bytes=room_bytes, **usual)  # fmt: skip
+
+
+def pieces_of(path: Path) -> Counter[bytes]:
+    found: Counter[bytes] = Counter()
+    with counter_file.open_counter(path, fingerprint="f") as counter:
+        for partition in range(counter.partitions):
+            found.update(oracle_counting.as_counter(counter.read(partition)))
+        assert counter.rows == len(found)
+    return found
