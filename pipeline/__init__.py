@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pipeline.base.errors import PipelineError as PipelineError
     from pipeline.commands.combine import combine_runs as combine_runs
     from pipeline.commands.encode import encode_corpus as encode_corpus
-    from pipeline.commands.exchange import export_counts as export_counts
-    from pipeline.commands.exchange import import_counts as import_counts
-    from pipeline.commands.exchange import train_from_counts as train_from_counts
-    from pipeline.commands.train import merge_run as merge_run
+    from pipeline.commands.export_counts import export_counts as export_counts
+    from pipeline.commands.import_counts import import_counts as import_counts
+    from pipeline.commands.import_counts import train_from_counts as train_from_counts
+    from pipeline.commands.merge import merge_run as merge_run
     from pipeline.commands.train import train as train
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
     from pipeline.commands.train_like import train_like as train_like
@@ -43,11 +43,11 @@ _HOMES = {
     "decode_shards": "pipeline.shards.decode",
     "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",
-    "export_counts": "pipeline.commands.exchange",
-    "import_counts": "pipeline.commands.exchange",
-    "merge_run": "pipeline.commands.train",
+    "export_counts": "pipeline.commands.export_counts",
+    "import_counts": "pipeline.commands.import_counts",
+    "merge_run": "pipeline.commands.merge",
     "train": "pipeline.commands.train",
-    "train_from_counts": "pipeline.commands.exchange",
+    "train_from_counts": "pipeline.commands.import_counts",
     "train_from_iterator": "pipeline.commands.train_iterator",
     "train_like": "pipeline.commands.train_like",
     "verify_run": "pipeline.commands.verify",

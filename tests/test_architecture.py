@@ -37,8 +37,7 @@ KNOWN_UPWARD = {
     "counts/count imports report.summary",
     "run/manifest imports counts.counter_file",
     "run/options imports merges.vocabulary",
-    "run/plan imports merges",
-    "run/plan imports merges.vocabulary",
+    "run/open_run imports merges.vocabulary",
     "tokenizer/export imports report.summary",
 }
 

@@ -59,7 +59,7 @@ def import_(files: tuple[Location, ...], **values: Any) -> None:
 
         options = settled.options
         with executor_here(options) as executor:  # its workers start beside the next import
-            from pipeline.commands.exchange import run_import
+            from pipeline.commands.import_counts import run_import
 
             carry_out(options, lambda listener: run_import(list(files), options, executor, listener))
 

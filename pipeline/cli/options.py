@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pipeline.base.errors import UsageError
 from pipeline.cli.group import location_type
 from pipeline.run.options import (
     DEFAULT_SPECIAL_TOKENS,
@@ -17,7 +16,7 @@ from pipeline.run.options import (
     make_options,
     read_config,
 )
-from pipeline.storage import Location, location
+from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.base.events import Listener
@@ -130,21 +129,11 @@ def carry_out(options: Options, work: "Callable[[Listener], Summary]") -> None:
 
 def print_plan(options: Options) -> None:
     """What `--dry-run` shows: the run as it would be carried out."""
-    from pipeline.pattern import compile_pattern
+    from pipeline.commands.dry_run import run_dry
     from pipeline.report import progress
-    from pipeline.run import plan as planning
-    from pipeline.run.workers import nodes
-    from pipeline.tokenizer.export import check_before_work
 
-    pattern = compile_pattern(options.pattern)
-    check_before_work(options, pattern)
     with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-        directory = options.output or location("runs/NEW")
-        machines = nodes(options)
-        if options.executor != "local" and not machines:
-            raise UsageError("no node of the cluster has cores: there is nothing to plan for; add one to it")
-        run = planning.open_run(directory, options, pattern, listener, machines)
-    plan = planning.plan_for_people(run, options, machines)
+        plan = run_dry(options, listener)
     if options.log_json:
         progress.write_json("plan", plan)
     else:

@@ -88,7 +88,7 @@ def export(
 
 
 def _export_counts(run: Location, path: Location, memory_limit: str | None) -> None:
-    from pipeline.commands.exchange import export_counts
+    from pipeline.commands.export_counts import export_counts
 
     if path.suffix not in (".tsv", ".parquet"):
         raise UsageError(f"--counts {path}: the name must end in .tsv or .parquet, which says the format")

@@ -74,7 +74,7 @@ def count(inputs: tuple[str, ...], **values: Any) -> None:
 
         options = settled.options
         with executor_for(options) as executor:  # its workers start beside the next import
-            from pipeline.commands.train import run_count
+            from pipeline.commands.count import run_count
 
             carry_out(options, lambda listener: run_count(options, executor, listener))
 
@@ -96,6 +96,6 @@ def merge(run_directory: Location, **values: Any) -> None:
 
         options, given = settled
         with executor_for(options) as executor:  # its workers start beside the next import
-            from pipeline.commands.train import run_merge
+            from pipeline.commands.merge import run_merge
 
             carry_out(options, lambda listener: run_merge(run_directory, given, executor, listener)[0])

@@ -1,31 +1,33 @@
-"""The story of `combine`: the counts of several runs, each with a weight, become those of a new run.
+"""`combine`: the counts of several runs, each with a weight, become those of a new run.
 
 So mixtures of corpora are tried without counting again. Every count is multiplied by its run's weight, rounded half up
 and never below 1, and then the runs are added; the arithmetic is of whole numbers, so the order of runs changes
 nothing.
 """
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
+from pipeline.base.events import Listener, warn_of
 from pipeline.base.units import parse_weight
-from pipeline.commands.train import Stages, at_work, directory_for
+from pipeline.commands.count import write_summary
 from pipeline.corpus import losses
-from pipeline.counts import combine_worker, count, counter_file, sources
-from pipeline.counts.sources import Opened
+from pipeline.counts import combine_worker, counter_file
+from pipeline.counts.count import require_counted, summed
+from pipeline.counts.elsewhere import PartPath, Parts, take_counts
 from pipeline.executors import Executor
+from pipeline.pattern import compile_pattern
 from pipeline.report.summary import Summary
-from pipeline.run import directory as run_directory
 from pipeline.run import manifest
+from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named, same_place
 
@@ -33,14 +35,21 @@ _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the 
 
 
 def combine_runs(runs: Sequence[str | PathLike[str]], weights: Sequence[Any] | None = None, **options: Any) -> Location:
-    """Combine the counts of several runs into a new run, as `bpe-pipeline combine` does; gives its directory.
+    """Combine the counts of several runs into a new run, as `bpe-pipeline combine` does.
 
-    weights: as many as runs, or None for 1 each: numbers, `Fraction` or `Decimal`, or texts such as "2.5" and "1/3"; a
-    float counts as the shortest decimal number that stands for it. options: `output`, `overwrite`, `workers`,
-    `memory_limit`. `merge_run` goes on with the new run.
+    Args:
+        runs: the directories of the runs.
+        weights: one for each run, or None for 1 each: numbers, `Fraction` or `Decimal`, or strings such as "2.5" and
+            "1/3"; a float counts as the shortest decimal number that stands for it.
+        **options: `output`, `overwrite`, `workers`, `memory_limit`.
 
-    Raises `UsageError` for weights that do not fit, `RunDirectoryError` for runs that are not counted to their end or
-    were counted in ways that cannot be compared, `TrainingError` for counts beyond 2^63 - 1.
+    Returns:
+        The new run's directory, from which `merge_run` continues.
+
+    Raises:
+        UsageError: for weights that do not fit.
+        RunDirectoryError: for runs that are not completely counted or cannot be compared.
+        TrainingError: for counts beyond 2^63 - 1.
     """
     settled = make_options(options)
     with executor_here(settled) as executor:
@@ -48,36 +57,38 @@ def combine_runs(runs: Sequence[str | PathLike[str]], weights: Sequence[Any] | N
 
 
 def run_combine(
-    directories: Sequence[Location], weights: Sequence[Any], options: Options, executor: Executor, listener: Listener
+    locations: Sequence[Location], weights: Sequence[Any], options: Options, executor: Executor, listener: Listener
 ) -> Summary:
     """Combine and report."""
-    factors = _factors(directories, weights)
-    runs = [manifest.require(directory) for directory in directories]
+    factors = _factors(locations, weights)
+    runs = [manifest.require(location) for location in locations]
     for run in runs[1:]:
         _require_comparable(runs[0], run)
     parts = [_Part(run, factor, _statistics(run, executor)) for run, factor in zip(runs, factors, strict=True)]
-    directory = directory_for(options)
-    if any(same_place(directory, run.directory) for run in runs):
-        raise UsageError(f"--output {directory} is one of the runs to combine; choose another")
-    places = [place for run in runs for place in _places(run.directory)]
-    run_directory.refuse_corpus_inside(directory, places, "one of the runs to combine")
-    first = runs[0].manifest
-    with at_work(directory, options, executor, listener) as stages:
-        stages.untouched = True
-        pieces = _pieces(parts, executor)  # which may be refused, before anything is removed
-        counting = first.counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
-        opened = sources.open_run(directory, counting, first.cutting, _source(parts), overwrite=options.overwrite)
-        counted = None if opened.is_new else count.counted(opened.run, executor)
-        if counted is None:
-            counted = _combined(opened, parts, pieces, options, executor, listener, stages)
-        stages.untouched = False
-        with stages.logged(opened.run):
-            return stages.summary(opened.run, counted, listener)
+    if options.output is not None and any(same_place(options.output, location) for location in locations):
+        raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
+    counting = runs[0].manifest.counting
+    pattern = compile_pattern(counting["pattern"])
+    with open_work(replace(options, pattern=counting["pattern"]), pattern, executor, listener) as work:
+        work.untouched = True
+        work.directory.refuse_corpus_inside(
+            [path for location in locations for path in _paths(location)], "one of the runs to combine"
+        )
+        pieces = sum(one for _, one in executor.run(combine_worker.total, _totals(parts)))  # refused if too many
+
+        def weigh(_run: Run, _part_path: PartPath) -> Parts:
+            return _weighed(parts, pieces)
+
+        unread = counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
+        run, counted = take_counts(work, unread, runs[0].manifest.cutting, _source(parts), weigh)
+        work.untouched = False
+        with work.logged(lambda: manifest.remove_partial(run)):
+            return write_summary(work, run, counted)
 
 
-def _places(directory: Location) -> list[str]:
-    """A run's directory as it is named, and where that leads through links."""
-    return [str(directory.absolute()), str(directory.resolve())] if isinstance(directory, Path) else [str(directory)]
+def _paths(location: Location) -> list[str]:
+    """Return a run's directory as it is named, and with links resolved."""
+    return [str(location.absolute()), str(location.resolve())] if isinstance(location, Path) else [str(location)]
 
 
 @dataclass(frozen=True)
@@ -129,17 +140,17 @@ def _require_comparable(first: Run, other: Run) -> None:
 
 
 def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
-    count.require_counted(run, executor)
+    require_counted(run, executor)
     [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
-    assert facts is not None, "it was there a moment ago"
-    lost = losses.add_up([count.empty_files(run.manifest), facts.statistics["losses"]])
-    return {"files": len(run.manifest.files), **facts.statistics, "losses": lost}
+    assert facts is not None, "require_counted found it"
+    lost = losses.add_up([run.manifest.plan.files_without_text(), facts.statistics["losses"]])
+    return {"files": len(run.manifest.plan.files), **facts.statistics, "losses": lost}
 
 
 def _source(parts: Sequence[_Part]) -> Source:
     weighted = sorted([part.run.manifest.counter_fingerprint(), *part.fraction] for part in parts)
     named = " + ".join(f"{part.run.directory} x {_shown(part.weight)}" for part in parts)
-    return Source("runs", manifest.fingerprint(weighted), named)
+    return Source("runs", fingerprint(weighted), named)
 
 
 def _shown(weight: Fraction) -> str:
@@ -155,38 +166,10 @@ def _totals(parts: Sequence[_Part]) -> list[combine_worker.TotalTask]:
     ]
 
 
-def _pieces(parts: Sequence[_Part], executor: Executor) -> int:
-    """The pieces of all runs together, as they will count; `TrainingError` where they are too many."""
-    return sum(pieces for _, pieces in executor.run(combine_worker.total, _totals(parts)))
-
-
-def _combined(
-    opened: Opened,
-    parts: Sequence[_Part],
-    pieces: int,
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    stages: Stages,
-) -> count.Counted:
-    started = time.monotonic()
-    listener(StageStarted(count.COMBINING, len(parts), "runs"))
+def _weighed(parts: Sequence[_Part], pieces: int) -> Parts:
     tasks = _totals(parts)
-    statistics = count.summed([part.statistics for part in parts])
+    statistics = summed([part.statistics for part in parts])
     statistics["files"] = sum(part.statistics["files"] for part in parts)
     statistics["pieces"] = pieces
-    with sources.beside(opened.run) as place:
-        rows = sources.combine_parts(
-            opened.run,
-            [(task.path, task.fingerprint) for task in tasks],
-            place,
-            statistics,
-            options,
-            executor,
-            {task.path: task.weight for task in tasks if task.weight != (1, 1)},
-        )
-        stages.untouched = False
-        sources.settle(opened, place)
-    elapsed_s = time.monotonic() - started
-    listener(StageEnded(count.COMBINING, elapsed_s))
-    return count.as_counted(opened.run, rows, statistics, {count.COMBINING: elapsed_s})
+    weights = {task.path: task.weight for task in tasks if task.weight != (1, 1)}
+    return Parts([(task.path, task.fingerprint) for task in tasks], statistics, weights)

@@ -27,7 +27,6 @@ from pipeline.pattern import CompiledPattern
 from pipeline.report import page, summary, text
 from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned, Numbers, NumbersTask, compute
 from pipeline.report.rows import Told, corpus_rows
-from pipeline.run import directory as run_directory
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
@@ -86,7 +85,7 @@ def after_training(
             name="this tokenizer",
             model=model,
             merges=learned,
-            chosen=choose(run.manifest.files, TRAINING_SAMPLE_BYTES),
+            chosen=choose(run.manifest.plan.files, TRAINING_SAMPLE_BYTES),
             text_field=str(run.manifest.counting["text_field"]),
             described=_DRAWN,
         )
@@ -119,7 +118,7 @@ def write(run: Run, found: summary.Summary, numbers: Numbers | None, listener: L
     """Write the report of a command into the run directory. What cannot be written is a warning."""
     document = {**found.to_json(), "numbers": None if numbers is None else numbers.to_json()}
     try:
-        _write_text(run.directory, summary.render(found), document, numbers)
+        _write_text(run.directory.location, summary.render(found), document, numbers)
         if numbers is not None and _page_wanted():
             _write_page(run.directory / "report.html", _told(run, document), numbers)
     except Exception as error:
@@ -175,7 +174,7 @@ def run_report(
             f"the report takes {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: give a larger "
             "--memory-limit, or compare with fewer tokenizers"
         )
-    with contextlib.nullcontext() if output is not None else run_directory.locked(directory):
+    with contextlib.nullcontext() if output is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute, [task])
         before, rendered = _stored(run)
         document = {**before, "numbers": numbers.to_json()}
@@ -184,14 +183,14 @@ def run_report(
             write_whole(beside, _as_json(document))
             written = [beside]
         else:
-            written = _write_text(run.directory, rendered, document, numbers)
+            written = _write_text(run.directory.location, rendered, document, numbers)
         where = run.directory / "report.html" if output is None else output
         drawn = _write_page(where, _told(run, document), numbers)
     return Reported((where, *written) if drawn else tuple(written), "" if drawn else page.HINT)
 
 
 def _chosen(run: Run, held_out: Sequence[Location]) -> list[Chosen]:
-    files = find_files(map(str, held_out), Asked()).files if held_out else run.manifest.files
+    files = find_files(map(str, held_out), Asked()).files if held_out else run.manifest.plan.files
     return choose(files, SAMPLE_BYTES)
 
 
@@ -239,7 +238,7 @@ def _told(run: Run, document: Mapping[str, Any]) -> Told:
     return Told(
         directory=str(run.directory),
         options=tuple(listed),
-        corpus=corpus_rows([(file.path, file.size) for file in plan.files], source),
+        corpus=corpus_rows([(file.path, file.size) for file in plan.plan.files], source),
         versions=plan.cutting,
         summary={name: value for name, value in document.items() if name != "numbers"},
     )

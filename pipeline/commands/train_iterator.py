@@ -9,12 +9,10 @@ import bisect
 import os
 import queue
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core
@@ -26,21 +24,24 @@ from pipeline.base.errors import (
     TrainingError,
     UsageError,
 )
-from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
-from pipeline.commands.train import at_work, directory_for, first_tokenizer, merge_and_export
+from pipeline.base.events import warn_of
+from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.items import Block, blocks
 from pipeline.corpus.losses import Loss, Tally, for_people
-from pipeline.counts import combine_worker, count, counter_file, sources
+from pipeline.counts import combine_worker, counter_file
+from pipeline.counts.count import STAGE, SUMMED, summed
+from pipeline.counts.elsewhere import PartPath, Parts, take_counts
 from pipeline.counts.feeding import PLACED, RegexCutter
-from pipeline.counts.sources import Opened
-from pipeline.executors import Executor
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.run import manifest, memory, plan
+from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
+from pipeline.run.open_run import cut_by, special_bytes
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.work import Advance, Work, open_work
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location
 from pipeline.tokenizer.export import check_before_work
+from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _LEAST_COUNTER_BYTES = 1 << 20
@@ -50,18 +51,26 @@ _MEMORY_SHARE = 4  # all counters together may take one in so many bytes of what
 
 
 def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", **options: Any) -> Tokenizer:
-    """Train a tokenizer on documents that an iterable gives, in bounded memory, and return it.
+    """Train a tokenizer on the documents of an iterable, in bounded memory, and return it.
 
-    documents: any iterable of str or bytes, each item a document of its own; or of mappings with one of these in
-        `text_field`; or of pyarrow Arrays, RecordBatches or Tables, or one of these; or a `datasets.Dataset`. Columns
-        go to the core without becoming Python strings. A special token inside an item separates documents there too.
-    options: as of `pipeline.train`, such as `output="runs/a"`, `vocab_size=32_000`; `workers` is the number of threads.
-        Counters take a quarter of `memory_limit` at most before they are written out.
+    A lone surrogate in a str is treated as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
+    cannot be read again, so a stop while counting changes nothing: what `overwrite` replaces stays until the counts are
+    whole. They are an ordinary run, from which `merge_run` continues.
 
-    A lone surrogate in a str is dealt with as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
-    cannot be read again, so what was stopped while counting is not resumed, and has changed nothing: what `overwrite`
-    replaces lies there until the counts are whole. These are an ordinary run that `merge_run` goes on with. Raises as
-    `train` does, and whatever the iterable raises.
+    Args:
+        documents: any iterable of str or bytes, each item a document of its own; or of mappings with one of these in
+            `text_field`; or of pyarrow Arrays, RecordBatches or Tables, or one of these; or a `datasets.Dataset`.
+            Columns go to the core without becoming Python strings. A special token inside an item separates documents.
+        text_field: the key of the text in a mapping, or the column in a table.
+        **options: as of `pipeline.train`, such as `output="runs/a"`, `vocab_size=32_000`; `workers` is the number of
+            threads. Counters take at most a quarter of `memory_limit` before they are written out.
+
+    Returns:
+        The tokenizer; of several sizes the first.
+
+    Raises:
+        PipelineError: as `train` does.
+        Exception: whatever the iterable raises.
     """
     refuse_unfit(options, names_of("encode"), "training")
     settled = make_options(options)
@@ -70,67 +79,47 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
     _refuse_small_limit(settled)
-    directory = directory_for(settled)
-    with executor_here(settled) as executor, at_work(directory, settled, executor, warn_of, resumable=False) as stages:
-        opened = _open(directory, pattern, settled)
-        counted = _count(opened, blocks(documents, text_field, settled.errors), pattern, settled, executor, warn_of)
-        run = manifest.with_merging(opened.run, settled)
-        with stages.logged(run):
-            return first_tokenizer(merge_and_export(run, counted, pattern, settled, executor, warn_of, stages)[1])
+    with (
+        executor_here(settled) as executor,
+        open_work(settled, pattern, executor, warn_of, resumable=False) as work,
+    ):
+        if not settled.overwrite and manifest.load(work.directory.location) is not None:
+            raise RunDirectoryError(
+                f"{work.directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
+                "continue with merge_run, choose another output, or start again with overwrite=True"
+            )
+
+        def read(run: Run, part_path: PartPath) -> Parts:
+            return _count(work, run, part_path, blocks(documents, text_field, settled.errors))
+
+        source = Source("iterator", os.urandom(16).hex(), "an iterator")
+        run, counted = take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read)
+        run = manifest.store_merge_options(run, settled, FILE_NAMES)
+        with work.logged(lambda: manifest.remove_partial(run)):
+            trained = merge_and_export(work, run, counted)[1]
+    return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
 
 
 def _refuse_small_limit(options: Options) -> None:
-    """Refuse, before anything is read, a limit that this process would leave no room in when all is counted."""
+    """Refuse, before anything is read, a limit that is too small for this process when all is counted."""
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 
     whole = memory.budget(options.memory_limit)
-    kept = _KEPT_BYTES + plan.threads(options) * _KEPT_THREAD_BYTES
+    kept = _KEPT_BYTES + memory.threads(options) * _KEPT_THREAD_BYTES
     replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1)
 
 
-def _open(directory: Location, pattern: CompiledPattern, options: Options) -> Opened:
-    if not options.overwrite and manifest.load(directory) is not None:
-        raise RunDirectoryError(
-            f"{directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
-            "go on with merge_run, choose another output, or start anew with overwrite=True"
-        )
-    source = Source("iterator", os.urandom(16).hex(), "an iterator")
-    return sources.open_run(
-        directory, options.of_stage("count"), plan.cut_by(pattern), source, overwrite=options.overwrite
-    )
-
-
-def _count(
-    opened: Opened,
-    documents: Iterable[Block],
-    pattern: CompiledPattern,
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-) -> count.Counted:
-    started = time.monotonic()
-    listener(StageStarted(count.STAGE, 0, "bytes"))
-    if pattern.refusal is not None:
-        listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
-    run = opened.run
-    with sources.beside(run) as place:
-        counting = _Counting(run, place.part, pattern, options)
-        counting.feed(documents, listener)
+def _count(work: Work, run: Run, part_path: PartPath, documents: Iterable[Block]) -> Parts:
+    work.warn_of_regex()
+    with work.stage(STAGE, 0, "bytes") as advance:
+        counting = _Counting(work, run, part_path)
+        counting.feed(documents, advance)
         for loss in counting.lost:
-            listener(Notice("warning", str(loss)))
+            work.warn(str(loss))
         parts, statistics = counting.finish()
         del counting
-        combine_worker.give_back_memory()  # a worker combines and merges beside this process
-        counting_s = time.monotonic() - started
-        listener(StageEnded(count.STAGE, counting_s))
-        started = time.monotonic()
-        statistics = {**statistics, "files": 0}
-        rows = sources.combine_parts(run, parts, place, statistics, options, executor)
-        times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
-        counted = count.as_counted(run, rows, statistics, times)
-        count.check_facts(counted.facts, options)
-        sources.settle(opened, place)
-    return counted
+        combine_worker.give_back_memory()  # a worker combines and merges in parallel with this process
+    return Parts(parts, {**statistics, "files": 0})
 
 
 class _Counter:
@@ -190,16 +179,17 @@ def _place(block: Block, offset: int) -> tuple[int, str]:
 class _Counting:
     """Threads that count blocks, each with one of as many counters, and what they have written so far."""
 
-    def __init__(self, run: Run, part_path: Callable[[int], Path], pattern: CompiledPattern, options: Options) -> None:
+    def __init__(self, work: Work, run: Run, part_path: PartPath) -> None:
+        options = work.options
         self._part_path = part_path
-        self._threads = plan.threads(options)
+        self._threads = memory.threads(options)
         self._counter_bytes = max(
             _LEAST_COUNTER_BYTES, memory.budget(options.memory_limit).room(1) // (_MEMORY_SHARE * self._threads)
         )
-        special_tokens = plan.special_bytes(run.manifest)
+        special_tokens = special_bytes(options)
         self._idle: queue.SimpleQueue[_Counter] = queue.SimpleQueue()
         for _ in range(self._threads):
-            self._idle.put(_Counter(pattern, special_tokens, options))
+            self._idle.put(_Counter(work.pattern, special_tokens, options))
         self._lock = threading.Lock()
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
@@ -212,7 +202,7 @@ class _Counting:
         """The records so far that are no documents."""
         return for_people(self._tally.found)
 
-    def feed(self, documents: Iterable[Block], listener: Listener) -> None:
+    def feed(self, documents: Iterable[Block], advance: Advance) -> None:
         """Count all blocks. Raises the first error of any thread, `InputError` where there are none."""
         items = replaced = skipped = 0
         waiting: deque[Future[int]] = deque()
@@ -229,9 +219,9 @@ class _Counting:
                     waiting.append(pool.submit(self._feed, block))
                     del block
                     if len(waiting) > self._threads:
-                        listener(Advanced(count.STAGE, waiting.popleft().result()))
+                        advance(waiting.popleft().result())
                 while waiting:
-                    listener(Advanced(count.STAGE, waiting.popleft().result()))
+                    advance(waiting.popleft().result())
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -241,7 +231,7 @@ class _Counting:
                 "iterator anew"
             )
         surrogates = {"replacements": replaced, "invalid_bytes": 3 * replaced, "documents_skipped": skipped}
-        nothing = {**dict.fromkeys(count.SUMMED, 0), "losses": {}, "concerned_characters": ""}
+        nothing = {**dict.fromkeys(SUMMED, 0), "losses": {}, "concerned_characters": ""}
         self._statistics.append(nothing | surrogates)
 
     def _feed(self, block: Block) -> int:
@@ -270,7 +260,7 @@ class _Counting:
         """Write what is left; the parts with their fingerprint, and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
-        statistics = count.summed(self._statistics)
+        statistics = summed(self._statistics)
         for key, places in self._examples.items():
             for kind in PLACED[key]:
                 self._tally.add(kind, statistics[kind], (place for _, place in sorted(places)))

@@ -12,20 +12,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_bytes, format_count
-from pipeline.commands.train import watched
 from pipeline.executors import Executor
 from pipeline.merges import forecast, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import compile_pattern
-from pipeline.run import directory as run_directory
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options, check_vocabulary, make_options
+from pipeline.run.options import Options, make_options
+from pipeline.run.work import watched
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, exists, named
 from pipeline.storage.bounded import read_bounded
@@ -69,19 +68,20 @@ def _verify(run: Run, options: Options, executor: Executor, listener: Listener) 
 def _origin(run: Run) -> str:
     if run.manifest.source is not None:
         return f"counts from {run.manifest.source.description}"
-    return f"{format_count(len(run.manifest.files), 'files')}, {format_count(len(run.manifest.chunks), 'chunks')}"
+    plan = run.manifest.plan
+    return f"{format_count(len(plan.files), 'files')}, {format_count(len(plan.chunks), 'chunks')}"
 
 
 def _verify_counters(
     run: Run, options: Options, executor: Executor, listener: Listener, verified: dict[str, str]
 ) -> Sum:
     """Read every counter, and hold the combined one against the others; gives what it holds."""
-    plan = run.manifest
+    plan, chunks = run.manifest, range(len(run.manifest.plan.chunks))
     whole_budget = memory.budget(options.memory_limit)
-    workers = whole_budget.workers(min(worker_count(options), 1 + len(plan.chunks)))
+    workers = whole_budget.workers(min(worker_count(options), 1 + len(chunks)))
     room = whole_budget.room(workers)
     tasks = [SumTask(run.counter_path, plan.counter_fingerprint(), room)] + [
-        SumTask(run.chunk_path(index), plan.chunk_fingerprint(chunk), room) for index, chunk in enumerate(plan.chunks)
+        SumTask(run.chunk_path(index), plan.chunk_fingerprint(index), room) for index in chunks
     ]
     started = time.monotonic()
     listener(StageStarted(_READING, len(tasks), "counters"))
@@ -149,8 +149,7 @@ def _room_for(what: str, needed: int, of_what: str, options: Options) -> tuple[i
 
 
 def _homes(run: Run) -> list[Location]:
-    own = run.directory / "tokenizer"
-    return [*([own] if exists(own) else []), *run_directory.other_tokenizers(run.directory)]
+    return [home for home in run.tokenizers() if exists(home)]
 
 
 def _verify_tokenizers(run: Run, merges: MergeList, asked: Options, verified: dict[str, str]) -> None:
@@ -160,14 +159,12 @@ def _verify_tokenizers(run: Run, merges: MergeList, asked: Options, verified: di
     homes = _homes(run)
     if run.directory / "tokenizer" not in homes:
         verified["tokenizer"] = "none"
+    for name in run.directory.names_in(run.directory.location):
+        if name.startswith("tokenizer-") and run.directory / name not in homes:
+            verified[name] = "not one of this run's: run.json does not list it"
     for home in homes:
         size = manifest_.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
-        try:
-            options = make_options({**manifest_.counting, **(manifest_.merging or {}), "vocab_size": size})
-            check_vocabulary(options)
-        except UsageError:
-            verified[home.name] = "not one of this run's: there is no vocabulary of this size"
-            continue
+        options = make_options({**manifest_.counting, **(manifest_.merging or {}), "vocab_size": size})
         _require_served(merges, home, options)
         tokens = options.vocab_size[0]
         needed = forecast.exporting_bytes(tokens, merges.token_bytes())

@@ -115,7 +115,7 @@ def sample_texts(paths: Sequence[Location], sample_bytes: int = SAMPLE_BYTES) ->
 def corpus_sample(run: manifest.Run) -> list[str]:
     """A sample of a run's corpus, of those files that are still there as they were."""
     text_field = str(run.manifest.counting["text_field"])
-    return _sampled(run.manifest.files, SAMPLE_BYTES, text_field, skip_changed=True)
+    return _sampled(run.manifest.plan.files, SAMPLE_BYTES, text_field, skip_changed=True)
 
 
 def _sampled(files: Sequence[CorpusFile], sample_bytes: int, text_field: str, *, skip_changed: bool) -> list[str]:

@@ -13,67 +13,65 @@ from typing import Any
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine
 from pipeline.counts.counter_file import look_at
 from pipeline.counts.join_worker import JoinTask, join
-from pipeline.executors import Executor, Need, Node
-from pipeline.run import memory, plan
+from pipeline.executors import Need
+from pipeline.run import memory
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options
+from pipeline.run.work import Work
 from pipeline.storage import Location, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all end together
 
 
-def combine_counters(
-    run: Run, parts: Sequence[tuple[Location, str]], statistics: dict[str, Any], options: Options, executor: Executor
-) -> int:
-    """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
-    nodes = executor.nodes()
-    task = combine_task(run, parts, statistics, options, nodes=nodes)
+def combine_counters(work: Work, run: Run, parts: Sequence[tuple[Location, str]], statistics: dict[str, Any]) -> int:
+    """Write the combined counter of a run from counters with their fingerprints; returns its rows."""
+    nodes = work.nodes
+    task = combine_task(work, run, parts, statistics)
     if len(nodes) > 1:
-        return _in_shares(run, task, executor, plan.share_of(options, _MOST_SHARES, nodes))
+        return _in_shares(work, run, task)
     if nodes:
         task = replace(task, keep_bytes=0)  # who merges is another process
     need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
-    [(_, rows)] = executor.run(combine, [task], need=need)
+    [(_, rows)] = work.executor.run(combine, [task], need=need)
     return rows
 
 
 def combine_task(
+    work: Work,
     run: Run,
     parts: Sequence[tuple[Location, str]],
     statistics: dict[str, Any],
-    options: Options,
     weights: Mapping[Location, tuple[int, int]] | None = None,
-    beside: Path | None = None,
-    nodes: Sequence[Node] = (),
+    output: Path | None = None,
 ) -> CombineTask:
-    """The task that makes a run's combined counter of counters with their fingerprints: in its place, or `beside`.
+    """Return the task that writes a run's combined counter, to `output` if that is given.
 
-    Raises `UsageError` where the limit has no room left for it.
+    Raises `UsageError` if the memory limit is too small.
     """
-    whole = memory.budget(options.memory_limit, nodes)
-    whole.workers(1)  # what the coordinator has taken since the start may leave no room
+    whole = memory.budget(work.options.memory_limit, work.nodes)
+    whole.workers(1)  # the coordinator may have taken too much since the start
     room = whole.room(1) - memory.WRITE_BYTES
     return CombineTask(
         parts=parts,
-        output=beside or run.counter_path,
+        output=output or run.counter_path,
         kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
-        threads=plan.threads(options, nodes),
+        threads=memory.threads(work.options, work.nodes),
         memory_bytes=min(COMBINE_BYTES, room // 2),
         keep_bytes=min(whole.limit_bytes // 4, room // 3),
         weights=weights or {},
     )
 
 
-def _in_shares(run: Run, task: CombineTask, executor: Executor, share: plan.Share) -> int:
+def _in_shares(work: Work, run: Run, task: CombineTask) -> int:
+    workers = memory.counting_workers(work.options, _MOST_SHARES, work.nodes)
     before = _shares_in(run)
-    shares = max(before, default=_shares_for(sum(node.cores for node in executor.nodes()), len(task.parts)))
+    shares = max(before, default=_shares_for(sum(node.cores for node in work.nodes), len(task.parts)))
     parts = [
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
     ]
-    there = look_at(parts, executor)
+    there = look_at(parts, work.executor)
     missing = [
         replace(
             task,
@@ -81,16 +79,16 @@ def _in_shares(run: Run, task: CombineTask, executor: Executor, share: plan.Shar
             fingerprint=fingerprint,
             statistics={},
             threads=1,
-            memory_bytes=min(COMBINE_BYTES, share.room_bytes),
+            memory_bytes=min(COMBINE_BYTES, workers.work_bytes),
             keep_bytes=0,
             share=(index, shares),
         )
         for index, (path, fingerprint) in enumerate(parts)
         if there[index] is None
     ]
-    for _ in executor.run(combine, missing, need=Need(memory_bytes=share.budget.worker_bytes + share.room_bytes)):
+    for _ in work.executor.run(combine, missing, need=workers.need):
         pass
-    [(_, rows)] = executor.run(join, [JoinTask(parts, task.output, task.fingerprint, task.statistics)])
+    [(_, rows)] = work.executor.run(join, [JoinTask(parts, task.output, task.fingerprint, task.statistics)])
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return rows

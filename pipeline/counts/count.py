@@ -1,29 +1,27 @@
-"""The story of `count`: count each planned chunk in a worker, combine the counters.
+"""Count each planned chunk in a worker, and combine the counters.
 
-Every chunk's counter is a checkpoint. What is counted stays counted: a run that was stopped goes on with the chunks
-whose counters are missing, and a run whose corpus got new files counts only those. What was learned from other counts
-gives way when all chunks are counted, not before.
+Every chunk's counter is a checkpoint: a resumed run counts the chunks whose counters are missing, a run whose corpus
+got new files counts only those. Results of other counts are deleted when all chunks are counted, not before.
 """
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus import losses
 from pipeline.counts import combine, counter_file
 from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.executors import Executor, Need
-from pipeline.pattern import CompiledPattern
+from pipeline.executors import Executor
 from pipeline.report.summary import CorpusFacts
-from pipeline.run import directory
-from pipeline.run import plan as planning
-from pipeline.run.manifest import Manifest, Run
+from pipeline.run import manifest
+from pipeline.run.manifest import Run
+from pipeline.run.memory import counting_workers
+from pipeline.run.open_run import special_bytes
 from pipeline.run.options import Options
+from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location
 
@@ -37,93 +35,74 @@ SUMMED = (
 
 @dataclass(frozen=True)
 class Counted:
-    """A combined counter that lies complete on the disk.
-
-    times: seconds that each stage took, None where its output was there already.
-    """
+    """A combined counter that is complete on the disk."""
 
     path: Location
     fingerprint: str
     facts: CorpusFacts
-    times: dict[str, float | None]
 
 
-def counted(run: Run, executor: Executor) -> Counted | None:
-    """The combined counter of a run, if it is complete."""
+def find_counted(run: Run, executor: Executor) -> Counted | None:
+    """Return the combined counter of a run, if it is complete."""
     [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
-    return None if facts is None else as_counted(run, facts.rows, facts.statistics, {STAGE: None})
+    return None if facts is None else as_counted(run, facts.rows, facts.statistics)
 
 
 def require_counted(run: Run, executor: Executor) -> Counted:
-    """The combined counter of a run; `RunDirectoryError` where it is not complete, saying how it will be."""
-    complete = counted(run, executor)
+    """Return the combined counter of a run; `RunDirectoryError` with the remedy if it is not complete."""
+    complete = find_counted(run, executor)
     if complete is None:
         again = "`count` or `train`" if run.manifest.source is None else "command"
         raise RunDirectoryError(
-            f"{run.directory} is not counted to its end; run the {again} that began it again, then go on"
+            f"{run.directory} is not completely counted; run the {again} that started it again, then continue"
         )
     return complete
 
 
-def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
-    """What a combined counter that was just written, or looked at, says of a run's corpus."""
+def as_counted(run: Run, rows: int, statistics: dict[str, Any]) -> Counted:
+    """Describe a combined counter that was just written or looked at."""
+    plan, source = run.manifest.plan, run.manifest.source
     facts = CorpusFacts(
-        files=statistics.get("files", len(run.manifest.files)),
+        files=statistics.get("files", len(plan.files)),
         bytes=statistics["bytes"],
         documents=statistics["documents"],
         pieces=statistics["pieces"],
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([empty_files(run.manifest), statistics["losses"]])),
+        losses=losses.for_people(losses.add_up([plan.files_without_text(), statistics["losses"]])),
         concerned_characters=statistics["concerned_characters"],
-        source=run.manifest.source.description if run.manifest.source is not None else "",
+        source=source.description if source is not None else "",
     )
-    return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
+    return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts)
 
 
-def empty_files(plan: Manifest) -> losses.Losses:
-    """The files of which no worker sees anything: without a byte, or Parquet without a row."""
-    planned = {span.file for chunk in plan.chunks for span in chunk.spans}
-    empty = losses.Tally()
-    empty.add("files_empty", len(plan.empty), plan.empty)
-    without_rows = [file.path for index, file in enumerate(plan.files) if index not in planned]
-    empty.add("files_empty", len(without_rows), without_rows)
-    return empty.found
+def count(work: Work, run: Run) -> tuple[Run, Counted]:
+    """Count the chunks that are missing and combine; returns the run, without results of other counts.
 
-
-def count(run: Run, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener) -> Counted:
-    """Count what is not counted yet and combine; gives the combined counter.
-
-    Raises what `count_chunk` raises, `WorkerError` where a chunk fails again and again, and `InputError` where the
-    corpus turns out to hold nothing to count, or (`fail_on_loss`) something was not taken as it stood.
+    Raises what `count_chunk` raises, `WorkerError` if a chunk fails again and again, and `InputError` if the corpus
+    has nothing to count, or (`fail_on_loss`) input was skipped or altered.
     """
-    complete = counted(run, executor)
+    complete = find_counted(run, work.executor)
     if complete is None:
-        if pattern.refusal is not None:
-            listener(Notice("warning", f"the pattern runs on the regex package, slower: {pattern.refusal}"))
-        started = time.monotonic()
-        statistics = _count_chunks(run, pattern, options, executor, listener)
-        counting_s = time.monotonic() - started
-        listener(StageEnded(STAGE, counting_s))
-        check_facts(as_counted(run, statistics["pieces"], statistics, {}).facts, options)
-        directory.require_ours(run.directory)
-        if run.manifest.merging is None:  # nothing was learned from these counts: what there is came of others
-            directory.remove_results(run.directory)
-        started = time.monotonic()
-        listener(StageStarted(COMBINING, len(run.manifest.chunks), "counters"))
-        parts = [
-            (run.chunk_path(index), run.manifest.chunk_fingerprint(chunk))
-            for index, chunk in enumerate(run.manifest.chunks)
-        ]
-        rows = combine.combine_counters(run, parts, statistics, options, executor)
-        combining_s = time.monotonic() - started
-        listener(StageEnded(COMBINING, combining_s))
-        complete = as_counted(run, rows, statistics, {STAGE: counting_s, COMBINING: combining_s})
-    check_facts(complete.facts, options)
-    return complete
+        work.warn_of_regex()
+        statistics = _count_chunks(work, run)
+        check_facts(as_counted(run, statistics["pieces"], statistics).facts, work.options)
+        work.directory.require_lock()
+        if run.manifest.merging is None:  # what there is was learned from other counts
+            run = manifest.remove_results(run)
+            manifest.save(run)
+        chunks = range(len(run.manifest.plan.chunks))
+        with work.stage(COMBINING, len(chunks), "counters"):
+            parts = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
+            rows = combine.combine_counters(work, run, parts, statistics)
+        complete = as_counted(run, rows, statistics)
+    else:
+        work.times[STAGE] = None
+    check_facts(complete.facts, work.options)
+    return run, complete
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
-    """Raise `InputError` where nothing was counted, or (`fail_on_loss`) not everything as it stood."""
+    """Raise `InputError` if nothing was counted, or (`fail_on_loss`) input was skipped or altered."""
     lost = ", ".join(map(str, facts.losses))
     if facts.different_pieces == 0:
         nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
@@ -134,64 +113,50 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         raise losses.refusal(facts.losses)
 
 
-def _count_chunks(
-    run: Run, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
-) -> dict[str, Any]:
-    """Count the chunks without counters; gives the statistics of all chunks together."""
-    plan = run.manifest
-    pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
-    nodes = executor.nodes()
-    share = planning.share_of(options, len(plan.chunks), nodes)
-    if not nodes and share.workers < min(worker_count(options), len(plan.chunks)):
-        listener(
-            Notice(
-                "info",
-                f"{format_count(share.workers, 'workers')} instead of {worker_count(options)}: the memory limit of "
-                f"{format_bytes(share.budget.limit_bytes)} has no room for more",
-            )
+def _count_chunks(work: Work, run: Run) -> dict[str, Any]:
+    """Count the chunks without counters; returns the statistics of all chunks together."""
+    found_run, plan, options = run.manifest, run.manifest.plan, work.options
+    workers = counting_workers(options, len(plan.chunks), work.nodes)
+    asked = worker_count(options)
+    if workers.at_once is not None and workers.count < min(asked, len(plan.chunks)):
+        limit = format_bytes(workers.budget.limit_bytes)
+        work.inform(
+            f"{format_count(workers.count, 'workers')} instead of {asked}: the memory limit of {limit} is too small "
+            "for more"
         )
-    planned = [_task(run, index, pattern, share) for index in range(len(plan.chunks))]
-    there = counter_file.look_at([(task.output, task.fingerprint) for task in planned], executor)
-    found = {index: facts.statistics for index, facts in enumerate(there) if facts is not None}
-    tasks = [(index, task) for index, task in enumerate(planned) if index not in found]
-    total = sum(chunk.bytes for chunk in plan.chunks)
-    missing = sum(plan.chunks[index].bytes for index, _ in tasks)
-    listener(StageStarted(STAGE, total, "bytes", done=total - missing))
-    _log.info("%d chunks, %d to count", len(plan.chunks), len(tasks))
-
-    def advanced(amount: int) -> None:
-        listener(Advanced(STAGE, amount))
-
-    # How many fit a cluster is the executor's to know: nodes join and leave.
-    at_once = None if nodes else share.workers
-    need = Need(memory_bytes=share.budget.worker_bytes + share.room_bytes)
-    counting = executor.run(count_chunk, [task for _, task in tasks], advanced, at_once=at_once, need=need)
-    for position, statistics in counting:
-        found[tasks[position][0]] = statistics
-    return summed([found[index] for index in range(len(plan.chunks))])
-
-
-def _task(run: Run, index: int, pattern: CompiledPattern, share: planning.Share) -> CountTask:
-    plan = run.manifest
-    chunk = plan.chunks[index]
-    return CountTask(
-        name=f"chunk {index}",
-        spans=tuple((plan.files[span.file], span.start, span.stop) for span in chunk.spans),
-        text_field=plan.counting["text_field"],
-        pattern=pattern,
-        special_tokens=planning.special_bytes(plan),
-        errors=plan.counting["errors"],
-        max_piece_bytes=plan.counting["max_piece_bytes"],
-        output=run.chunk_path(index),
-        fingerprint=plan.chunk_fingerprint(chunk),
-        room_bytes=share.room_bytes,
-        limit_bytes=share.budget.limit_bytes,
-        workers=share.on_one,
-    )
+    stored = found_run.counting
+    planned = [
+        CountTask(
+            name=f"chunk {index}",
+            spans=plan.spans(index),
+            text_field=stored["text_field"],
+            pattern=replace(work.pattern, tree=None),  # without the native automaton: each worker makes its own
+            special_tokens=special_bytes(options),
+            errors=stored["errors"],
+            max_piece_bytes=stored["max_piece_bytes"],
+            output=run.chunk_path(index),
+            fingerprint=found_run.chunk_fingerprint(index),
+            room_bytes=workers.work_bytes,
+            limit_bytes=workers.budget.limit_bytes,
+            workers=workers.on_one,
+        )
+        for index in range(len(plan.chunks))
+    ]
+    looked_at = counter_file.look_at([(task.output, task.fingerprint) for task in planned], work.executor)
+    found = {index: facts.statistics for index, facts in enumerate(looked_at) if facts is not None}
+    missing = [index for index in range(len(planned)) if index not in found]
+    done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
+    _log.info("%d chunks, %d to count", len(planned), len(missing))
+    with work.stage(STAGE, plan.bytes, "bytes", done) as advance:
+        tasks = [planned[index] for index in missing]
+        counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
+        for position, statistics in counting:
+            found[missing[position]] = statistics
+    return summed([found[index] for index in range(len(planned))])
 
 
 def summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The statistics of several chunks as those of one."""
+    """Add up the statistics of several chunks."""
     total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in SUMMED}
     total["losses"] = losses.add_up(one["losses"] for one in statistics)
     total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))

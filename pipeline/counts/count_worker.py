@@ -23,7 +23,7 @@ class CountTask(ChunkTask):
     """One chunk for a worker, and where its counter goes; the room is for the pieces counted so far, too."""
 
     work: ClassVar[str] = "counted"
-    anew: ClassVar[str] = "start anew with --overwrite"
+    anew: ClassVar[str] = "start again with --overwrite"
 
     output: Location
     fingerprint: str

@@ -95,6 +95,8 @@ def feed_chunk(
         except PatternTimeoutError as error:
             file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
+        except InvalidTextError as error:
+            raise InvalidTextError(str(error), span[0].path) from None
     _note_losses(counter, tally, examples)
     return tally
 
@@ -164,7 +166,7 @@ def _feed(task: ChunkTask, counter: Counter, feed: Callable[[], None], place: Ca
         if task.errors != "strict" or not offsets:
             raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         raise InvalidTextError(
-            f"invalid UTF-8 in {place(offsets[-1])}; mend it and {task.anew}, or choose "
+            f"invalid UTF-8 in {place(offsets[-1])}; fix it and {task.anew}, or choose "
             "--errors replace or --errors skip"
         ) from None
 

@@ -1,33 +1,43 @@
-"""The run directory as a place: choosing it, working on it alone, and removing what is a run's own and nothing else.
+"""An owned directory: a run's, or one of shards. It is locked, has a manifest, and deletes only what that lists.
 
-What the files in it mean is `pipeline.run.manifest`'s knowledge.
+A command writes under *reserved* names only (`counts/`, `tokenizer-8000/`, ...). It refuses to start where other
+people's files have such names, or where the corpus is stored under one. Deleting is narrower: a file goes only if the
+manifest lists it and its path, links resolved, is inside the directory; a directory goes when it is empty.
 """
 
 import contextlib
 import fcntl
 import functools
+import hashlib
 import itertools
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pipeline.base.errors import RunDirectoryError
-from pipeline.storage import Location, Remote, existing, is_uri, lock, named, names_in, remove
-from pipeline.storage.atomic import make_directory
+from pipeline import __version__
+from pipeline.base.errors import RunDirectoryError, StorageError
+from pipeline.storage import Location, Remote, RemoteError, is_uri, lock, named, remove
+from pipeline.storage import names_in as stored_names
+from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
-_RESULTS = ("merges.parquet", "tokenizer", "report.txt", "report.json", "report.html")
-_OTHER_TOKENIZER = re.compile("tokenizer-[0-9]+")
-_KEPT_INPUT = re.compile("input-[0-9a-f]{32}")  # a text from standard input
-_COUNTS = ("counts", "counter.parquet", "log.txt")
-_OWNED = (*_COUNTS, *_RESULTS, "run.json")  # removed in this order: the manifest last
-STANDARD_INPUT = "stdin"  # texts that came by standard input; one may be there before there is a run
+LOG = "log.txt"
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a digest of JSON values: 32 hexadecimal digits, the same on every machine."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def new_directory(parent: Path = Path("runs")) -> Path:
-    """Make the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
+    """Make and return the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
     make_directory(parent)
     for number in itertools.count(1):
         directory = parent / f"{number:03d}"
@@ -41,22 +51,211 @@ def new_directory(parent: Path = Path("runs")) -> Path:
     raise AssertionError("unreachable")
 
 
-@contextlib.contextmanager
-def locked(directory: Location, manifest: str = "run.json") -> Iterator[None]:
-    """Work on a run directory alone; it is made where it is missing, and removed if nothing came of it, no manifest.
+@dataclass(frozen=True)
+class Kind:
+    """One kind of owned directory. manifest: the file's name; reserved: the names at its top that commands write."""
 
-    Raises `RunDirectoryError` while another process works on it. The lock is the system's and dies with its process;
-    in a store it is what `pipeline.storage.lock` can promise.
-    """
-    make_directory(directory)
-    with _held(directory) if isinstance(directory, Remote) else _flocked(directory, manifest):
-        yield
+    manifest: str
+    reserved: re.Pattern[str]
+    format_version: int
 
 
-def require_ours(directory: Location) -> None:
-    """Raise `RunDirectoryError`, before anything is published, where another process took over, as stores allow."""
+@dataclass(frozen=True)
+class Directory:
+    """A directory that one command at a time works in."""
+
+    location: Location
+    kind: Kind
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    def __truediv__(self, name: str) -> Location:
+        return self.location / name
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Work in the directory alone; make it if it is missing, and remove it if it has no manifest at the end.
+
+        Raises `RunDirectoryError` while another process works in it. The lock is the system's and dies with its
+        process; in a store it is what `pipeline.storage.lock` can promise.
+        """
+        make_directory(self.location)
+        with _held(self.location) if isinstance(self.location, Remote) else _flocked(self.location, self.kind.manifest):
+            yield
+
+    def require_lock(self) -> None:
+        """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
+        if isinstance(self.location, Remote):
+            lock.require_ours(self.location)
+
+    def write_manifest(self, document: dict[str, Any]) -> None:
+        """Write the manifest with its format version and digest, whole or not at all."""
+        document = {
+            "format_version": self.kind.format_version,
+            "written_by": f"bpe-pipeline {__version__}",
+            **document,
+        }
+        document["digest"] = fingerprint(document)
+        self.require_lock()
+        write_whole(self / self.kind.manifest, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """Return what the manifest says, or None if there is none.
+
+        Raises `RunDirectoryError` if it was altered or is of another format, `StorageError` if it may not be read.
+        """
+        path, document = self / self.kind.manifest, None
+        try:
+            document = json.loads(read_bounded(path, MANIFEST_BYTES))
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise RunDirectoryError(f"{self} is a file, not a directory; choose another --output") from None
+        except RemoteError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror}") from None
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
+        except (ValueError, RecursionError) as error:
+            raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
+        version = document.get("format_version") if isinstance(document, dict) else None
+        if version != self.kind.format_version:
+            raise RunDirectoryError(
+                f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
+                "wrote it, or start again with --overwrite"
+            )
+        found: dict[str, Any] = document
+        with self.damage():
+            if found.pop("digest", None) != fingerprint(found):
+                raise ValueError("it was altered after it was written")
+        return found
+
+    @contextlib.contextmanager
+    def damage(self) -> Iterator[None]:
+        """Raise what the block finds wrong with the manifest's values as one `RunDirectoryError`."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RunDirectoryError(
+                f"{self / self.kind.manifest} is damaged ({error}); start again with --overwrite"
+            ) from None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete these files, which the manifest lists, and the directories that are empty then.
+
+        names: relative paths. One whose directory leads out of this one through a link stays.
+        """
+        for parent, listed in self._by_parent(names).items():
+            for name in self.names_in(parent):
+                if name in listed:
+                    self._remove(parent / name)
+            if parent != self.location and isinstance(parent, Path):
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+    def remove_partial(self, names: Iterable[str]) -> None:
+        """Delete what killed writers of these files left: `.NAME.*.partial` and `.NAME.*.part`."""
+        for parent, listed in self._by_parent(names).items():
+            for name in self.names_in(parent):
+                if name.startswith(".") and name.endswith((".partial", ".part")):
+                    stems = itertools.accumulate(name[1:].split("."), "{}.{}".format)
+                    if not listed.isdisjoint(stems):
+                        self._remove(parent / name)
+        if isinstance(self.location, Remote):
+            sweep_scratch()
+
+    def _by_parent(self, names: Iterable[str]) -> dict[Location, set[str]]:
+        """Group relative paths by directory, without directories that links lead out of this one."""
+        grouped: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            parent, _, last = name.rpartition("/")
+            grouped[parent].add(last)
+        parents = {self.location / parent if parent else self.location: found for parent, found in grouped.items()}
+        if isinstance(self.location, Path):
+            home = self.location.resolve()
+            return {
+                parent: found
+                for parent, found in parents.items()
+                if isinstance(parent, Path) and parent.resolve().is_relative_to(home)
+            }
+        return parents
+
+    def _remove(self, path: Location) -> None:
+        if isinstance(path, Path) and path.is_dir() and not path.is_symlink():
+            return  # we write files
+        try:
+            remove(path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise RunDirectoryError(f"{path} cannot be removed: {reason}; choose another --output") from None
+
+    def names_in(self, where: Location) -> list[str]:
+        """List the names in a directory inside this one; none if it is missing."""
+        try:
+            return stored_names(where)
+        except NotADirectoryError:
+            return []
+        except OSError as error:
+            reason = error.strerror or error
+            raise RunDirectoryError(f"{where} cannot be read: {reason}; choose another --output") from None
+
+    def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
+        """Raise `RunDirectoryError` if one of these paths has a reserved name here, links resolved.
+
+        paths: absolute ones, or URIs. what: what the paths are, if not a corpus.
+        """
+        for path, name in self._inner_names(paths):
+            if name == self.kind.manifest or self.kind.reserved.fullmatch(name):
+                raise RunDirectoryError(
+                    f"{path} is {what}, but this command writes to {self / name}; choose another --output, or move "
+                    "it elsewhere"
+                )
+
+    def _inner_names(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield each path that is inside the directory, with its first component there."""
+        real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
+        for path in paths:
+            targets = [path, real(path)] if not is_uri(path) and Path(path).is_symlink() else [path]
+            for target in targets:
+                name = _first_component(self.location, target, real)
+                if name:
+                    yield path, name
+
+    def refuse_foreign_files(self) -> None:
+        """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names.
+
+        An empty directory is none: a run leaves it that was killed just before its manifest was whole.
+        """
+        for name in self.names_in(self.location):
+            if self.kind.reserved.fullmatch(name) and self._holds_something(self / name):
+                raise RunDirectoryError(
+                    f"{self} holds {name} but no {self.kind.manifest}, so it may be somebody else's; choose another "
+                    "--output, or replace it with --overwrite"
+                )
+
+    def _holds_something(self, path: Location) -> bool:
+        return bool(self.names_in(path)) if isinstance(path, Path) and path.is_dir() else True
+
+    def separate_log(self) -> None:
+        """Make the log a file of its own if its name is a link: it is appended to, which would change another file."""
+        log = self / LOG
+        if isinstance(log, Path) and log.exists() and (log.is_symlink() or log.stat().st_nlink > 1):
+            write_whole(log, b"" if log.is_symlink() else log.read_bytes())
+
+
+def _first_component(directory: Location, path: str, real: Callable[[str], str]) -> str:
+    """Return the first component of a path within the directory, or nothing if it is elsewhere."""
+    if isinstance(directory, Remote) != is_uri(path):
+        return ""
     if isinstance(directory, Remote):
-        lock.require_ours(directory)
+        where = named(path)
+        prefix = f"{directory.key}/" if directory.key else ""
+        within = isinstance(where, Remote) and where.base == directory.base and where.key.startswith(prefix)
+        return where.key.removeprefix(prefix).split("/")[0] if isinstance(where, Remote) and within else ""
+    parent, last = os.path.split(path)
+    found, home = Path(real(parent), last), Path(real(str(directory)))
+    inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
+    return inner[0] if inner else ""
 
 
 @contextlib.contextmanager
@@ -88,7 +287,7 @@ def _flocked(directory: Path, manifest: str) -> Iterator[None]:
 
 
 def _lock_file(directory: Path) -> int | None:
-    """Lock a directory's lock file; None where its last holder removed it meanwhile, so that the lock holds nothing."""
+    """Lock a directory's lock file; None if its last holder removed it meanwhile, so that the lock holds nothing."""
     path = directory / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -109,141 +308,3 @@ def _lock_file(directory: Path) -> int | None:
         if not holds:
             os.close(descriptor)
     return descriptor if holds else None
-
-
-def clear(directory: Location, keep: Sequence[str] = ()) -> None:
-    """Remove what a run owns in a directory, and nothing else; of its texts from standard input all but `keep`."""
-    _remove_named(directory, _OWNED)
-    _remove_inputs(directory, keep)
-
-
-def clear_counts(directory: Location, keep: Sequence[str] = ()) -> None:
-    """Remove what `clear` does, but what was learned, and the manifest, whose place the next one takes."""
-    _require_removable([directory / name for name in _OWNED] + other_tokenizers(directory))
-    for name in _COUNTS:
-        _remove(directory / name)
-    _remove_inputs(directory, keep)
-
-
-def _remove_inputs(directory: Location, keep: Iterable[str]) -> None:
-    """Remove texts from standard input, but those that `keep` has by their names, which are those of their content."""
-    home = directory / STANDARD_INPUT
-    texts = [name for name in _names_in(home) if _KEPT_INPUT.fullmatch(name)]
-    kept = {named(path).name for path in keep} if texts else set()
-    for name in texts:
-        if name not in kept:
-            _remove(home / name)
-
-
-def remove_results(directory: Location) -> None:
-    """Remove what was learned from the counters: merges, tokenizers, reports."""
-    _remove_named(directory, _RESULTS)
-
-
-def _remove_named(directory: Location, names: tuple[str, ...]) -> None:
-    """Remove what has these names, in their order, and the tokenizers of other sizes; never another run."""
-    paths = [*(directory / name for name in names), *other_tokenizers(directory)]
-    _require_removable(paths)
-    for path in paths:
-        _remove(path)
-
-
-def _require_removable(paths: Sequence[Location]) -> None:
-    for path, holds_run in zip(paths, existing([path / "run.json" for path in paths]), strict=True):
-        if holds_run:
-            raise RunDirectoryError(
-                f"{path} holds a run of its own and would be removed; choose another --output, or move it elsewhere"
-            )
-
-
-def other_tokenizers(directory: Location) -> list[Location]:
-    """The tokenizers of other sizes than the run's own, in directories such as `tokenizer-8000`."""
-    return [directory / name for name in _names_in(directory) if _OTHER_TOKENIZER.fullmatch(name)]
-
-
-def _names_in(directory: Location) -> list[str]:
-    try:
-        return names_in(directory)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{directory} cannot be read: {error.strerror or error}; choose another --output"
-        ) from None
-
-
-def sweep(directory: Location, keep: Iterable[str]) -> None:
-    """Remove what was left when commands were killed: half-done files, and texts from standard input but `keep`."""
-    inner = [name for name in _names_in(directory) if name == "counts" or name.startswith("tokenizer")]
-    for place in (directory, *(directory / name for name in inner)):
-        for name in _names_in(place) if isinstance(place, Remote) or place.is_dir() else []:
-            if name.startswith(".") and name.endswith((".partial", ".part")):
-                _remove(place / name)
-    _remove_inputs(directory, keep)
-    if isinstance(directory, Remote):
-        sweep_scratch()
-
-
-def _remove(path: Location) -> None:
-    try:
-        remove(path)
-    except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be removed: {error.strerror}; choose another --output") from None
-
-
-def refuse_corpus_inside(directory: Location, paths: Iterable[str], what: str = "part of the corpus") -> None:
-    """Raise `RunDirectoryError` if a corpus file is stored where the run's own files go: they would replace it.
-
-    paths: absolute ones, or URIs. what: what the paths are, if not a corpus.
-    """
-    for path, name in inner_names(directory, paths):
-        if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name):
-            raise RunDirectoryError(
-                f"{path} is {what}, but the run's own files go to {directory / name}; choose another --output, or move "
-                "it elsewhere"
-            )
-
-
-def inner_names(directory: Location, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each path that is inside the directory, with its first component there, links resolved."""
-    real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
-    for path in paths:
-        targets = [path, real(path)] if not is_uri(path) and Path(path).is_symlink() else [path]
-        for target in targets:
-            name = _inner_name(directory, target, real)
-            if name:
-                yield path, name
-
-
-def _inner_name(directory: Location, path: str, real: Callable[[str], str]) -> str:
-    """Return the first component of a path within the directory, or nothing if it is elsewhere."""
-    if isinstance(directory, Remote) != is_uri(path):
-        return ""
-    if isinstance(directory, Remote):
-        where = named(path)
-        prefix = f"{directory.key}/" if directory.key else ""
-        within = isinstance(where, Remote) and where.base == directory.base and where.key.startswith(prefix)
-        return where.key.removeprefix(prefix).split("/")[0] if isinstance(where, Remote) and within else ""
-    parent, last = os.path.split(path)
-    place, home = Path(real(parent), last), Path(real(str(directory)))
-    inner = place.relative_to(home).parts if place.is_relative_to(home) else ()
-    return inner[0] if inner else ""
-
-
-def refuse_foreign_files(directory: Location) -> None:
-    """Raise `RunDirectoryError` where a directory without a run holds files that a run would take for its own.
-
-    An empty directory is none: it is what a run leaves that was killed just before its manifest was whole.
-    """
-    there = _names_in(directory)
-    ours = [name for name in there if name in _OWNED or _OTHER_TOKENIZER.fullmatch(name)]
-    foreign = next((name for name in ours if _holds_something(directory / name)), None)
-    if foreign is None and any(not _KEPT_INPUT.fullmatch(name) for name in _names_in(directory / STANDARD_INPUT)):
-        foreign = STANDARD_INPUT
-    if foreign is not None:
-        raise RunDirectoryError(
-            f"{directory} holds {foreign} but no run.json, so it may be somebody else's; choose another --output, or "
-            "remove it with --overwrite"
-        )
-
-
-def _holds_something(path: Location) -> bool:
-    return bool(_names_in(path)) if isinstance(path, Path) and path.is_dir() else True

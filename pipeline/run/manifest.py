@@ -1,46 +1,41 @@
-"""What a run is: `run.json`, and where everything of the run lies.
+"""The manifest of a run, `run.json`: its options, its plan, and what it may delete.
 
-The manifest holds what was decided before the first chunk was counted: the options that determine the result, the
-corpus listing and the plan of chunks. It holds no state: what is finished is told by the files that exist, each of
-which carries the fingerprint of everything it depends on.
+It holds no state: the files that exist show what is finished, and each carries the fingerprint of everything that it
+depends on.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pipeline import __version__
-from pipeline.base.errors import RunDirectoryError, StorageError, UsageError
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.machine import versions
-from pipeline.corpus.chunks import Chunk, Span
-from pipeline.corpus.files import CorpusFile, Listing
-from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
 from pipeline.counts.counter_file import FORMAT_VERSION as COUNTER_FORMAT
-from pipeline.run.directory import remove_results, require_ours
+from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.options import Options, flag_of, make_options
-from pipeline.storage import Location, RemoteError, exists
-from pipeline.storage.atomic import make_directory, write_whole
-from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
+from pipeline.run.plan import Plan
+from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
+from pipeline.run.standard_input import remove_copies
+from pipeline.storage import Location, exists
+from pipeline.storage.atomic import make_directory
 
-FORMAT_VERSION = 2
+RESULTS = ("merges.parquet", "report.txt", "report.json", "report.html")
+_RESERVED = "|".join([*map(re.escape, RESULTS), "tokenizer(-[0-9]+)?", "counts", re.escape("counter.parquet")])
+RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), format_version=2)
+_MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+_SOURCE = ("kind", "digest", "description")
 LEARNING_OPTIONS = (  # the merge options that the merge list depends on
     *("tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
 )
-
-
-def fingerprint(*parts: object) -> str:
-    """A digest of JSON values: 32 hexadecimal digits, the same on every machine."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Source:
     """Where counts came from that were not counted from a corpus listing.
 
-    kind: "runs" (combined), "counts" (imported) or "iterator". digest: of everything the counts depend on beside the
-    options; of an iterator, which cannot be read again, a number drawn for this run alone. description: for people.
+    kind: "runs" (combined), "counts" (imported) or "iterator". digest: of everything the counts depend on besides the
+    options; of an iterator, which cannot be read again, a random number. description: for people.
     """
 
     kind: str
@@ -52,47 +47,56 @@ class Source:
 class Manifest:
     """What `run.json` says.
 
-    counting: the options that decide what is counted. cutting: what the pattern's name stands for in this release:
-    its expression, what cuts by it, and the Unicode version of that. merging, vocab_size: None until merging was first
-    asked for. empty: the files of the corpus without a byte. source: in place of files and chunks, for counts that no
-    corpus listing gave.
+    counting: the options that decide what is counted. cutting: what the pattern's name means in this release: its
+    expression, the engine that cuts, and the Unicode version of that. merging, vocab_size: None until merging was first
+    asked for. source: in place of a plan, for counts that came from no corpus listing. tokenizers: files of tokenizers
+    that merging may have written.
     """
 
     counting: dict[str, Any]
     cutting: dict[str, str]
-    files: tuple[CorpusFile, ...]
-    chunks: tuple[Chunk, ...]
+    plan: Plan = field(default_factory=Plan)
     merging: dict[str, Any] | None = None
     vocab_size: int | None = None
-    empty: tuple[str, ...] = ()
     source: Source | None = None
+    tokenizers: tuple[str, ...] = ()
 
-    def chunk_fingerprint(self, chunk: Chunk) -> str:
-        """What one chunk's counter depends on."""
-        spans = [(self.files[span.file], span.start, span.stop) for span in chunk.spans]
-        ranges = [
-            [file.path, file.size, file.digest, file.format, file.compression, start, stop]
-            for file, start, stop in spans
-        ]
-        return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, ranges)
+    def chunk_fingerprint(self, index: int) -> str:
+        """Return what one chunk's counter depends on."""
+        return self.plan.fingerprint(index, self.counting, self.cutting, COUNTER_FORMAT)
 
     def counter_fingerprint(self) -> str:
-        """What the combined counter depends on: every chunk, in whatever order, or the source."""
+        """Return what the combined counter depends on: every chunk, in any order, or the source."""
         if self.source is not None:
             return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, [self.source.kind, self.source.digest])
-        return fingerprint(sorted(self.chunk_fingerprint(chunk) for chunk in self.chunks))
+        return fingerprint(sorted(map(self.chunk_fingerprint, range(len(self.plan.chunks)))))
 
     def merge_fingerprint(self) -> str:
-        """What a merge list depends on, its length aside."""
-        assert self.merging is not None, "merge options are settled by with_merging"
+        """Return what a merge list depends on, its length aside."""
+        assert self.merging is not None, "store_merge_options comes first"
         return fingerprint(self.counter_fingerprint(), {name: self.merging[name] for name in LEARNING_OPTIONS})
+
+    def owned_counts(self) -> Iterator[str]:
+        """List the files of counting: the counters and the log."""
+        yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
+        for power in range(1, _MOST_RANGES.bit_length()):
+            yield from (_range_name(index, 1 << power) for index in range(1 << power))
+        yield from ("counter.parquet", LOG)
+
+    def without_merging(self) -> "Manifest":
+        """Return the manifest as it was before anything was merged; its list of tokenizers stays."""
+        return replace(self, merging=None, vocab_size=None)
+
+
+def _range_name(index: int, ranges: int) -> str:
+    return f"counts/share-{index:03d}-of-{ranges:03d}.parquet"
 
 
 @dataclass(frozen=True)
 class Run:
     """A run directory and its manifest."""
 
-    directory: Location
+    directory: Directory
     manifest: Manifest
 
     @property
@@ -106,217 +110,131 @@ class Run:
         return self.directory / "merges.parquet"
 
     def share_path(self, index: int, shares: int) -> Location:
-        """What a worker of a cluster combined: a share of the hashes, on its way into the combined counter."""
-        return self.directory / "counts" / f"share-{index:03d}-of-{shares:03d}.parquet"
+        """Return where a cluster keeps one range of the hashes until the combined counter is whole."""
+        return self.directory / _range_name(index, shares)
 
     def chunk_path(self, index: int) -> Location:
-        """The counter of the chunk with this index in the plan."""
-        return self.directory / "counts" / f"{index:06d}.parquet"
+        """Return the counter of the chunk with this index in the plan."""
+        return self.directory / f"counts/{index:06d}.parquet"
+
+    def tokenizer_name(self, vocab_size: int) -> str:
+        """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""
+        return "tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}"
 
     def tokenizer_directory(self, vocab_size: int) -> Location:
-        """Where the tokenizer of this size lies: `tokenizer` for the run's first size, `tokenizer-8000` for others."""
-        return self.directory / ("tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}")
+        """Return where the tokenizer of this size is stored."""
+        return self.directory / self.tokenizer_name(vocab_size)
+
+    def tokenizers(self) -> list[Location]:
+        """List the directories of tokenizers that the manifest knows."""
+        names = {name.partition("/")[0] for name in self.manifest.tokenizers}
+        return [self.directory / name for name in sorted(names)]
 
 
 def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
     manifest = run.manifest
-    document = {
-        "format_version": FORMAT_VERSION,
-        "written_by": f"bpe-pipeline {__version__}",
-        "counting": manifest.counting,
-        "merging": manifest.merging,
-        "vocab_size": manifest.vocab_size,
-        "cutting": manifest.cutting,
-        "versions": versions(),
-        **({} if manifest.source is None else {"source": asdict(manifest.source)}),
-        **plan_document(manifest.files, manifest.empty, manifest.chunks),
-    }
-    document["digest"] = fingerprint(document)
-    require_ours(run.directory)
     make_directory(run.directory / "counts")
-    write_whole(run.directory / "run.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    run.directory.write_manifest(
+        {
+            "counting": manifest.counting,
+            "merging": manifest.merging,
+            "vocab_size": manifest.vocab_size,
+            "cutting": manifest.cutting,
+            "versions": versions(),
+            "tokenizers": manifest.tokenizers,
+            **({} if manifest.source is None else {"source": asdict(manifest.source)}),
+            **manifest.plan.to_json(),
+        }
+    )
 
 
-def load(directory: Location) -> Run | None:
-    """The run in a directory, or None where there is none.
-
-    Raises `RunDirectoryError` where `run.json` is not as it was written, or is of a newer format, and `StorageError`
-    where it may not be read.
-    """
-    path = directory / "run.json"
-    try:
-        document = json.loads(read_bounded(path, MANIFEST_BYTES))
-    except FileNotFoundError:
+def load(location: Location) -> Run | None:
+    """Return the run in a directory, or None if there is none; raises as `Directory.read_manifest` does."""
+    directory = Directory(location, RUN)
+    document = directory.read_manifest()
+    if document is None:
         return None
-    except NotADirectoryError:
-        raise RunDirectoryError(f"{directory} is a file, not a run directory; choose another --output") from None
-    except RemoteError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
-    except (ValueError, RecursionError) as error:
-        raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
-    version = document.get("format_version") if isinstance(document, dict) else None
-    if version != FORMAT_VERSION:
-        raise RunDirectoryError(
-            f"{path} is of format {version!r}, this release reads {FORMAT_VERSION}; use the release that wrote it, "
-            "or start anew with --overwrite"
-        )
-    try:
-        if document.pop("digest", None) != fingerprint(document):
-            raise ValueError("it is not as it was written")
+    source = document.get("source")
+    with directory.damage():
         manifest = Manifest(
             counting=dict(document["counting"]),
             merging=None if document["merging"] is None else dict(document["merging"]),
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
-            **stored_plan(document),
-            source=_stored_source(document.get("source")),
+            plan=Plan.from_json(document),
+            source=None if source is None else Source(*(str(source[name]) for name in _SOURCE)),
+            tokenizers=tuple(map(str, document.get("tokenizers", ()))),
         )
-        _check_plan(manifest)
-        _check_options(manifest)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
-        raise RunDirectoryError(f"{path} is damaged ({error}); --overwrite starts anew") from None
+        if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
+            raise ValueError("it has both a source and files")
+        for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
+            if stored is not None and _complete(stored).of_stage(stage) != stored:
+                raise ValueError(f"its options of {stage} are not complete")
     return Run(directory, manifest)
 
 
-def plan_document(files: Sequence[CorpusFile], empty: Sequence[str], chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """What is read and where it is cut, as JSON values."""
-    return {
-        "files": [asdict(file) for file in files],
-        "empty": empty,
-        "chunks": [[_plain(span) for span in chunk.spans] for chunk in chunks],
-    }
+def _complete(stored: dict[str, Any]) -> Options:
+    try:
+        return make_options(stored)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
 
 
-def stored_plan(document: dict[str, Any]) -> dict[str, Any]:
-    """The same back from JSON: files, empty, chunks. Raises KeyError, TypeError or ValueError where it is damaged."""
-    files = tuple(map(_stored_file, document["files"]))
-    chunks = tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"])
-    _check_chunks(files, chunks)
-    return {"files": files, "empty": tuple(map(str, document["empty"])), "chunks": chunks}
-
-
-def _plain(span: Span) -> list[int]:
-    return [span.file, span.start, span.stop, *([] if span.size is None else [span.size])]
-
-
-def _stored_file(file: dict[str, Any]) -> CorpusFile:
-    kind = Kind(str(file["format"]), str(file["compression"]))
-    if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
-        raise ValueError(f"a file is of the unknown kind {kind}")
-    return CorpusFile(
-        str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]), kind.format, kind.compression
-    )
-
-
-def _stored_source(source: dict[str, Any] | None) -> Source | None:
-    return None if source is None else Source(*(str(source[name]) for name in ("kind", "digest", "description")))
-
-
-def _check_plan(manifest: Manifest) -> None:
-    if manifest.source is not None and (manifest.files or manifest.chunks):
-        raise ValueError("it has both a source and files")
-
-
-def _check_chunks(files: Sequence[CorpusFile], chunks: Sequence[Chunk]) -> None:
-    for number, chunk in enumerate(chunks):
-        if not chunk.spans:
-            raise ValueError(f"chunk {number} is empty")
-        for span in chunk.spans:
-            if not 0 <= span.file < len(files):
-                raise ValueError(f"chunk {number} is of a file that is not listed")
-            if not 0 <= span.start < span.stop <= files[span.file].size:
-                raise ValueError(f"chunk {number} is not within its file")
-            if span.size is not None and span.size < 0:
-                raise ValueError(f"chunk {number} has no size")
-
-
-def _check_options(manifest: Manifest) -> None:
-    for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
-        if stored is not None and make_options(stored).of_stage(stage) != stored:
-            raise ValueError(f"its options of {stage} are not all there")
-
-
-def require(directory: Location) -> Run:
-    """The run in a directory; raises `RunDirectoryError` where there is none."""
-    run = load(directory)
+def require(location: Location) -> Run:
+    """Return the run in a directory; raises `RunDirectoryError` if there is none."""
+    run = load(location)
     if run is None:
-        raise RunDirectoryError(f"{directory} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
+        raise RunDirectoryError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
 
 
-def refuse_other_options(directory: Location, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raise `RunDirectoryError` naming the first option in which the stored run and the one asked for differ."""
+def refuse_other_options(directory: Directory, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raise `RunDirectoryError` naming the first option in which the stored work and the one asked for differ."""
     for name, value in asked.items():
         if stored.get(name) != value:
             raise RunDirectoryError(
                 f"{directory} holds another run: its {kind} was done with {flag_of(name)} "
-                f"{_show(stored.get(name))}, not {_show(value)}; choose another --output, or start anew "
+                f"{_shown(stored.get(name))}, not {_shown(value)}; choose another --output, or start again "
                 "with --overwrite"
             )
 
 
-def refuse_source(run: Run) -> None:
-    """Raise `RunDirectoryError` for a run whose counts came from no corpus: none can be counted into it."""
-    source = run.manifest.source
-    if source is not None:
-        raise RunDirectoryError(
-            f"{run.directory} holds counts that no corpus gave ({source.description}), so nothing can be counted into "
-            "it; go on with `bpe-pipeline merge`, choose another --output, or start anew with --overwrite"
-        )
-
-
-def _show(value: object) -> str:
+def _shown(value: object) -> str:
     return " ".join(map(repr, value)) if isinstance(value, list) and value else repr(value)
 
 
-def added_files(directory: Location, before: Sequence[CorpusFile], listing: Listing) -> list[CorpusFile]:
-    """The files of a listing that the run, which had those `before`, does not know yet.
-
-    Raises `RunDirectoryError` where a file of the run changed or is missing from the listing: its counters would be
-    of another text.
-    """
-    now = {file.path: file for file in listing.files}
-    empty = set(listing.empty)
-    for known in before:
-        file = now.pop(known.path, None)
-        if known.path in empty:
-            raise RunDirectoryError(
-                f"{known.path} changed since {directory} was planned: it shrank from {known.size} bytes to 0; restore "
-                "it, choose another --output, or start anew with --overwrite"
-            )
-        if file is None:
-            raise RunDirectoryError(
-                f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
-                "choose another --output, or start anew with --overwrite"
-            )
-        if (file.size, file.mtime_ns, file.digest) != (known.size, known.mtime_ns, known.digest):
-            raise RunDirectoryError(
-                f"{known.path} changed since {directory} was planned; restore it, choose another --output, or "
-                "start anew with --overwrite"
-            )
-    return list(now.values())
+def remove_results(run: Run) -> Run:
+    """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
+    run.directory.remove([*RESULTS, *run.manifest.tokenizers])
+    return replace(run, manifest=replace(run.manifest, tokenizers=()))
 
 
-def forget_merging(run: Run) -> Run:
-    """The run as it was before anything was merged; its counts stay."""
-    remove_results(run.directory)
-    run = without_merging(run)
-    save(run)
-    return run
+def remove_partial(run: Run) -> None:
+    """Delete what killed processes left: half-written files, and copies of standard input that the run does not use."""
+    names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest, STANDARD_INPUT]
+    run.directory.remove_partial(names)
+    remove_copies(run.directory, [file.path for file in run.manifest.plan.files])
 
 
-def without_merging(run: Run) -> Run:
-    """The run as one from whose counts nothing was learned."""
-    return replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+def clear_counts(run: Run, keep: Iterable[str]) -> None:
+    """Delete a run's counters and log, but not its results, and of its copies of standard input all but `keep`."""
+    run.directory.remove(run.manifest.owned_counts())
+    remove_copies(run.directory, keep)
 
 
-def with_merging(run: Run, options: Options) -> Run:
-    """The run with its merge options settled: stored if there were none yet, checked if something was learned by them.
+def clear(run: Run) -> None:
+    """Delete everything that a run owns; the manifest last, so that it shows whose the rest is."""
+    run = remove_results(run)
+    clear_counts(run, ())
+    run.directory.remove([RUN.manifest])
 
-    The first vocabulary size that is asked for becomes the run's own.
+
+def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
+    """Store the merge options and the files of tokenizers to come, of these names, and return the run with them.
+
+    Raises `RunDirectoryError` if other options were learned by. Results of other options, whose merge list is gone, are
+    deleted. The first vocabulary size that is asked for becomes the run's own.
     """
     asked = options.of_stage("merge")
     manifest = run.manifest
@@ -324,17 +242,14 @@ def with_merging(run: Run, options: Options) -> Run:
     if learned:
         refuse_other_options(run.directory, "merging", manifest.merging or {}, asked)
     elif manifest.merging not in (None, asked):
-        remove_results(run.directory)  # tokenizers of a list that is gone, learned by other options
-    has_own = learned or exists(run.directory / "tokenizer" / "tokenizer.json")
-    own = manifest.vocab_size if has_own else None
-    settled = replace(manifest, merging=asked, vocab_size=own or options.vocab_size[0])
-    if settled == manifest:
-        return run
+        run = remove_results(run)
+    has_own = learned or exists(run.directory / "tokenizer/tokenizer.json")
+    own = run.manifest.vocab_size if has_own else None
+    settled = replace(run.manifest, merging=asked, vocab_size=own or options.vocab_size[0])
     run = replace(run, manifest=settled)
-    save(run)
+    named = [f"{run.tokenizer_name(size)}/{name}" for size in options.vocab_size for name in file_names]
+    tokenizers = tuple(dict.fromkeys((*settled.tokenizers, *named)))
+    run = replace(run, manifest=replace(settled, tokenizers=tokenizers))
+    if run.manifest != manifest:
+        save(run)
     return run
-
-
-def corpus_bytes(files: Iterable[CorpusFile]) -> int:
-    """Bytes of all files together."""
-    return sum(file.size for file in files)

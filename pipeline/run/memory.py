@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pipeline.base import machine
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_bytes
-from pipeline.executors import Node
+from pipeline.executors import Need, Node
+from pipeline.run.options import Options
+from pipeline.run.workers import worker_count
 
 _SHARE = 0.8  # of what is free, where no limit is given
 COORDINATOR_BYTES = 24 << 20  # the command, at the least
@@ -21,6 +23,7 @@ WORKER_BYTES = 18 << 20  # a worker's own
 LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
 CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
 WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
+_MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Budget:
     taken_bytes: int
     given: bool
     worker_bytes: int = WORKER_BYTES
+    of_cluster: bool = False
 
     def workers(self, asked: int) -> int:
         """How many workers, of those asked for, have room enough to work at the same time.
@@ -75,4 +79,46 @@ def budget(memory_limit: int | None, nodes: Sequence[Node] = ()) -> Budget:
 def _of_nodes(memory_limit: int | None, nodes: Sequence[Node]) -> Budget:
     lent = min(node.memory_bytes for node in nodes)
     limit = lent if memory_limit is None else min(memory_limit, lent)
-    return Budget(limit, ARROW_BYTES, given=memory_limit is not None, worker_bytes=CLUSTER_WORKER_BYTES)
+    return Budget(limit, ARROW_BYTES, memory_limit is not None, CLUSTER_WORKER_BYTES, of_cluster=True)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many workers a stage has, and the bytes that each has for its work.
+
+    budget: of each machine. on_one: how many workers share a machine at most.
+    """
+
+    budget: Budget
+    count: int
+    on_one: int
+    work_bytes: int
+
+    @property
+    def at_once(self) -> int | None:
+        """How many tasks run at the same time; None on a cluster, whose executor knows, since nodes join and leave."""
+        return None if self.budget.of_cluster else self.count
+
+    @property
+    def need(self) -> Need:
+        """What one task needs of a machine."""
+        return Need(memory_bytes=self.budget.worker_bytes + self.work_bytes)
+
+
+def counting_workers(options: Options, chunks: int, nodes: Sequence[Node] = ()) -> Workers:
+    """Return the workers that count that many chunks, on this machine or on some nodes."""
+    whole = budget(options.memory_limit, nodes)
+    if nodes:
+        on_one = whole.workers(max(node.cores for node in nodes))
+        available = sum(min(node.cores, on_one) for node in nodes)
+        count = min(available, options.workers or available, max(chunks, 1))
+        return Workers(whole, count, min(on_one, count), whole.room(on_one) - WRITE_BYTES)
+    count = whole.workers(max(1, min(worker_count(options), chunks)))
+    return Workers(whole, count, count, whole.room(count) - WRITE_BYTES)
+
+
+def threads(options: Options, nodes: Sequence[Node] = ()) -> int:
+    """Return the threads of a stage that runs in one process: more than there are cores would wait for each other."""
+    if nodes:
+        return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
+    return min(worker_count(options), machine.usable_cores())

@@ -1,36 +1,38 @@
-"""Standard input as a corpus file: `-` among the inputs is copied into the run directory and read from there.
+"""Standard input as a corpus file: `-` among the inputs is copied into the owned directory and read from there.
 
-A corpus is read in pieces, by several processes, and again when a run is resumed; a pipe can be read once. The copy is
-named by a digest of its content, so the same content again is the same run, and it appears whole or not at all. Where
-the run is refused then, the copy goes again; also where its own text is what a worker refuses, for then no run can go
-on from it.
+Several processes read a corpus in pieces, and again when a run is resumed; a pipe can be read once. The copy's name is
+the digest of its content, so the same content is the same run, and it appears whole or not at all. It is deleted if
+the command is refused, and if a worker refuses its text, since then no run can resume from it.
 """
 
 import contextlib
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
-from pipeline.run.directory import STANDARD_INPUT
+from pipeline.run.directory import Directory
 from pipeline.run.options import Options
 from pipeline.storage import Location, named, open_file, remove
 from pipeline.storage.atomic import make_directory, parts_beside, put
 from pipeline.storage.scratch import own_mark
 
 NAME = "-"
+DIRECTORY = "stdin"
+_COPY = re.compile("input-([0-9a-f]{32})")
 _BLOCK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
-def with_standard_input(directory: Location, options: Options) -> Iterator[Options]:
-    """The options with the copy's path in place of `-`; reads standard input to its end where it is asked for.
+def with_standard_input(directory: Directory, options: Options) -> Iterator[Options]:
+    """Yield the options with the copy's path in place of `-`, after reading standard input to its end.
 
-    A copy that was not there before is removed where the block fails. Raises `InputError` where there is nothing on
-    standard input, `UsageError` for a dry run, which leaves no trace.
+    A copy that was not there before is deleted if the block fails. Raises `InputError` if standard input is empty,
+    `UsageError` for a dry run, which writes nothing.
     """
     if options.inputs is None or NAME not in options.inputs:
         yield options
@@ -39,80 +41,89 @@ def with_standard_input(directory: Location, options: Options) -> Iterator[Optio
         raise UsageError(
             "--dry-run cannot read standard input, which would be used up: save it to a file and name that"
         )
-    path, is_new = _copied(directory)
+    path, is_new = _copy(directory)
     try:
         yield replace(options, inputs=tuple(str(path) if name == NAME else name for name in options.inputs))
     except BaseException:
         if is_new:
-            _forget(path)
+            _remove_copy(path)
         raise
 
 
-def _copied(directory: Location) -> tuple[Location, bool]:
+def _home(directory: Directory) -> Location:
+    where = directory.location
+    return (where.absolute() if isinstance(where, Path) else where) / DIRECTORY
+
+
+def _copy(directory: Directory) -> tuple[Location, bool]:
+    """Copy standard input; returns the copy and whether it is new. It is written to a partial file and then renamed."""
     if sys.stdin is None:
         raise InputError("standard input is closed: give it something to read, or name files")
-    home = (directory.absolute() if isinstance(directory, Path) else directory) / STANDARD_INPUT
-    with parts_beside(directory / STANDARD_INPUT) as beside:
-        return _copied_by(beside.with_name(f".{STANDARD_INPUT}.{own_mark()}.partial"), home)
+    home = _home(directory)
+    with parts_beside(directory / DIRECTORY) as neighbour:
+        partial = neighbour.with_name(f".{DIRECTORY}.{own_mark()}.partial")
+        digest, size = hashlib.sha256(), 0
+        try:
+            with partial.open("wb") as copy:
+                while block := _read():
+                    digest.update(block)
+                    size += len(block)
+                    copy.write(block)
+                copy.flush()
+                os.fsync(copy.fileno())
+            if size == 0:
+                raise InputError("the corpus is empty: standard input has no data")
+            path = home / f"input-{digest.hexdigest()[:32]}"
+            if _is_copy(path):
+                return path, False
+            make_directory(home)
+            put(partial, path)
+            return path, True
+        except OSError as error:
+            raise RunDirectoryError(
+                f"standard input cannot be kept in {home}: {error.strerror or error}; free disk space or choose "
+                "another --output"
+            ) from None
+        finally:
+            partial.unlink(missing_ok=True)
 
 
-def _copied_by(partial: Path, home: Location) -> tuple[Location, bool]:
-    """The copy in its place, and whether it is new: first written to a partial file, then named by its content."""
-    digest, size = hashlib.sha256(), 0
-    try:
-        with partial.open("wb") as copy:
-            while block := _read():
-                digest.update(block)
-                size += len(block)
-                copy.write(block)
-            copy.flush()
-            os.fsync(copy.fileno())
-        if size == 0:
-            raise InputError("the corpus is empty: nothing came by standard input")
-        name = digest.hexdigest()[:32]
-        path = home / f"input-{name}"
-        if _digest(path) == name:
-            return path, False
-        make_directory(home)
-        put(partial, path)
-        return path, True
-    except OSError as error:
-        raise RunDirectoryError(
-            f"standard input cannot be kept in {home}: {error.strerror or error}; free the place or choose "
-            "another --output"
-        ) from None
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _digest(path: Location) -> str:
-    """By what a copy of this content is named; nothing where there is none."""
+def _is_copy(path: Location) -> bool:
+    """Whether a file is a copy of ours: its name is the digest of its content."""
+    named_so = _COPY.fullmatch(path.name)
     digest = hashlib.sha256()
     try:
         with open_file(path) as copy:
             while block := copy.read(_BLOCK_BYTES):
                 digest.update(block)
-    except FileNotFoundError:
-        return ""
-    return digest.hexdigest()[:32]
+    except OSError:
+        return False
+    return named_so is not None and digest.hexdigest()[:32] == named_so[1]
+
+
+def remove_copies(directory: Directory, keep: Iterable[str]) -> None:
+    """Delete copies of standard input in an owned directory, but those whose paths `keep` has."""
+    home = _home(directory)
+    names = [name for name in directory.names_in(home) if _COPY.fullmatch(name)]
+    kept = {named(path).name for path in keep} if names else set()
+    directory.remove(f"{DIRECTORY}/{name}" for name in names if name not in kept and _is_copy(home / name))
 
 
 @contextlib.contextmanager
-def refused_goes(directory: Location, paths: Iterable[str]) -> Iterator[None]:
-    """Where the block refuses the text of one of these paths, and that is a copy in the directory, it is removed."""
+def removed_if_refused(directory: Directory) -> Iterator[None]:
+    """Delete the copy of standard input if the block refuses its text."""
+    home = str(_home(directory))
     try:
         yield
     except InvalidTextError as error:
-        home = str((directory.absolute() if isinstance(directory, Path) else directory) / STANDARD_INPUT)
-        copy = next((path for path in paths if path.startswith(f"{home}/") and f"{path}," in str(error)), None)
-        if copy is None:
+        if not error.path.startswith(f"{home}/"):
             raise
-        _forget(named(copy))
-        told = str(error).replace(copy, "standard input")
-        raise InvalidTextError(f"{told} (the copy of it was removed)") from None
+        _remove_copy(named(error.path))
+        message = str(error).replace(error.path, "standard input")
+        raise InvalidTextError(f"{message} (its copy was deleted)") from None
 
 
-def _forget(path: Location) -> None:
+def _remove_copy(path: Location) -> None:
     with contextlib.suppress(OSError):
         remove(path)
         if isinstance(path, Path):

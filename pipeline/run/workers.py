@@ -64,7 +64,7 @@ def nodes(options: Options) -> Sequence[Node]:
 
 
 def worker_count(options: Options) -> int:
-    """Processes that count at the same time."""
+    """Return how many processes count at the same time."""
     from pipeline.base.machine import default_workers
 
     return options.workers or default_workers()

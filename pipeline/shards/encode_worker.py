@@ -58,7 +58,7 @@ class EncodeTask(IdsTask):
     model: what `packed` gives; `tokenizer` is its fingerprint. cache_bytes: for pieces.
     """
 
-    anew: ClassVar[str] = "start anew with --overwrite"
+    anew: ClassVar[str] = "start again with --overwrite"
 
     output: Location
     fingerprint: str

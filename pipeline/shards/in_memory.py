@@ -14,24 +14,20 @@ from threading import Event
 from typing import Any
 
 from pipeline.base.errors import UsageError
-from pipeline.base.events import warn_of
-from pipeline.corpus.chunks import Chunk
-from pipeline.corpus.files import CorpusFile
+from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.losses import Tallied, add_up, for_people, refusal
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
-from pipeline.run.plan import list_corpus
+from pipeline.run.plan import Plan, list_corpus
+from pipeline.run.work import on_regex
 from pipeline.shards.encode_worker import IdsTask, make_ids
 from pipeline.shards.plan import (
     OF_TRAINING,
     cut_corpus,
     dtype_of,
-    files_without_text,
+    encoding_workers,
     id_bytes,
-    runs_on_regex,
     separator_of,
-    share_of,
     special_bytes,
-    tell_of_pattern,
 )
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.load import load_model
@@ -105,13 +101,14 @@ def encode_files(
             "encode_files takes the names of files: give some, and read standard input with encode_iterable"
         )
     model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
-    tell_of_pattern(model, warn_of)
+    if on_regex(model.pattern):
+        warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
     listing = list_corpus(settled, warn_of)
     width = id_bytes(dtype_of(model))
-    chunks = cut_corpus(model, settled, listing.files)
+    plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, settled)
     ids, ends = bytearray(), array("Q")
-    lost, text_bytes = [files_without_text(listing.files, chunks, listing.empty)], 0
-    with closing(_encode_chunks(model, settled, listing.files, chunks)) as parts:
+    lost, text_bytes = [plan.files_without_text()], 0
+    with closing(_encode_chunks(model, settled, plan)) as parts:
         for part in parts:
             first = len(ids) // width
             for block in part.ids:
@@ -143,16 +140,14 @@ class _IdsInMemory:
         self.ends.append(ends)
 
 
-def _encode_chunks(
-    model: Model, options: Options, files: Sequence[CorpusFile], chunks: Sequence[Chunk]
-) -> Generator[_IdsInMemory, None, None]:
+def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[_IdsInMemory, None, None]:
     """Encode all chunks by threads; gives the ids of each, in the order of the corpus, as soon as they are there."""
     separator = separator_of(model, options)
-    if runs_on_regex(model):
+    if on_regex(model.pattern):
         options = replace(options, workers=1)
-    share = share_of(options, model, len(chunks), ())
-    threads = share.workers
-    encoder = model.encoder(cache_bytes=threads * share.cache_bytes, threads=threads)
+    workers = encoding_workers(options, model, len(plan.chunks))
+    threads = workers.count
+    encoder = model.encoder(cache_bytes=threads * workers.cache_bytes, threads=threads)
     special_tokens = model.vocabulary.special_tokens
     task = partial(
         IdsTask,
@@ -161,8 +156,8 @@ def _encode_chunks(
         special_tokens=special_bytes(model),
         special_ids=tuple(special_tokens.values()),
         errors=options.errors,
-        room_bytes=share.room_bytes,
-        limit_bytes=share.limit_bytes,
+        room_bytes=workers.text_bytes,
+        limit_bytes=workers.limit_bytes,
         workers=threads,
         separator=None if separator is None else special_tokens[separator],
         separators=options.documents == "separator",
@@ -170,15 +165,14 @@ def _encode_chunks(
     )
 
     def encode(index: int) -> _IdsInMemory:
-        spans = tuple((files[span.file], span.start, span.stop) for span in chunks[index].spans)
         ids = _IdsInMemory(given_up)
-        ids.statistics = make_ids(task(name=f"chunk {index}", spans=spans), model, encoder, ids)
+        ids.statistics = make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, ids)
         return ids
 
     given_up = Event()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="encode_files")
     try:
-        yield from pool.map(encode, range(len(chunks)))
+        yield from pool.map(encode, range(len(plan.chunks)))
     finally:
         given_up.set()  # by an error or an interruption: threads end with the block that they are at
         pool.shutdown(cancel_futures=True)

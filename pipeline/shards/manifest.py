@@ -1,9 +1,9 @@
-"""A directory of shards: what was decided before the first chunk was encoded, where everything lies, what came of it.
+"""A directory of shards: the manifest, where everything is stored, and what `shards.json` says.
 
-    encoding.json      the manifest: options, tokenizer, files and chunks; no state
-    parts/000000.ids   the ids of a chunk, its checkpoint; removed when all shards are whole
-    shard-00000.npy    the shards, and shard-00000.documents.npy where documents are told apart by offsets
-    shards.json        what the shards are; written last, so the whole is complete where it is
+    encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
+    parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are whole
+    shard-00000.npy    the shards, and shard-00000.documents.npy if documents are separated by offsets
+    shards.json        what the shards are; written last, so the whole is complete if it exists
 
 `shards.json` is for people and programs: format, dtype, tokenizer, tokens, documents, and each shard with its CRC-32.
 """
@@ -13,68 +13,66 @@ import json
 import re
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pipeline import __version__
-from pipeline.base.errors import InputError, RunDirectoryError, StorageError
-from pipeline.corpus.chunks import Chunk
-from pipeline.corpus.files import CorpusFile
+from pipeline.base.errors import InputError, StorageError
 from pipeline.corpus.losses import Losses
-from pipeline.run.directory import inner_names, require_ours
-from pipeline.run.manifest import fingerprint, plan_document, stored_plan
-from pipeline.storage import Location, RemoteError, names_in, open_file, remove
+from pipeline.run import standard_input
+from pipeline.run.directory import LOG, Directory, Kind, fingerprint
+from pipeline.run.plan import Plan
+from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 from pipeline.tokenizer.model import Model
 
-MANIFEST, RESULT = "encoding.json", "shards.json"
+RESULT = "shards.json"
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
 _DOCUMENTS_BY = ("separator", "offsets")
-_OWNED = re.compile(r"parts|log\.txt|shards\.json|shard-[0-9]{5,}(\.documents)?\.(npy|bin|parquet)")
+_SHARD = re.compile(r"shard-[0-9]{5,}(\.documents)?\.(npy|bin|parquet)")
+SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD.pattern}"), FORMAT_VERSION)
 
 
 @dataclass(frozen=True)
 class Encoding:
     """What `encoding.json` says.
 
-    options: those that decide what the shards hold, and the tokenizer's fingerprint. empty: files without a byte.
+    options: those that decide what the shards hold, and the tokenizer's fingerprint. shards: names of files that may
+    have been written.
     """
 
+    directory: Directory
     options: dict[str, Any]
-    files: tuple[CorpusFile, ...]
-    chunks: tuple[Chunk, ...]
-    empty: tuple[str, ...]
+    plan: Plan
+    shards: tuple[str, ...] = ()
 
-    def chunk_fingerprint(self, chunk: Chunk) -> str:
-        """What one chunk's part depends on."""
-        spans = [(self.files[span.file], span.start, span.stop) for span in chunk.spans]
-        ranges = [
-            [file.path, file.size, file.digest, file.format, file.compression, start, stop]
-            for file, start, stop in spans
-        ]
-        return fingerprint(self.options, FORMAT_VERSION, ranges)
+    def chunk_fingerprint(self, index: int) -> str:
+        """Return what one chunk's part depends on."""
+        return self.plan.fingerprint(index, self.options, FORMAT_VERSION)
 
     def fingerprint(self) -> str:
-        """What the shards depend on."""
-        files = [[file.path, file.size, file.digest, file.format, file.compression] for file in self.files]
+        """Return what the shards depend on."""
+        files = [[file.path, file.size, file.digest, file.format, file.compression] for file in self.plan.files]
         return fingerprint(self.options, FORMAT_VERSION, files)
 
+    def part_path(self, index: int) -> Location:
+        """Return the part of the chunk with this index in the plan."""
+        return self.directory / f"parts/{index:06d}.ids"
 
-def part_path(directory: Location, index: int) -> Location:
-    """The part of the chunk with this index in the plan."""
-    return directory / "parts" / f"{index:06d}.ids"
+    def owned_parts(self) -> Iterator[str]:
+        """List the parts."""
+        return (f"parts/{index:06d}.ids" for index in range(len(self.plan.chunks)))
 
 
 def shard_name(index: int, format_: str) -> str:
-    """`shard-00000.npy`, ..."""
+    """Return `shard-00000.npy`, ..."""
     return f"shard-{index:05d}.{format_}"
 
 
 def offsets_name(index: int) -> str:
-    """The places of a shard's documents, where they are told apart so."""
+    """Return the name of the file with a shard's document offsets."""
     return f"shard-{index:05d}.documents.npy"
 
 
@@ -96,86 +94,32 @@ def tokenizer_fingerprint(model: Model) -> str:
     )
 
 
-def save(directory: Location, encoding: Encoding) -> None:
+def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
-    document = {
-        "format_version": FORMAT_VERSION,
-        "written_by": f"bpe-pipeline {__version__}",
-        "options": encoding.options,
-        **plan_document(encoding.files, encoding.empty, encoding.chunks),
-    }
-    document["digest"] = fingerprint(document)
-    require_ours(directory)
-    write_whole(directory / MANIFEST, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    document = {"options": encoding.options, "shards": encoding.shards, **encoding.plan.to_json()}
+    encoding.directory.write_manifest(document)
 
 
-def load(directory: Location) -> Encoding | None:
-    """The encoding in a directory, or None where there is none.
-
-    Raises `RunDirectoryError` where it is not as it was written, or is of a newer format, and `StorageError` where it
-    may not be read.
-    """
-    path = directory / MANIFEST
-    try:
-        document = json.loads(read_bounded(path, MANIFEST_BYTES))
-        if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
-            raise ValueError("it is of another format")
-        if document.pop("digest", None) != fingerprint(document):
-            raise ValueError("it is not as it was written")
-        return Encoding(dict(document["options"]), **stored_plan(document))
-    except FileNotFoundError:
+def load(directory: Directory) -> Encoding | None:
+    """Return the encoding in a directory, or None if there is none; raises as `Directory.read_manifest` does."""
+    document = directory.read_manifest()
+    if document is None:
         return None
-    except NotADirectoryError:
-        raise RunDirectoryError(f"{directory} is a file, not a directory; choose another --output") from None
-    except RemoteError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
+    with directory.damage():
+        names = tuple(map(str, document.get("shards", ())))
+        return Encoding(directory, dict(document["options"]), Plan.from_json(document), names)
 
 
-def refuse_foreign_files(directory: Location) -> None:
-    """Raise `RunDirectoryError` where a directory without a manifest holds files that would be taken for ours."""
-    ours = _owned_in(directory)
-    if ours:
-        raise RunDirectoryError(
-            f"{directory} holds {ours[0]} but no {MANIFEST}, so it may be somebody else's; choose another --output, or "
-            "remove it with --overwrite"
-        )
+def clear(encoding: Encoding, keep: list[str]) -> None:
+    """Delete what an encoding owns but its manifest; of its copies of standard input all but `keep`."""
+    encoding.directory.remove([RESULT, *encoding.owned_parts(), *encoding.shards, LOG])
+    standard_input.remove_copies(encoding.directory, keep)
 
 
-def refuse_corpus_inside(directory: Location, files: Iterable[CorpusFile]) -> None:
-    """Raise `RunDirectoryError` if a corpus file is stored where shards go, links resolved: they would replace it."""
-    for path, name in inner_names(directory, (file.path for file in files)):
-        if name == MANIFEST or _OWNED.fullmatch(name):
-            raise RunDirectoryError(
-                f"{path} is part of the corpus, but shards go to {directory}; choose another --output"
-            )
-
-
-def clear(directory: Location) -> None:
-    """Remove what an encoding owns in a directory, and nothing else; the manifest last."""
-    for name in [*_owned_in(directory), MANIFEST]:
-        remove_owned(directory / name)
-
-
-def sweep(directory: Location) -> None:
-    """Remove what writers left half done when they were killed."""
-    for place in (directory, directory / "parts"):
-        for name in _names_in(place):
-            if name.startswith(".") and name.endswith(".partial"):
-                remove_owned(place / name)
-
-
-def remove_owned(path: Location) -> None:
-    """Remove a file or directory, or say why it cannot be."""
-    try:
-        remove(path)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{path} cannot be removed: {error.strerror or error}; choose another --output"
-        ) from None
+def remove_partial(encoding: Encoding) -> None:
+    """Delete what killed writers left."""
+    names = [RESULT, SHARDS.manifest, *encoding.owned_parts(), *encoding.shards, standard_input.DIRECTORY]
+    encoding.directory.remove_partial(names)
 
 
 def checksum(where: Location, start: int = 0) -> tuple[int, str]:
@@ -188,21 +132,6 @@ def checksum(where: Location, start: int = 0) -> tuple[int, str]:
             crc32 = zlib.crc32(buffer[:got], crc32)
             size += got
     return size, f"{crc32:08x}"
-
-
-def _owned_in(directory: Location) -> list[str]:
-    return [name for name in _names_in(directory) if _OWNED.fullmatch(name)]
-
-
-def _names_in(directory: Location) -> list[str]:
-    try:
-        return names_in(directory)
-    except NotADirectoryError:
-        return []
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{directory} cannot be read: {error.strerror or error}; choose another --output"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -246,9 +175,9 @@ class EncodedCorpus:
     shards: tuple[ShardFacts, ...]
     encoding: str
 
-    def write(self, directory: Location) -> None:
+    def write(self, directory: Directory) -> None:
         """Write `shards.json`, whole or not at all."""
-        require_ours(directory)
+        directory.require_lock()
         document = {"format_version": FORMAT_VERSION, **asdict(self)}
         write_whole(directory / RESULT, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
@@ -268,7 +197,7 @@ def load_result(directory: Location) -> EncodedCorpus | None:
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read ({error}); encode the corpus anew") from None
+        raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 
 def _checked(found: EncodedCorpus) -> EncodedCorpus:
@@ -293,7 +222,7 @@ def _checked(found: EncodedCorpus) -> EncodedCorpus:
             _require(shard, int, "offsets_bytes")
             _require(shard, str, "offsets_crc32")
         for file in (shard.name, shard.offsets):
-            if file is not None and not (file.startswith("shard-") and _OWNED.fullmatch(file)):
+            if file is not None and not _SHARD.fullmatch(file):
                 raise ValueError(f"{file!r} is not the name of a shard")
     return found
 

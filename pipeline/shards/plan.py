@@ -1,29 +1,25 @@
-"""The plan of an encoding: what is read, where it is cut, what stands between documents, and who does it with how much
-memory.
+"""The plan of an encoding: what is read, where it is cut, what separates documents, and the workers and their memory.
 
-The plan of shards is made once and kept in `encoding.json`; an encoding that goes on keeps it, with whatever workers it
-has then.
+The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, whatever workers it has then.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from pipeline.base.events import Listener, Notice
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes
-from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
+from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.losses import Losses, Tally
-from pipeline.executors import Node
+from pipeline.executors import Need, Node
 from pipeline.run import manifest, memory
 from pipeline.run.options import READING_OPTIONS, Options, names_of
-from pipeline.run.plan import list_corpus
+from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
+from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import Encoding
-from pipeline.storage import Location, exists
+from pipeline.storage import exists
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 
@@ -35,8 +31,8 @@ _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
 _CHUNKS_A_WORKER = 8
 _MODEL_BYTES_A_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
-_BUFFER_BYTES = 8 << 20  # text at hand and the ids of it
-_LEAST_ROOM_BYTES = 4 << 20  # for a long piece
+_BUFFER_BYTES = 8 << 20  # a block of text and its ids
+_LEAST_TEXT_BYTES = 4 << 20  # for a long piece
 
 
 def separator_of(model: Model, options: Options) -> str | None:
@@ -63,15 +59,9 @@ def id_bytes(dtype: str) -> int:
     return 2 if dtype == "uint16" else 4
 
 
-def open_encoding(
-    directory: Location,
-    options: Options,
-    model: Model,
-    separator: str | None,
-    listener: Listener,
-    nodes: Sequence[Node] = (),
-) -> Encoding:
-    """The encoding that the options ask for: the one in the directory, or a new one with its plan made and saved."""
+def open_encoding(work: Work, model: Model, separator: str | None) -> Encoding:
+    """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved."""
+    options, directory = work.options, work.directory
     if exists(directory / "run.json"):
         raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
     stored = None if options.overwrite else shards.load(directory)
@@ -85,56 +75,43 @@ def open_encoding(
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
-        return _opened(directory, stored, asked, settled, model, listener, nodes)
+        listing = list_corpus(settled, work.listener, may_be_empty=stored is not None)
+        if stored is not None:
+            added = stored.plan.added_files(directory, listing)
+            if added:
+                raise RunDirectoryError(
+                    f"{directory} holds the shards of another corpus, without {added[0].path}; choose another "
+                    "--output, or start again with --overwrite"
+                )
+            return stored
+        directory.refuse_corpus_inside(file.path for file in listing.files)
+        if not options.overwrite:
+            directory.refuse_foreign_files()
+        plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, options, work.nodes)
+        return _replaced(Encoding(directory, asked, plan))
 
 
-def _opened(
-    directory: Location,
-    stored: Encoding | None,
-    asked: dict[str, Any],
-    options: Options,
-    model: Model,
-    listener: Listener,
-    nodes: Sequence[Node],
-) -> Encoding:
-    listing = list_corpus(options, listener, may_be_empty=stored is not None)
-    if stored is not None:
-        added = manifest.added_files(directory, stored.files, listing)
-        if added:
-            raise RunDirectoryError(
-                f"{directory} holds the shards of another corpus, without {added[0].path}; choose another --output, or "
-                "start anew with --overwrite"
-            )
-        return stored
-    shards.refuse_corpus_inside(directory, listing.files)
-    if not options.overwrite:
-        shards.refuse_foreign_files(directory)
-    chunks = cut_corpus(model, options, listing.files, nodes)
-    encoding = Encoding(asked, listing.files, tuple(chunks), listing.empty)
-    shards.clear(directory)
-    shards.save(directory, encoding)
+def _replaced(encoding: Encoding) -> Encoding:
+    """Delete the encoding in the directory, if there is one, and save this one in its place."""
+    try:
+        old = shards.load(encoding.directory)
+    except RunDirectoryError:
+        old = None  # damaged: no list of its files can be trusted, and new files replace them one by one
+    if old is not None:
+        shards.clear(old, keep=[file.path for file in encoding.plan.files])
+    shards.save(encoding)
     return encoding
 
 
 def cut_corpus(
-    model: Model, options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node] = ()
-) -> Sequence[Chunk]:
-    """The chunks of a corpus; raises `InputError` where there is nothing in it."""
-    chunks = plan_chunks(files, _cutting(model, options), chunk_bytes=_chunk_bytes(options, files, nodes))
-    if not chunks:
-        raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
-    return chunks
-
-
-def tell_of_pattern(model: Model, listener: Listener) -> None:
-    """Say that a pattern has no automaton, where it has none."""
-    if runs_on_regex(model):
-        listener(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
-
-
-def runs_on_regex(model: Model) -> bool:
-    """Whether the `regex` package cuts text into pieces."""
-    return model.pattern.refusal is not None and not hasattr(model.pattern, "steps")
+    plan: Plan, files: tuple[CorpusFile, ...], model: Model, options: Options, nodes: Sequence[Node] = ()
+) -> Plan:
+    """Return the plan with the chunks of these files; raises `InputError` if they have nothing to read."""
+    cores = sum(node.cores for node in nodes)
+    workers = min(options.workers or cores, cores) if nodes else worker_count(options)
+    size = -(-corpus_bytes(files) // (workers * _CHUNKS_A_WORKER))  # so that all workers end together
+    chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
+    return plan.extended(files, _cutting(model, options), chunk_bytes)
 
 
 def _cutting(model: Model, options: Options) -> Cutting:
@@ -151,49 +128,30 @@ def special_bytes(model: Model) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in model.vocabulary.special_tokens)
 
 
-def _chunk_bytes(options: Options, files: Sequence[CorpusFile], nodes: Sequence[Node]) -> int:
-    """How large a chunk is: as asked, or so that all workers end together."""
-    cores = sum(node.cores for node in nodes)
-    workers = min(options.workers or cores, cores) if nodes else worker_count(options)
-    size = -(-manifest.corpus_bytes(files) // (workers * _CHUNKS_A_WORKER))
-    return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
-
-
-def files_without_text(files: Sequence[CorpusFile], chunks: Sequence[Chunk], empty: Sequence[str]) -> Losses:
-    """The files of which no worker sees anything: without a byte, or Parquet without a row."""
-    planned = {span.file for chunk in chunks for span in chunk.spans}
-    rowless = [file.path for index, file in enumerate(files) if index not in planned]
-    tally = Tally()
-    tally.add("files_empty", len(empty) + len(rowless), [*empty, *rowless])
-    return tally.found
-
-
 @dataclass(frozen=True)
-class Share:
-    """How many workers encode on a machine, and the bytes that each has for known pieces and for text.
+class EncodingWorkers:
+    """How many workers encode on a machine, and the bytes that each has: for known pieces, for text, and in all."""
 
-    bytes: all that each takes.
-    """
-
-    workers: int
+    count: int
     cache_bytes: int
-    room_bytes: int
+    text_bytes: int
     limit_bytes: int
-    bytes: int
+    need: Need
 
 
-def share_of(options: Options, model: Model, chunks: int, nodes: Sequence[Node]) -> Share:
-    """What each worker gets; raises `UsageError` where not even one has room for the tokenizer."""
+def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequence[Node] = ()) -> EncodingWorkers:
+    """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
     whole = memory.budget(options.memory_limit, nodes)
     model_bytes = _MODEL_BYTES_A_TOKEN * model.vocabulary.size
-    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_ROOM_BYTES
+    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_TEXT_BYTES
     asked = max(node.cores for node in nodes) if nodes else worker_count(options)
-    for workers in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
-        room = whole.room(workers)
-        if room >= least:
-            cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // workers, (room - least) // 2))
-            text = room - model_bytes - _BUFFER_BYTES - cache
-            return Share(workers, cache, text, whole.limit_bytes, whole.worker_bytes + room)
+    for count in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
+        work_bytes = whole.room(count)
+        if work_bytes >= least:
+            cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // count, (work_bytes - least) // 2))
+            text = work_bytes - model_bytes - _BUFFER_BYTES - cache
+            need = Need(memory_bytes=whole.worker_bytes + work_bytes)
+            return EncodingWorkers(count, cache, text, whole.limit_bytes, need)
     needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
     raise UsageError(
         f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "

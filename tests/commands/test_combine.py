@@ -21,6 +21,8 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.units import parse_weight
 from pipeline.run import manifest
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import RUN
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)
 WEIGHTS = st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6)
@@ -114,8 +116,8 @@ def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr  # the same run, in another order
     assert (output / "tokenizer" / "tokenizer.json").exists()
     assert "another run" in refused(run("combine", runs["a"], runs["b"], "--output", output), 1)
-    assert "no corpus gave" in refused(run("train", runs["a"].with_suffix(".txt"), "--output", output), 1)
-    assert "no corpus gave" in refused(run("count", runs["a"].with_suffix(".txt"), "--output", output), 1)
+    assert "not from a corpus" in refused(run("train", runs["a"].with_suffix(".txt"), "--output", output), 1)
+    assert "not from a corpus" in refused(run("count", runs["a"].with_suffix(".txt"), "--output", output), 1)
 
 
 def test_unweighted_is_counting_both_files(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -141,13 +143,13 @@ def test_runs_that_cannot_be_combined(runs: dict[str, Path], tmp_path: Path) -> 
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
             pipeline.combine_runs([runs["a"], tmp_path / "other"], output=tmp_path / "mix")
     other = manifest.require(runs["b"])
-    older = replace(other, directory=tmp_path / "older")
+    older = replace(other, directory=Directory(tmp_path / "older", RUN))
     cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
     manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
         pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
     manifest.save(older)
-    with pytest.raises(RunDirectoryError, match="not counted to its end"):
+    with pytest.raises(RunDirectoryError, match="not completely counted"):
         pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
     assert not (tmp_path / "mix").exists()
 

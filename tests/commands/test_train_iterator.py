@@ -103,18 +103,19 @@ def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline.commands import train_iterator
+    from pipeline.counts import elsewhere
 
     monkeypatch.setattr(train_iterator, "_LEAST_COUNTER_BYTES", 1)
     monkeypatch.setattr(train_iterator, "_MEMORY_SHARE", 1 << 50)
     monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
     seen: list[int] = []
-    combine = train_iterator.sources.combine_parts
+    combine_task = elsewhere.combine_task
 
-    def counting_parts(run: Any, parts: Any, *others: Any) -> int:
+    def counting_parts(work: Any, run: Any, parts: Any, *others: Any) -> Any:
         seen.append(len(parts))
-        return combine(run, parts, *others)
+        return combine_task(work, run, parts, *others)
 
-    monkeypatch.setattr(train_iterator.sources, "combine_parts", counting_parts)
+    monkeypatch.setattr(elsewhere, "combine_task", counting_parts)
     pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
     assert seen[0] >= 10
     assert model(tmp_path / "run") == from_files

@@ -1,4 +1,4 @@
-"""A run directory removes what is a run's own, and nothing else, and keeps what it would need again."""
+"""A run directory deletes what is a run's own, and nothing else, and keeps what it would need again."""
 
 import fcntl
 from dataclasses import replace
@@ -10,12 +10,15 @@ from command import refused, run
 
 import pipeline
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
-from pipeline.counts import sources
-from pipeline.run import directory as run_directory
-from pipeline.run import manifest
+from pipeline.counts import elsewhere
+from pipeline.run import directory, manifest
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import RUN
 from pipeline.run.options import make_options
 from pipeline.shards import manifest as shards
+from pipeline.shards.manifest import SHARDS
 from pipeline.storage import named
+from pipeline.tokenizer.formats.save import FILE_NAMES
 
 
 @pytest.fixture
@@ -25,36 +28,54 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["stdin/fixture.txt", "tokenizer-8000/notes", "counts/a.csv"])
-def test_somebody_elses_files_stay(corpus: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["tokenizer-8000/notes", "counts/a.csv", "log.txt", "report.html/a"])
+def test_files_of_others_stay(corpus: Path, tmp_path: Path, name: str) -> None:
     theirs = tmp_path / "project" / name
-    theirs.parent.mkdir(parents=True)
+    theirs.parent.mkdir(parents=True, exist_ok=True)
     theirs.write_text("precious")
     with pytest.raises(RunDirectoryError, match="may be somebody else's"):
         pipeline.train(corpus, output=tmp_path / "project", vocab_size=300)
     assert theirs.read_text() == "precious"
-    if name.startswith("stdin"):  # no text of ours, so it stays whatever is asked for
-        pipeline.train(corpus, output=tmp_path / "project", vocab_size=300, overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["stdin/fixture.txt", "tokenizer-8000/notes", "counts/a.csv", "counts/000007.parquet"])
+def test_overwrite_keeps_files_of_others(corpus: Path, tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / "project" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("precious")
+    for size in (300, 310):
+        pipeline.train(corpus, output=tmp_path / "project", vocab_size=size, overwrite=True)
         assert theirs.read_text() == "precious"
 
 
+def test_overwrite_deletes_what_the_manifest_lists(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    pipeline.train(corpus, output=output, vocab_size=[300, 280], chunk_size=1000)
+    assert len(list((output / "counts").iterdir())) > 1
+    assert (output / "tokenizer-280").exists()
+    pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
+    assert [path.name for path in (output / "counts").iterdir()] == ["000000.parquet"]
+    assert not (output / "tokenizer-280").exists()
+
+
 @pytest.mark.parametrize("path", ["s3://b/runs/a/counts/x.txt", "s3://b/runs/a/log.txt", "s3://b/runs/a/tokenizer-9/x"])
-def test_a_corpus_among_a_remote_runs_own_files_is_refused(path: str) -> None:
+def test_corpus_inside_a_remote_run_is_refused(path: str) -> None:
+    run_ = Directory(named("s3://b/runs/a"), RUN)
     with pytest.raises(RunDirectoryError, match="is part of the corpus"):
-        run_directory.refuse_corpus_inside(named("s3://b/runs/a"), ["s3://b/c/counts/y.txt", path])
-    run_directory.refuse_corpus_inside(named("s3://b/runs/a"), ["s3://other/runs/a/counts/x", "/runs/a/counts/x"])
-    run_directory.refuse_corpus_inside(named("s3://b/runs/a"), ["s3://b/runs/a/texts/x", "s3://b/runs/ab/counts/x"])
+        run_.refuse_corpus_inside(["s3://b/c/counts/y.txt", path])
+    run_.refuse_corpus_inside(["s3://other/runs/a/counts/x", "/runs/a/counts/x"])
+    run_.refuse_corpus_inside(["s3://b/runs/a/texts/x", "s3://b/runs/ab/counts/x"])
 
 
 def test_a_run_is_not_imported_into_itself(corpus: Path, tmp_path: Path) -> None:
     pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
     counter = tmp_path / "run" / "counter.parquet"
-    with pytest.raises(RunDirectoryError, match="run's own files go to"):
+    with pytest.raises(RunDirectoryError, match="this command writes to"):
         pipeline.import_counts(counter, output=tmp_path / "run", overwrite=True)
     assert counter.exists()
 
 
-def test_overwriting_asks_for_the_corpus_again(corpus: Path, tmp_path: Path) -> None:
+def test_overwrite_needs_the_corpus(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=300)
     assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
@@ -64,10 +85,11 @@ def test_overwriting_asks_for_the_corpus_again(corpus: Path, tmp_path: Path) -> 
     assert manifest.require(output).manifest.vocab_size == 310
 
 
-def test_a_size_that_was_never_learned_is_not_the_runs_own(corpus: Path, tmp_path: Path) -> None:
+def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     run_ = manifest.require(_counted(corpus, output))
-    manifest.with_merging(run_, make_options({"vocab_size": 100_000}))  # and then it was killed, or did not fit
+    options = make_options({"vocab_size": 100_000})
+    manifest.store_merge_options(run_, options, FILE_NAMES)  # and then it was killed, or did not fit
     pipeline.merge_run(output, vocab_size=300)
     assert (output / "tokenizer" / "tokenizer.json").exists()
     assert not (output / "tokenizer-300").exists()
@@ -75,7 +97,7 @@ def test_a_size_that_was_never_learned_is_not_the_runs_own(corpus: Path, tmp_pat
     assert (output / "tokenizer-290").exists()
 
 
-def test_tokenizers_of_a_list_that_is_gone_do_not_stay_beside_another(corpus: Path, tmp_path: Path) -> None:
+def test_tokenizers_of_a_lost_merge_list_are_deleted(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=[300, 280])
     (output / "merges.parquet").unlink()
@@ -84,20 +106,20 @@ def test_tokenizers_of_a_list_that_is_gone_do_not_stay_beside_another(corpus: Pa
     assert "each the right one" in pipeline.verify_run(output)["merges"]
 
 
-def test_a_manifest_goes_last(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_is_deleted_last(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped while it is cleared, a directory still says whose it is."""
     output = _counted(corpus, tmp_path / "run")
 
     def stop(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_directory, "remove", stop)
+    monkeypatch.setattr(directory, "remove", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_directory.clear(output)
+        manifest.clear(manifest.require(output))
     monkeypatch.undo()
-    assert manifest.require(output).manifest.files
-    run_directory.clear(output)
-    assert not (output / "run.json").exists()
+    assert manifest.require(output).manifest.plan.files
+    manifest.clear(manifest.require(output))
+    assert [path.name for path in output.iterdir()] == [".lock"]
 
 
 def _counted(corpus: Path, output: Path) -> Path:
@@ -105,7 +127,7 @@ def _counted(corpus: Path, output: Path) -> Path:
     return output
 
 
-def test_runs_are_combined_in_any_order_whatever_they_were_read_from(corpus: Path, tmp_path: Path) -> None:
+def test_runs_are_combined_in_any_order(corpus: Path, tmp_path: Path) -> None:
     lines = tmp_path / "d.jsonl"
     lines.write_text('{"body": "low lower lowest"}\n')
     one = _counted(corpus, tmp_path / "one")
@@ -116,58 +138,55 @@ def test_runs_are_combined_in_any_order_whatever_they_were_read_from(corpus: Pat
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_lock_on_a_file_that_its_last_holder_removed_is_none(tmp_path: Path, monkeypatch, whole: bool) -> None:
-    directory, flock, tries = tmp_path / "run", fcntl.flock, []
+def test_lock_on_a_deleted_file_is_taken_again(tmp_path: Path, monkeypatch, whole: bool) -> None:
+    home, flock, tries = tmp_path / "run", fcntl.flock, []
 
     def after_its_end(descriptor: int, operation: int) -> None:
         flock(descriptor, operation)
         tries.append(descriptor)
         if len(tries) <= 2:
-            (directory / ".lock").unlink()
+            (home / ".lock").unlink()
             if whole:
-                directory.rmdir()
+                home.rmdir()
 
     monkeypatch.setattr(fcntl, "flock", after_its_end)
-    with run_directory.locked(directory):
+    with Directory(home, RUN).locked():
         assert len(tries) == 3
-        with pytest.raises(RunDirectoryError, match="another process"), run_directory.locked(directory):
+        with pytest.raises(RunDirectoryError, match="another process"), Directory(home, RUN).locked():
             pass
-        assert (directory / ".lock").exists()
-    assert not directory.exists()
+        assert (home / ".lock").exists()
+    assert not home.exists()
 
 
 @pytest.mark.parametrize("name", ["counts", "counts/deep", "tokenizer-9"])
-def test_a_run_to_combine_is_not_replaced_by_what_it_becomes(corpus: Path, tmp_path: Path, name: str) -> None:
+def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, name: str) -> None:
     source = tmp_path / "run" / name
     pipeline.train(corpus, output=source, vocab_size=300)
     (tmp_path / "link").symlink_to(source)
     for named_so in (source, tmp_path / "link"):
-        with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but the run's own files go to"):
+        with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but this command writes to"):
             pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
     assert (source / "counter.parquet").exists()
 
 
-def test_overwriting_removes_no_other_run(corpus: Path, tmp_path: Path) -> None:
+def test_overwrite_keeps_a_run_inside_the_run(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=300)
-    inner = output / "tokenizer-8000" / "run.json"
-    inner.parent.mkdir()
-    inner.touch()
-    with pytest.raises(RunDirectoryError, match="tokenizer-8000 holds a run of its own"):
-        pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
-    assert inner.exists()
-    assert (output / "merges.parquet").exists()
+    inner = _counted(corpus, output / "tokenizer-8000")
+    before = everything(inner)
+    pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
+    assert everything(inner) == before
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_interrupted_before_counts_are_whole_nothing_is_promised(tmp_path: Path, monkeypatch, overwrite: bool) -> None:
+def test_interruption_promises_nothing_before_counts_are_whole(tmp_path: Path, monkeypatch, overwrite: bool) -> None:
     source = pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     for whole, message in ((False, "^interrupted; nothing was changed: start again$"), (True, "is kept: the same")):
-        monkeypatch.setattr(sources, "settle" if whole else "combine_parts", interrupted)
+        monkeypatch.setattr(elsewhere, "replace_run" if whole else "combine_task", interrupted)
         for begin in (
             lambda: pipeline.import_counts({"ab": 3}, output=tmp_path / "run", overwrite=overwrite),
             lambda: pipeline.combine_runs([source], output=tmp_path / "run", overwrite=overwrite),
@@ -177,7 +196,7 @@ def test_interrupted_before_counts_are_whole_nothing_is_promised(tmp_path: Path,
         monkeypatch.undo()
 
 
-def test_what_the_system_does_not_let_us_read_is_not_called_damaged(corpus: Path, tmp_path: Path) -> None:
+def test_unreadable_files_are_not_called_damaged(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=300)
     for name in ("merges.parquet", "counter.parquet", "run.json"):
@@ -187,17 +206,20 @@ def test_what_the_system_does_not_let_us_read_is_not_called_damaged(corpus: Path
             pipeline.train(corpus, output=output, vocab_size=300)
         (output / name).rmdir()
         (tmp_path / "kept").rename(output / name)
-    for name, load in ((shards.MANIFEST, shards.load), (shards.RESULT, shards.load_result)):
+    for name, load in (
+        (SHARDS.manifest, lambda: shards.load(Directory(tmp_path, SHARDS))),
+        (shards.RESULT, lambda: shards.load_result(tmp_path)),
+    ):
         (tmp_path / name).mkdir()
         with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
-            load(tmp_path)
+            load()
 
 
-def everything(run: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+def everything(home: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
-def test_what_can_be_refused_beforehand_costs_nothing_of_the_run_there(tmp_path: Path, corpus: Path) -> None:
+def test_refused_options_cost_nothing(tmp_path: Path, corpus: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=[300, 280])
     before = everything(output)
@@ -217,7 +239,7 @@ def test_what_can_be_refused_beforehand_costs_nothing_of_the_run_there(tmp_path:
             assert everything(output) == before, options
 
 
-def test_what_was_learned_stays_until_other_texts_are_counted(tmp_path: Path, corpus: Path) -> None:
+def test_results_stay_until_another_corpus_is_counted(tmp_path: Path, corpus: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=[300, 280], errors="strict")
     learned = {path: data for path, data in everything(output).items() if "tokenizer" in path.parent.name}
@@ -231,8 +253,8 @@ def test_what_was_learned_stays_until_other_texts_are_counted(tmp_path: Path, co
     wrong.write_text("other text")
     assert run("count", wrong, "--output", output, "--errors", "strict", "--overwrite").returncode == 0
     assert not any(path.exists() for path in learned)
-    pipeline.train(wrong, output=tmp_path / "anew", vocab_size=260, errors="strict")
+    pipeline.train(wrong, output=tmp_path / "again", vocab_size=260, errors="strict")
     pipeline.merge_run(output, vocab_size=260)
     for name in ("merges.parquet", "tokenizer/tokenizer.json"):
-        assert (output / name).read_bytes() == (tmp_path / "anew" / name).read_bytes()
+        assert (output / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     assert not (output / "tokenizer-280").exists()

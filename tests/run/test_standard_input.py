@@ -1,6 +1,7 @@
 """`-` among the inputs: kept in the run directory, whole or not at all, and the same content is the same run."""
 
 import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,14 @@ def piped(data: bytes, *arguments: object, cwd: Path) -> subprocess.CompletedPro
     command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
     found = subprocess.run(command, input=data, capture_output=True, cwd=cwd, check=False)
     return subprocess.CompletedProcess(command, found.returncode, found.stdout.decode(), found.stderr.decode())
+
+
+def copy_of(directory: Path, data: bytes) -> Path:
+    """Write what a killed command leaves: a copy of standard input, named by the digest of its content."""
+    directory.mkdir(parents=True, exist_ok=True)
+    copy = directory / f"input-{hashlib.sha256(data).hexdigest()[:32]}"
+    copy.write_bytes(data)
+    return copy
 
 
 def model(run_directory: Path) -> bytes:
@@ -35,7 +44,7 @@ def test_standard_input_is_a_file_of_the_corpus(tmp_path: Path) -> None:
     )
 
 
-def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
+def test_same_input_resumes_the_run(tmp_path: Path) -> None:
     command = ["count", "-", "--output", "run"]
     assert piped(b"one two", *command, cwd=tmp_path).returncode == 0
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.suffix != ".txt"}
@@ -47,7 +56,7 @@ def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
     assert run("count", "--output", "run", cwd=tmp_path).returncode == 0
     assert "holds another run: its corpus has" in refused(piped(b"other", *command, cwd=tmp_path), 1)
     assert list((tmp_path / "run" / "stdin").iterdir()) == [copy]  # what was refused is not kept
-    (tmp_path / "run" / "stdin" / f"input-{0:032}").write_text("of a command that was killed")
+    copy_of(tmp_path / "run" / "stdin", b"of a command that was killed")
     assert run("merge", "run", "--vocab-size", 258, cwd=tmp_path).returncode == 0
     assert list((tmp_path / "run" / "stdin").iterdir()) == [copy]
     assert piped(b"other", *command, "--overwrite", cwd=tmp_path).returncode == 0
@@ -56,14 +65,14 @@ def test_the_same_again_is_the_same_run(tmp_path: Path) -> None:
     assert list((tmp_path / "run").glob(".*.partial")) == []
 
 
-def test_what_is_refused_as_text_is_not_kept(tmp_path: Path) -> None:
+def test_copy_of_refused_text_is_deleted(tmp_path: Path) -> None:
     assert run("train", __file__, "--output", "made", "--vocab-size", 300, cwd=tmp_path).returncode == 0
     for name, words in (
         ("run", ["count", "-", "--output", "run"]),
         ("ids", ["encode", "-", "--tokenizer", "made", "--output", "ids", "--documents", "offsets"]),
     ):
         refusal = refused(piped(b"text \xff text", *words, "--errors", "strict", cwd=tmp_path), 1)
-        assert "invalid UTF-8 in standard input, byte 5; mend it and start anew with --overwrite" in refusal
+        assert "invalid UTF-8 in standard input, byte 5; fix it and start again with --overwrite" in refusal
         assert "stdin" not in refusal
         assert not (tmp_path / name / "stdin").exists()
         again = piped(b"text and text", *words, "--errors", "strict", "--overwrite", cwd=tmp_path)
@@ -71,7 +80,7 @@ def test_what_is_refused_as_text_is_not_kept(tmp_path: Path) -> None:
         assert len(list((tmp_path / name / "stdin").iterdir())) == 1
 
 
-def test_a_file_of_the_copys_name_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_file_with_a_copys_name_is_not_trusted(tmp_path: Path) -> None:
     """Nor is a file with another name of 32 digits, as digests have, one of ours."""
     command = ["count", "-", "--output", "run"]
     assert piped(b"one two", *command, cwd=tmp_path).returncode == 0
@@ -85,8 +94,8 @@ def test_a_file_of_the_copys_name_is_not_taken_for_it(tmp_path: Path) -> None:
     assert theirs.read_text() == "precious"
 
 
-def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
-    assert "nothing came by standard input" in refused(piped(b"", "count", "-", "--output", "run", cwd=tmp_path), 1)
+def test_empty_input_and_dry_run_are_refused(tmp_path: Path) -> None:
+    assert "standard input has no data" in refused(piped(b"", "count", "-", "--output", "run", cwd=tmp_path), 1)
     assert not (tmp_path / "run").exists()
     wrong = ["count", "-", "--input-format", "parquet", "--output", "run"]
     assert "stdin/" in refused(piped(b"no Parquet", *wrong, cwd=tmp_path), 1)
@@ -100,10 +109,9 @@ def test_nothing_and_a_dry_run_are_refused(tmp_path: Path) -> None:
     assert "standard input is closed" in closed.stderr
 
 
-def test_a_killed_copy_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "run" / "stdin").mkdir(parents=True)
-    (tmp_path / "run" / "stdin" / f"input-{0:032}").write_text("of a run that never was")
+def test_copies_of_killed_commands_are_deleted(tmp_path: Path) -> None:
+    left = copy_of(tmp_path / "run" / "stdin", b"of a run that never was")
     (tmp_path / "run" / ".stdin.1.partial").write_text("half")
     assert piped(b"one two", "count", "-", "--output", "run", cwd=tmp_path).returncode == 0
-    assert not (tmp_path / "run" / "stdin" / f"input-{0:032}").exists()
+    assert not left.exists()
     assert not (tmp_path / "run" / ".stdin.1.partial").exists()

@@ -95,5 +95,5 @@ def test_a_result_of_other_kinds_is_refused(corpus: Path, tmp_path: Path) -> Non
             described = json.loads(written)
             (described["shards"][0] if in_shard else described)[name] = value
             (output / "shards.json").write_text(json.dumps(described))
-            with pytest.raises(InputError, match=r"shards\.json cannot be read .*; encode the corpus anew"):
+            with pytest.raises(InputError, match=r"shards\.json cannot be read .*; encode the corpus again"):
                 list(pipeline.decode_shards(output, TOKENIZER))

@@ -20,7 +20,7 @@ import pipeline
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import warn_of
 from pipeline.run.options import make_options
-from pipeline.run.plan import list_corpus
+from pipeline.run.plan import Plan, list_corpus
 from pipeline.shards import in_memory
 from pipeline.shards.plan import cut_corpus
 
@@ -106,10 +106,9 @@ def test_an_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer,
     path.write_text("the low lower lowest " * 400_000)
     model = tokenizer.model
     options = make_options({"inputs": path, "chunk_size": 1 << 20, "workers": 2})
-    files = list_corpus(options, warn_of).files
-    chunks = cut_corpus(model, options, files)
-    assert len(chunks) > 4
-    parts = in_memory._encode_chunks(model, options, files, chunks)
+    plan = cut_corpus(Plan(), list_corpus(options, warn_of).files, model, options)
+    assert len(plan.chunks) > 4
+    parts = in_memory._encode_chunks(model, options, plan)
     given_up = next(parts).given_up
     assert not given_up.is_set()
     parts.close()
@@ -151,7 +150,7 @@ def test_what_cannot_be(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1
     with pytest.raises(InputError, match="not everything was taken as it stood: 1 invalid UTF-8 sequence replaced"):
         pipeline.encode_files(path, tokenizer, fail_on_loss=True)
-    with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; mend it and encode it again, or"):
+    with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or"):
         pipeline.encode_files([path] * 3, tokenizer, errors="strict", workers=2)
     with pytest.raises(UsageError, match="names of files"):
         pipeline.encode_files("-", tokenizer)

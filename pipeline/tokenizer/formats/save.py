@@ -19,4 +19,10 @@ EXPORTS: dict[str, Callable[[Model, Location], list[Location]]] = {
     "tiktoken": export_tiktoken,
 }
 
-__all__ = ["EXPORTS", "export_gpt2", "export_huggingface", "export_tiktoken", "write_model"]
+FILE_NAMES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
+    *("tokenizer.tiktoken", "tiktoken_encoding.py"),
+)
+"""Every file that an export may write."""
+
+__all__ = ["EXPORTS", "FILE_NAMES", "export_gpt2", "export_huggingface", "export_tiktoken", "write_model"]

@@ -1,0 +1,45 @@
+"""`count`: count a corpus into a run directory, which then waits for `merge`."""
+
+from typing import Any
+
+from pipeline.base.events import Listener
+from pipeline.commands import report
+from pipeline.counts.count import Counted, count
+from pipeline.executors import Executor
+from pipeline.pattern import compile_pattern
+from pipeline.report.numbers import Numbers
+from pipeline.report.summary import Summary
+from pipeline.run import manifest
+from pipeline.run.manifest import Run
+from pipeline.run.open_run import open_run
+from pipeline.run.options import Options
+from pipeline.run.work import Work, open_work
+
+
+def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
+    """Count as far as the run directory does not hold it yet."""
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
+    with open_work(options, pattern, executor, listener) as work:
+        run = open_run(work)
+        with work.logged(lambda: manifest.remove_partial(run)):
+            return write_summary(work, *count(work, run))
+
+
+def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
+    """Return the result of the command, after writing it into the run directory as its report."""
+    work.watch.look()
+    used = work.executor.used()
+    summary = Summary(
+        run.directory.location,
+        run.manifest.counting["pattern"],
+        counted.facts,
+        stages=work.times,
+        peak_memory_bytes=work.watch.peak_bytes,
+        retries=work.executor.retries,
+        nodes=0 if used is None else used.nodes,
+        peak_node_bytes=0 if used is None else used.peak_bytes,
+        stage_peak_bytes=dict(work.watch.stage_peaks),
+        **found,
+    )
+    report.write(run, summary, numbers, work.listener)
+    return summary

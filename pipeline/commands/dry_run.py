@@ -1,0 +1,57 @@
+"""`--dry-run`: what would be counted, by how many workers, and the memory and disk that it would take."""
+
+from pipeline.base.errors import UsageError
+from pipeline.base.events import Listener
+from pipeline.base.machine import WORKER_BYTES_PER_CHUNK_BYTE, MemoryWatch
+from pipeline.base.units import format_bytes, format_count
+from pipeline.merges import forecast
+from pipeline.merges.merge import merges_for
+from pipeline.pattern import compile_pattern
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import RUN, Run
+from pipeline.run.memory import counting_workers
+from pipeline.run.open_run import open_run
+from pipeline.run.options import Options
+from pipeline.run.plan import corpus_bytes
+from pipeline.run.work import Work
+from pipeline.run.workers import executor_for, nodes
+from pipeline.storage import location
+from pipeline.tokenizer.export import check_before_work
+
+
+def run_dry(options: Options, listener: Listener) -> dict[str, str]:
+    """Plan a run, write nothing, and return the plan by name."""
+    pattern = compile_pattern(options.pattern)
+    check_before_work(options, pattern)
+    if options.executor != "local" and not nodes(options):
+        raise UsageError("no node of the cluster has cores, so there is nothing to plan for; add one to it")
+    directory = Directory(options.output or location("runs/NEW"), RUN)
+    with executor_for(options) as executor:
+        work = Work(options, pattern, executor, listener, directory, MemoryWatch())
+        return _described(work, open_run(work))
+
+
+def _described(work: Work, run: Run) -> dict[str, str]:
+    options, nodes, plan = work.options, work.nodes, run.manifest.plan
+    workers = counting_workers(options, len(plan.chunks), nodes)
+    budget = workers.budget
+    sizes = [chunk.bytes for chunk in plan.chunks]
+    largest, total = max(sizes, default=0), sum(sizes)
+    counter = min(workers.work_bytes, int(largest * WORKER_BYTES_PER_CHUNK_BYTE))
+    counting = budget.taken_bytes + workers.on_one * (budget.worker_bytes + counter)
+    # If all pieces were different: one every six bytes.
+    shape = forecast.CounterShape(total // 6, total, total + total // 6)
+    merging = forecast.least(shape, merges_for(options)) + budget.taken_bytes + budget.worker_bytes
+    on_each = " on each node" if nodes else ""
+    return {
+        "run": str(run.directory),
+        "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}",
+        "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
+        "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
+        "disk at most": f"about {format_bytes(2 * total)} for counters",
+        "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
+        "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
+        f"{format_bytes(workers.work_bytes)} is written in parts",
+        "memory while merging": f"{format_bytes(merging)} if all pieces were different; forecast when they are counted",
+        "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
+    }

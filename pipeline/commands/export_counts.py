@@ -1,0 +1,59 @@
+"""`export --counts`: write a run's piece counts for other tools."""
+
+import shutil
+from os import PathLike
+
+from pipeline.counts import counts_file
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.run import manifest, memory
+from pipeline.run.options import Options, make_options
+from pipeline.run.workers import executor_here
+from pipeline.storage import Location, Remote, named, open_file
+from pipeline.storage.atomic import whole_file
+
+_BAND_SHARE = 4  # sorted pieces take one in this many bytes of the budget: filtered, joined, taken, as text
+_MOST_BAND_BYTES = 256 << 20
+
+
+def export_counts(
+    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, memory_limit: int | str | None = None
+) -> int:
+    """Write the counts of a run for other tools.
+
+    Args:
+        run: the run directory, a path or a URI.
+        path: the file, a path or a URI: TSV in the format that `import` reads, the most frequent piece first; or, if
+            the name ends in `.parquet`, a copy of the run's combined counter.
+        memory_limit: as of `pipeline.train`; with less memory the counter is read more often.
+
+    Returns:
+        The number of different pieces.
+
+    Raises:
+        RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file cannot be
+            written.
+    """
+    options = make_options({"workers": 1, "memory_limit": memory_limit})
+    with executor_here(options) as executor:
+        return run_export_counts(named(run), named(path), executor, options)
+
+
+def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
+    """Write the counts of a run, in a worker."""
+    whole = memory.budget(options.memory_limit)
+    room = whole.room(whole.workers(1)) - memory.WRITE_BYTES
+    band_bytes = min(_MOST_BAND_BYTES, room // _BAND_SHARE)
+    counted = require_counted(manifest.require(directory), executor)
+    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
+    if path.suffix == ".parquet":
+        list(executor.run(counts_file.read_whole, [task]))  # a damaged counter is not passed on
+        with (
+            whole_file(path, counts_file.EXPORT_REMEDY) as partial,
+            open_file(counted.path) as counter,
+            partial.open("wb") as copy,
+        ):
+            shutil.copyfileobj(counter, copy, 1 << 20)
+        return counted.facts.different_pieces
+    [(_, rows)] = executor.run(counts_file.write_tsv, [task])
+    return rows

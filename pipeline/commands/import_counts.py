@@ -1,0 +1,239 @@
+"""`import`: counts that exist already become a run that `merge` continues with.
+
+What is imported is read in batches and written as counters in parts, so neither its size nor its order matters.
+"""
+
+import hashlib
+import io
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline.base.errors import InputError, TrainingError, UsageError
+from pipeline.base.events import Listener, warn_of
+from pipeline.base.units import format_count, parse_location
+from pipeline.commands.count import write_summary
+from pipeline.commands.merge import merge_and_export
+from pipeline.corpus.formats import compression_marked
+from pipeline.counts import counts_file, import_worker
+from pipeline.counts.count import SUMMED, Counted
+from pipeline.counts.counts_file import MOST_COUNT, Batch
+from pipeline.counts.elsewhere import PartPath, Parts, take_counts
+from pipeline.counts.import_worker import State, Taken, TakeTask
+from pipeline.executors import Executor
+from pipeline.pattern import compile_pattern
+from pipeline.report.summary import Summary
+from pipeline.run import manifest, memory
+from pipeline.run.directory import fingerprint
+from pipeline.run.manifest import Run, Source
+from pipeline.run.open_run import cut_by, special_bytes
+from pipeline.run.options import Options, make_options
+from pipeline.run.work import Work, open_work
+from pipeline.run.workers import executor_here, worker_count
+from pipeline.storage import Location, Remote, open_file
+from pipeline.tokenizer.export import Trained, check_before_work
+from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+STAGE = "importing"
+_PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
+_READ_BYTES = 1 << 20
+_OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
+_NOTHING_LOST = {
+    **dict.fromkeys(SUMMED, 0),
+    "losses": {},
+    "concerned_characters": "",
+}
+_Result = TypeVar("_Result")
+
+
+def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
+    """Train a tokenizer on counts that exist already and return it.
+
+    Args:
+        counts: a mapping from pieces (bytes or str) to the number of occurrences, such as `collections.Counter`; or a
+            path or URI, or several, of TSV or Parquet files; or a pyarrow Table or RecordBatch with the columns `piece`
+            and `count`.
+        **options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will
+            cut in the same way. A piece that the pattern would not leave whole is worth a warning.
+
+    Returns:
+        The tokenizer; of several sizes the first.
+
+    Raises:
+        InputError: naming the position of a count that is not positive or a piece that cannot be one.
+        TrainingError: for counts that add up to more than 2^63 - 1.
+        PipelineError: as `train` does.
+    """
+    settled = make_options(options)
+    check_before_work(settled, compile_pattern(settled.pattern))
+
+    def finish(work: Work, run: Run, counted: Counted) -> Trained:
+        return merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
+
+    with executor_here(settled) as executor:
+        trained = _import(counts, settled, executor, warn_of, finish)
+    return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
+
+
+def import_counts(counts: Any, **options: Any) -> Location:
+    """Make a run of counts that exist already, as `bpe-pipeline import` does.
+
+    Args:
+        counts: as `train_from_counts` takes them.
+        **options: as `train_from_counts` takes them.
+
+    Returns:
+        The run directory, from which `merge_run` continues.
+
+    Raises:
+        PipelineError: as `train_from_counts` does.
+    """
+    settled = make_options(options)
+    with executor_here(settled) as executor:
+        return run_import(counts, settled, executor, warn_of).directory
+
+
+def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:
+    """Import and report."""
+    return _import(counts, options, executor, listener, write_summary)
+
+
+def _import(
+    counts: Any,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    finish: Callable[[Work, Run, Counted], _Result],
+) -> _Result:
+    """Import, then `finish` in the run directory."""
+    if options.inputs is not None:
+        raise UsageError("inputs are not read where counts are given; leave them out")
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
+    paths = _paths(counts)
+    with open_work(options, pattern, executor, listener) as work:
+        work.untouched = True
+        work.directory.refuse_corpus_inside(str(path.absolute() if isinstance(path, Path) else path) for path in paths)
+        states, source = _source_of_files(paths) if paths else ([], _source_of_batches(counts))
+
+        def read(run: Run, part_path: PartPath) -> Parts:
+            return _read(work, run, part_path, counts, list(zip(paths, states, strict=True)))
+
+        run, counted = take_counts(work, options.of_stage("count"), cut_by(pattern), source, read)
+        work.untouched = False
+        with work.logged(lambda: manifest.remove_partial(run)):
+            return finish(work, run, counted)
+
+
+def _paths(counts: Any) -> list[Location]:
+    """The files of counts, or none where the counts themselves are given."""
+    if isinstance(counts, Mapping) or hasattr(counts, "schema"):
+        return []
+    names = [counts] if isinstance(counts, str | PathLike | Remote) else counts
+    if not isinstance(names, Iterable) or isinstance(names, AbstractSet | bytes | bytearray):
+        raise UsageError(
+            f"counts are given as {type(counts).__name__}; give a mapping, a path, a list of paths, or a pyarrow Table"
+        )
+    paths = []
+    for name in names:
+        try:
+            paths.append(parse_location(name))
+        except ValueError as error:
+            raise UsageError(f"{str(name)[:200]!r} is no file of counts: expected {error}") from None
+    if not paths:
+        raise UsageError("import needs files of counts; name one or more")
+    doubled = next((path for path in paths if paths.count(path) > 1), None)
+    if doubled is not None:
+        raise UsageError(f"{doubled} is named twice; its counts would be added to themselves: name it once")
+    return paths
+
+
+def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
+    """Size and time of change of each file as it was digested, and what all of them are."""
+    states, digests = [], []
+    for path in paths:
+        try:
+            _require_regular(path)
+            with io.BufferedReader(open_file(path), _READ_BYTES) as file:
+                compression = compression_marked(file.peek(16)[:16])
+                if compression != "none":
+                    raise InputError(f"{path} is compressed with {compression}: decompress it and name the result")
+                states.append(file.raw.state())
+                digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
+    description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return states, Source("counts", fingerprint(sorted(digests)), description)
+
+
+def _require_regular(path: Location) -> None:
+    """Raise `InputError` for a pipe or a device, which cannot be read twice, or is another one in a worker."""
+    if not isinstance(path, Path) or path.is_dir():
+        return
+    if not stat.S_ISREG(path.stat().st_mode) or str(path.absolute()).startswith(_OWN_OF_PROCESSES):
+        raise InputError(f"{path} is not a regular file: save its content to a file and name that")
+
+
+def _source_of_batches(counts: Any) -> Source:
+    """The digest is a sum over the pieces, so their order means nothing, and a piece given twice counts as one."""
+    total = 0
+    for batch in _batches(counts):
+        for piece, number in zip(batch.pieces, batch.counts, strict=True):
+            total += number * int.from_bytes(hashlib.blake2b(piece, digest_size=24).digest())
+    kind = "a mapping" if isinstance(counts, Mapping) else "a table"
+    return Source("counts", f"{total % (1 << 192):048x}", kind)
+
+
+def _batches(counts: Any) -> Iterable[Batch]:
+    if isinstance(counts, Mapping):
+        return import_worker.mapping_counts(counts)
+    return counts_file.table_counts(counts)
+
+
+def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequence[tuple[Location, State]]) -> Parts:
+    """Read the counts into counters of a bounded size."""
+    whole = memory.budget(work.options.memory_limit)
+    workers = whole.workers(max(1, min(worker_count(work.options), len(files))))
+    room = whole.room(workers) - memory.WRITE_BYTES
+    task = TakeTask(
+        path=Path(),
+        special_tokens=special_bytes(work.options),
+        pattern=replace(work.pattern, tree=None),
+        part=part_path(0),
+        fingerprint=run.manifest.counter_fingerprint(),
+        part_bytes=room // _PART_SHARE,
+        room_bytes=room - room // _PART_SHARE,
+        limit_bytes=whole.limit_bytes,
+        shares=workers * _PART_SHARE / (_PART_SHARE - 1),
+    )
+    if files:
+        tasks = [replace(task, path=path, state=state, part=part_path(i)) for i, (path, state) in enumerate(files)]
+        with work.stage(STAGE, sum(size for _, (size, _) in files), "bytes") as advance:
+            taken = work.executor.run(import_worker.take_file, tasks, advance, at_once=workers)
+            found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
+    else:
+        with work.stage(STAGE, 1, "sources"):
+            found = [import_worker.take(_batches(counts), task)]
+    if not any(one.rows for one in found):
+        raise InputError("there is not a single count to import; give at least one piece with its count")
+    if sum(one.pieces for one in found) > MOST_COUNT:
+        raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
+    _warn_of_other_cuts(work, found)
+    statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
+    return Parts([(part, task.fingerprint) for one in found for part in one.parts], statistics)
+
+
+def _warn_of_other_cuts(work: Work, found: Sequence[Taken]) -> None:
+    otherwise = sum(one.cut_otherwise for one in found)
+    if otherwise:
+        example = next(one.example for one in found if one.cut_otherwise)
+        work.warn(
+            f"the pattern {work.options.pattern} would cut {format_count(otherwise, 'pieces')} of "
+            f"{sum(one.rows for one in found):,} differently, such as "
+            f"{example[:60].decode(errors='backslashreplace')!r}: the tokenizer will not find them whole; name the "
+            "pattern that cut them with --pattern"
+        )

@@ -1,0 +1,140 @@
+"""`merge`: learn a merge list from a run's counts, and write a tokenizer of every size asked for."""
+
+import functools
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+from pipeline.base.errors import TrainingError
+from pipeline.base.events import Listener, warn_of
+from pipeline.base.units import format_bytes
+from pipeline.commands import report
+from pipeline.commands.count import write_summary
+from pipeline.counts.count import STAGE as COUNTING
+from pipeline.counts.count import Counted, require_counted
+from pipeline.executors import Executor
+from pipeline.merges import forecast, merge
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import merge_budget, with_pad_token
+from pipeline.pattern import compile_pattern
+from pipeline.report.summary import OtherSize, Summary
+from pipeline.run import manifest, memory
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import RUN, Run
+from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.work import Work, open_work
+from pipeline.run.workers import executor_for
+from pipeline.storage import Location, Remote, named
+from pipeline.tokenizer.export import Trained, check_before_work, export_size
+from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, Tokenizer]:
+    """Learn vocabularies from the counts of a run directory, as `bpe-pipeline merge` does.
+
+    Args:
+        run: the run directory, a path or a URI.
+        **options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes come from one merge list.
+
+    Returns:
+        The tokenizers by size.
+
+    Raises:
+        PipelineError: as `train` does.
+    """
+    refuse_unfit(options, names_of("encode"), "training")
+    with executor_for(make_options(options)) as executor:
+        _, trained = run_merge(named(run), options, executor, warn_of)
+    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
+
+
+def run_merge(
+    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> tuple[Summary, Trained]:
+    """Merge and export from the counts of a run directory; the corpus is not needed.
+
+    given: the options that were asked for, by name; all others are the run's. Nothing is deleted before everything
+    was checked that can be checked beforehand.
+    """
+    options = _options_of_run(location, given)
+    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
+    check_before_work(options, pattern)
+    with open_work(options, pattern, executor, listener) as work:
+        run = manifest.require(work.directory.location)
+        counted = require_counted(run, executor)
+        work.times[COUNTING] = None
+        if options.overwrite:
+            merge.require_memory(work, run, counted)
+            run = manifest.remove_results(run)
+            run = replace(run, manifest=run.manifest.without_merging())
+            manifest.save(run)
+        run = manifest.store_merge_options(run, options, FILE_NAMES)
+        with work.logged(lambda: manifest.remove_partial(run)):
+            return merge_and_export(work, run, counted)
+
+
+def _options_of_run(location: Location, given: Mapping[str, Any]) -> Options:
+    """Complete the given options with those of the run; `RunDirectoryError` if one differs that cannot."""
+    stored = manifest.require(location).manifest
+    asked = make_options(given)
+    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
+    manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
+    before = {} if asked.overwrite else stored.merging or {}
+    whole = {"vocab_size": stored.vocab_size, **stored.counting, **before, **given, "output": location}
+    return make_options(whole)
+
+
+def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, Trained]:
+    """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
+    options, pattern = work.options, work.pattern
+    learned = merge.learn(work, run, counted)
+    exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
+    compute = functools.partial(report.after_training, run, learned, pattern, options, work.executor, work.listener)
+    work.directory.require_lock()
+    work.watch.begin("exporting")
+    started = time.monotonic()
+    with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
+        fits = report.has_room(learned, options, work.executor, exporting_bytes)
+        computing = pool.submit(compute) if fits else None
+        exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
+        work.times["exporting"] = time.monotonic() - started
+        work.watch.begin(report.STAGE)
+        started = time.monotonic()
+        numbers = compute() if computing is None else computing.result()
+        work.times[report.STAGE] = time.monotonic() - started
+    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+    for size, one in zip(options.vocab_size, exported, strict=True):
+        if one.facts.merges < merge_budget(size, special_tokens):
+            work.inform(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+    first, *others = exported
+    summary = write_summary(
+        work,
+        run,
+        counted,
+        numbers,
+        report=report.page_name(run, numbers),
+        vocabulary=first.facts,
+        tokenizer_directory=first.directory,
+        written=first.written,
+        refused=first.refused,
+        other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
+    )
+    return summary, Trained(learned, pattern, options)
+
+
+def _check_memory(learned: MergeList, options: Options) -> int:
+    """Return the bytes that exporting takes at most; `TrainingError` if too much: tokens may be as long as pieces."""
+    whole = memory.budget(options.memory_limit)
+    needed = forecast.exporting_bytes(max(options.vocab_size), learned.token_bytes())
+    left = whole.limit_bytes - whole.taken_bytes - memory.WORKER_BYTES
+    if needed > left:
+        raise TrainingError(
+            f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(left, 0))}: the "
+            f"{max(options.vocab_size):,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give "
+            "a larger --memory-limit, a smaller --vocab-size, or merge again with --max-token-bytes and --overwrite"
+        )
+    return needed

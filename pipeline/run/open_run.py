@@ -1,0 +1,133 @@
+"""Open the run that the options ask for: the one in the directory, or a new one with its plan made and saved."""
+
+from dataclasses import replace
+
+from pipeline.base import machine
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.files import CorpusFile, sample_corpus
+from pipeline.merges.vocabulary import with_pad_token
+from pipeline.pattern import CompiledPattern
+from pipeline.run import manifest
+from pipeline.run.manifest import Manifest, Run
+from pipeline.run.memory import counting_workers
+from pipeline.run.options import Options
+from pipeline.run.plan import Plan, corpus_bytes, list_corpus
+from pipeline.run.standard_input import with_standard_input
+from pipeline.run.work import Work
+from pipeline.run.workers import worker_count
+from pipeline.storage import exists, named
+
+
+def open_run(work: Work) -> Run:
+    """Return the run that is asked for; a new plan is saved, unless `options.dry_run`.
+
+    The results of a smaller corpus, or of another one, stay until all of this one is counted (`counts.count.count`).
+    Raises `RunDirectoryError` if the directory holds another run, `InputError` for a corpus that cannot be read.
+    """
+    options, directory = work.options, work.directory
+    if options.overwrite and not options.inputs:
+        _refuse_another_corpus(work)
+    stored = None if options.overwrite else manifest.load(directory.location)
+    if stored is not None:
+        refuse_source(stored)
+        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
+        if not options.inputs:
+            work.inform(f"resuming with the corpus of {directory}")
+            plan = stored.manifest.plan
+            empty = (path for path in plan.empty if exists(named(path)))
+            options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
+    with with_standard_input(directory, options) as settled:
+        return _planned(work, stored, settled)
+
+
+def _planned(work: Work, stored: Run | None, options: Options) -> Run:
+    directory = work.directory
+    listing = list_corpus(options, work.listener, may_be_empty=stored is not None)
+    directory.refuse_corpus_inside(file.path for file in listing.files)
+    cutting = cut_by(work.pattern)
+    if stored is None:
+        if not options.overwrite:
+            directory.refuse_foreign_files()
+        plan = _extended(Plan(empty=listing.empty), listing.files, work)
+        run = Run(directory, Manifest(options.of_stage("count"), cutting, plan))
+        return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
+    if stored.manifest.cutting != cutting:
+        raise RunDirectoryError(
+            f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
+            f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
+        )
+    added = stored.manifest.plan.added_files(directory, listing)
+    found = replace(stored.manifest, plan=replace(stored.manifest.plan, empty=listing.empty))
+    if added:
+        found = replace(found.without_merging(), plan=_extended(found.plan, added, work))
+    run = Run(directory, found)
+    if run != stored and not options.dry_run:
+        manifest.save(run)
+    return run
+
+
+def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
+    """Delete the counts of the run in the directory, if there is one, and save this one in its place.
+
+    The old run's results are deleted too (`results`), or taken over until there are new ones. keep: copies of
+    standard input to keep, by their paths.
+    """
+    try:
+        old = manifest.load(run.directory.location)
+    except RunDirectoryError:
+        old = None  # damaged: no list of its files can be trusted, and new files replace them one by one
+    if old is not None:
+        old = manifest.remove_results(old) if results else old
+        manifest.clear_counts(old, keep)
+        run = replace(run, manifest=replace(run.manifest, tokenizers=old.manifest.tokenizers))
+    manifest.save(run)
+    return run
+
+
+def refuse_source(run: Run) -> None:
+    """Raise `RunDirectoryError` for a run whose counts came from no corpus: none can be counted into it."""
+    source = run.manifest.source
+    if source is not None:
+        raise RunDirectoryError(
+            f"{run.directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
+            "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
+        )
+
+
+def _refuse_another_corpus(work: Work) -> None:
+    """Raise `UsageError` if the sample corpus would replace a corpus that was named."""
+    try:
+        stored = manifest.load(work.directory.location)
+    except RunDirectoryError:
+        return  # unknown
+    if stored is None:
+        return
+    files = {file.path for file in stored.manifest.plan.files}
+    if stored.manifest.source is not None or not files <= set(sample_corpus()):
+        raise UsageError(
+            f"--overwrite without INPUT would replace the corpus of {work.directory} by the sample corpus; name the "
+            "corpus again"
+        )
+
+
+def cut_by(pattern: CompiledPattern) -> dict[str, str]:
+    """Return what a pattern's name means here and now, as part of a run's fingerprints."""
+    by = "the automaton" if pattern.refusal is None else f"regex {machine.versions()['regex']}"
+    return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
+
+
+def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work) -> Plan:
+    options, nodes = work.options, work.nodes
+    whole_documents = options.errors == "skip"
+    cutting = Cutting(special_bytes(options), work.pattern.automaton, whole_documents, options.text_field)
+    workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
+    default = machine.default_chunk_bytes(corpus_bytes(files), workers.count, workers.count * workers.work_bytes)
+    return plan.extended(files, cutting, options.chunk_size or default)
+
+
+def special_bytes(options: Options) -> tuple[bytes, ...]:
+    """List every special token that separates documents, in order of ids."""
+    if options.special_tokens_as_text:
+        return ()
+    return tuple(token.encode() for token in with_pad_token(options.special_tokens, options.pad_token))

@@ -1,0 +1,155 @@
+"""The work in hand: what was asked, what cuts, where tasks run, who listens, and the directory that is worked in."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.base import machine
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.base.log import log_to
+from pipeline.base.units import format_bytes
+from pipeline.executors import Executor, Node
+from pipeline.pattern import CompiledPattern
+from pipeline.run import memory
+from pipeline.run.directory import LOG, Directory, Kind, new_directory
+from pipeline.run.manifest import RUN
+from pipeline.run.options import Options
+from pipeline.run.standard_input import removed_if_refused
+from pipeline.run.workers import as_workers_know
+
+_log = logging.getLogger(__name__)
+Advance = Callable[[int], None]
+
+
+@dataclass
+class Work:
+    """A command at work.
+
+    times: seconds of each stage so far, None if its output was there already. resumable: whether the same command can
+    continue after an interruption; untouched: whether nothing in the directory has changed yet.
+    """
+
+    options: Options
+    pattern: CompiledPattern
+    executor: Executor
+    listener: Listener
+    directory: Directory
+    watch: machine.MemoryWatch
+    resumable: bool = True
+    untouched: bool = False
+    times: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The machines of the cluster as they are now; none if tasks run on this one."""
+        return self.executor.nodes()
+
+    @contextlib.contextmanager
+    def stage(self, name: str, total: int, unit: str, done: int = 0) -> Iterator[Advance]:
+        """Report the start and end of a stage, and note its time and memory; yields what reports its progress."""
+        self.watch.begin(name)
+        started = time.monotonic()
+        self.listener(StageStarted(name, total, unit, done))
+        yield lambda amount: self.listener(Advanced(name, amount))
+        elapsed_s = time.monotonic() - started
+        self.times[name] = elapsed_s
+        self.listener(StageEnded(name, elapsed_s))
+
+    def inform(self, text: str) -> None:
+        """Report something worth knowing."""
+        self.listener(Notice("info", text))
+
+    def warn(self, text: str) -> None:
+        """Report something that may be wrong."""
+        self.listener(Notice("warning", text))
+
+    def warn_of_regex(self) -> None:
+        """Warn if the pattern has no automaton."""
+        if on_regex(self.pattern):
+            self.warn(f"the pattern runs on the regex package, slower: {self.pattern.refusal}")
+
+    @contextlib.contextmanager
+    def logged(self, remove_partial: Callable[[], None]) -> Iterator[None]:
+        """Write what happens into the directory's log.
+
+        Calls `remove_partial`, which deletes what killed processes left, before and, if attempts failed, after the
+        block. A copy of standard input is deleted if the block refuses its text.
+        """
+        remove_partial()
+        self.directory.separate_log()
+        with log_to(self.directory / LOG), removed_if_refused(self.directory):
+            _log.info("%s", self.options)
+            try:
+                yield
+            except BaseException as error:
+                _log.error("stopped: %s: %s", type(error).__name__, error)
+                raise
+        if self.executor.retries:
+            remove_partial()
+
+
+def on_regex(pattern: CompiledPattern) -> bool:
+    """Return whether the `regex` package cuts by this pattern: it has no automaton, and is no sequence of patterns."""
+    return pattern.refusal is not None and not hasattr(pattern, "steps")
+
+
+def require_memory(options: Options) -> memory.Budget:
+    """Return the memory budget; `UsageError` if the limit is too small for any work."""
+    budget = memory.budget(options.memory_limit)
+    budget.workers(1)
+    return budget
+
+
+@contextlib.contextmanager
+def watched(memory_limit: int | None, listener: Listener) -> Iterator[machine.MemoryWatch]:
+    """Watch memory during the block; warn at its end, also if it raises, when the limit was passed."""
+    watch = machine.MemoryWatch(memory_limit)
+    try:
+        with watch:
+            yield watch
+    finally:
+        if watch.exceeded:
+            peak, limit = format_bytes(watch.peak_bytes), format_bytes(memory_limit or 0)
+            listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
+
+
+@contextlib.contextmanager
+def open_work(
+    options: Options,
+    pattern: CompiledPattern,
+    executor: Executor,
+    listener: Listener,
+    *,
+    kind: Kind = RUN,
+    resumable: bool = True,
+) -> Iterator[Work]:
+    """Work alone in the directory that the options name, or in a new one, and watch memory.
+
+    An interruption is raised again with the way to continue, if there is one.
+    """
+    require_memory(options)
+    where = as_workers_know(options.output or new_directory(), options)
+    directory = Directory(where, kind)
+    work = None
+    executor.on_notice = lambda text: listener(Notice("warning", text))
+    try:
+        with directory.locked(), watched(options.memory_limit, listener) as watch:
+            work = Work(options, pattern, executor, listener, directory, watch, resumable)
+            yield work
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_how_to_resume(options, directory, work, resumable)) from None
+
+
+def _how_to_resume(options: Options, directory: Directory, work: Work | None, resumable: bool) -> str:
+    if resumable and work is not None and work.untouched:
+        return "interrupted; nothing was changed: start again"
+    if not resumable:
+        return (
+            f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run resumes, "
+            "otherwise nothing was changed: start again"
+        )
+    again = f"the same command with --output {directory}" if options.output is None else "the same command"
+    without = ", without --overwrite," if options.overwrite else ""
+    return f"interrupted; what is finished is kept: {again}{without} resumes"
