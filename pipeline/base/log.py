@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.storage import Location
-from pipeline.storage.atomic import appendable
 
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
@@ -28,21 +26,13 @@ _before: list[tuple[int, bool]] = []  # level and propagate as they were before 
 
 
 @contextlib.contextmanager
-def log_to(where: Location, level: int = logging.INFO) -> Iterator[logging.Logger]:
-    """Append every record of the package's loggers, of this and all worker processes, to a file.
+def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
+    """Append every record of the package's loggers, of this process and all workers, to a local file.
 
-    In a store the log is kept locally while the block runs and uploaded when it ends, also by a failure; what a
-    coordinator logged that is killed is lost.
-
-    Several runs may log at once from threads of one process: each file then holds the records of all of them, and the
-    logger is as it was when the last run ends. Raises `RunDirectoryError` where the file cannot be opened.
+    Several runs may log at the same time from threads of one process: each file then holds the records of all of them.
+    When the last one ends, the logger has its previous settings again. Raises `RunDirectoryError` if the file cannot
+    be opened.
     """
-    with appendable(where) as path, _logged_to(path, where, level) as logger:
-        yield logger
-
-
-@contextlib.contextmanager
-def _logged_to(path: Path, where: Location, level: int) -> Iterator[logging.Logger]:
     from multiprocessing_logging import MultiProcessingHandler
 
     logger = logging.getLogger(ROOT)
@@ -50,8 +40,7 @@ def _logged_to(path: Path, where: Location, level: int) -> Iterator[logging.Logg
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
     except OSError as error:
         raise RunDirectoryError(
-            f"the log {where} cannot be written: {error.strerror or error}; make it writable, or choose another "
-            "--output"
+            f"the log {path} cannot be written: {error.strerror or error}; make it writable, or choose another --output"
         ) from None
     file_handler.setFormatter(logging.Formatter(_FORMAT))
     handler = MultiProcessingHandler("run-log", sub_handler=file_handler)

@@ -15,7 +15,6 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
-from pipeline.base.units import parse_weight
 from pipeline.commands.train import Stages, at_work, directory_for
 from pipeline.corpus import losses
 from pipeline.counts import combine_worker, count, counter_file, sources
@@ -26,6 +25,7 @@ from pipeline.run import directory as run_directory
 from pipeline.run import manifest
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.values import parse_weight
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named, same_place
 

@@ -31,6 +31,7 @@ from pipeline.shards.part_file import Part
 from pipeline.shards.plan import OF_TRAINING, files_without_text, open_encoding, separator_of
 from pipeline.shards.write_worker import Shard
 from pipeline.storage import Location, Remote, each, existing, named
+from pipeline.storage.atomic import appendable
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -120,7 +121,7 @@ def _at_work(directory: Location, options: Options) -> Iterator[machine.MemoryWa
 
 @contextlib.contextmanager
 def _logged(directory: Location, options: Options) -> Iterator[None]:
-    with log_to(directory / "log.txt"):
+    with appendable(directory / "log.txt") as path, log_to(path):
         _log.info("%s", options)
         try:
             yield

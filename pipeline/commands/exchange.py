@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, warn_of
-from pipeline.base.units import format_count, parse_location
+from pipeline.base.units import format_count
 from pipeline.commands.train import Stages, at_work, directory_for, first_tokenizer, merge_and_export
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts import count, counts_file, import_worker, sources
@@ -33,7 +33,7 @@ from pipeline.run import manifest, memory, plan
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import Options, make_options
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, Remote, named, open_file
+from pipeline.storage import Location, Remote, named, open_file, parse_location
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.export import Trained, check_before_work
 from pipeline.tokenizer.tokenizer import Tokenizer

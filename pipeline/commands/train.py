@@ -31,6 +31,7 @@ from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.standard_input import refused_goes
 from pipeline.run.workers import as_workers_know, executor_for
 from pipeline.storage import Location, Remote, named
+from pipeline.storage.atomic import appendable
 from pipeline.tokenizer.export import Trained, check_before_work, export_size
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -162,7 +163,7 @@ class Stages:
         """Write what happens into the run's log; what killed commands and workers left behind is removed."""
         sweep = functools.partial(run_directory.sweep, run.directory, [file.path for file in run.manifest.files])
         sweep()
-        with log_to(run.directory / "log.txt"):
+        with appendable(run.directory / "log.txt") as path, log_to(path):
             _log.info("%s", self.options)
             try:
                 yield
