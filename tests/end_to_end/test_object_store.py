@@ -46,7 +46,7 @@ def corpus(store: Store) -> str:
 
 
 def _scratch_left(process: int) -> list[Path]:
-    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.place()}-{process}-*")]
+    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.process_namespace()}-{process}-*")]
 
 
 def test_from_store_to_store_as_from_disk_to_disk(store: Store, corpus: str, local: Path) -> None:
