@@ -55,7 +55,7 @@ def encode_chunks(
         room_bytes=share.room_bytes,
         limit_bytes=share.limit_bytes,
         workers=share.workers,
-        model=executor.share(packed(model)),
+        model=executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         separator=None if separator is None else special_tokens[separator],
         separators=encoding.options["documents"] == "separator",

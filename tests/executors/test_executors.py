@@ -12,8 +12,7 @@ import pytest
 import worker_tasks
 
 from pipeline.base.errors import InputError, WorkerError
-from pipeline.executors import WorkerSetup
-from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors import MAX_ATTEMPTS, WorkerSetup
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
 

@@ -22,8 +22,7 @@ from samples import all_planes
 
 import pipeline
 from pipeline.base.errors import InputError, UsageError, WorkerError
-from pipeline.executors import Need
-from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors import MAX_ATTEMPTS, Need
 from pipeline.executors.ray import RayExecutor
 from pipeline.run.workers import SETUP
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.executors import ignore_progress
+from pipeline.executors import ignore
 from pipeline.executors.local import LocalExecutor
 from pipeline.executors.worker import report_progress
 
@@ -22,7 +22,7 @@ def results_of(
     workers: int,
     function: Callable[[Any], Any],
     tasks: Sequence[Any],
-    on_progress: Callable[[int], None] = ignore_progress,
+    on_progress: Callable[[int], None] = ignore,
 ) -> dict[int, Any]:
     """What so many worker processes make of the tasks, by the tasks' indices."""
     with LocalExecutor(lambda: workers) as executor:
