@@ -13,7 +13,7 @@ import peers
 import pytest
 from command import run
 
-from pipeline.executors import Node, SharedHere
+from pipeline.executors import Broadcast, Node
 
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -71,8 +71,8 @@ class _Here:
     def used(self) -> None:
         return None
 
-    def share(self, data: bytes) -> SharedHere:
-        return SharedHere(data)
+    def broadcast(self, data: bytes) -> Broadcast:
+        return Broadcast(data)
 
     def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
         yield from ((index, function(task)) for index, task in enumerate(tasks))

@@ -30,9 +30,6 @@ LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 
 # Found when the rooms were built; each goes as its room is put in order.
 KNOWN_UPWARD = {
-    "base/log imports storage",
-    "base/log imports storage.atomic",
-    "base/units imports storage",
     "corpus/sampling imports run",
     "counts/count imports report.summary",
     "run/manifest imports counts.counter_file",

@@ -1,1 +1,1 @@
-"""Errors, events, log, units, the machine and the version: what every room may import."""
+"""Errors, events, log, units and the machine: what every room may import. Knows nothing of text or stores."""

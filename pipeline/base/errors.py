@@ -1,32 +1,32 @@
-"""Every error the package raises on purpose: one family, each message naming the thing, the place and the remedy.
+"""Every error that the package raises on purpose: one family, each message with the thing, location and remedy.
 
 The command prints the message as one line and exits with `exit_code`; Python callers catch `PipelineError` or a
-member of it. Anything else that escapes is a defect of ours.
+subclass. Any other exception that escapes is a defect of the package.
 """
 
 
 class PipelineError(Exception):
-    """Something went wrong that the message explains in one line."""
+    """A failure that the message explains in one line."""
 
     exit_code = 1
 
 
 class UsageError(PipelineError):
-    """An option, argument or configuration file that cannot mean anything (exit code 2)."""
+    """An option, argument or configuration file is invalid (exit code 2)."""
 
     exit_code = 2
 
 
 class PatternError(UsageError):
-    """A pre-tokenization pattern that does not compile; the message points at the place in it."""
+    """A pre-tokenization pattern does not compile; the message points at the position in it."""
 
 
 class PatternTimeoutError(PipelineError):
-    """A pattern that takes too long on a document; tells the document by its beginning."""
+    """A pattern takes too long on a document; the message quotes the start of the document."""
 
 
 class InputError(PipelineError):
-    """A corpus or a tokenizer file that cannot be read as asked."""
+    """A corpus or tokenizer file cannot be read as requested."""
 
 
 class InvalidTextError(InputError):
@@ -41,24 +41,24 @@ class InvalidTextError(InputError):
 
 
 class RunDirectoryError(PipelineError):
-    """A run directory that holds another run, is damaged, or cannot be written."""
+    """A run directory holds another run, is damaged, or cannot be written."""
 
 
 class StorageError(PipelineError):
-    """A store of objects, or the system, that did not answer or refused; nothing is said about what lies there."""
+    """An object store or the system did not answer or refused; what is stored there may still be intact."""
 
 
 class TrainingError(PipelineError):
-    """Training cannot do what was asked (vocabulary too small, counts too large, nothing to learn from)."""
+    """Training cannot do what was requested (vocabulary too small, counts too large, nothing to learn from)."""
 
 
 class SpecialTokenError(PipelineError, ValueError):
-    """A text contains a special token that the call did not allow."""
+    """A text contains a special token that the call does not allow."""
 
 
 class ExportRefusedError(PipelineError):
-    """A tokenizer file that its runtime would read differently from us, so it is not written."""
+    """A tokenizer file is not written because its runtime would tokenize differently from this package."""
 
 
 class WorkerError(PipelineError):
-    """A task kept failing in worker processes; names the task and the last reason."""
+    """A task kept failing in worker processes; the message names the task and the last reason."""

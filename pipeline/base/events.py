@@ -1,7 +1,7 @@
-"""Report progress as small events, passed to one listener.
+"""Progress as small events, passed to one listener.
 
-The stages call the listener and know nothing of terminals; `pipeline.report.progress` has listeners that draw bars,
-print lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
+Stages call the listener and know nothing of terminals; `pipeline.report.progress` has listeners that draw bars, print
+lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
 """
 
 import warnings
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage begins: `total` steps of `unit` are ahead, of which `done` were done by an earlier run."""
+    """A stage starts: `total` steps of `unit`, of which an earlier run has done `done`."""
 
     stage: str
     total: int
@@ -21,7 +21,7 @@ class StageStarted:
 
 @dataclass(frozen=True)
 class Advanced:
-    """A stage came further by `amount` steps (negative where a failed attempt is taken back)."""
+    """A stage advanced by `amount` steps (negative when a failed attempt is subtracted)."""
 
     stage: str
     amount: int
@@ -29,7 +29,7 @@ class Advanced:
 
 @dataclass(frozen=True)
 class StageEnded:
-    """A stage is complete, `elapsed_s` seconds after it began."""
+    """A stage is complete, `elapsed_s` seconds after it started."""
 
     stage: str
     elapsed_s: float
@@ -37,7 +37,7 @@ class StageEnded:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a person should know; `level` is "info" or "warning"."""
+    """A message for the user; `level` is "info" or "warning"."""
 
     level: str
     text: str
@@ -48,6 +48,6 @@ Listener = Callable[[Event], None]
 
 
 def warn_of(event: Event) -> None:
-    """A listener that turns warnings into Python's."""
+    """Issue a Python warning for each notice of level "warning"; a listener."""
     if isinstance(event, Notice) and event.level == "warning":
         warnings.warn(event.text, stacklevel=2)

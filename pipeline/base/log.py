@@ -1,11 +1,10 @@
-"""Logs of all processes in one file, the run's `log.txt`.
+"""The log of a run: records of all processes in one local file.
 
-The coordinator's logger writes through `multiprocessing_logging.MultiProcessingHandler`, whose thread keeps slow
-disks out of the way of the work. Workers never touch that handler's queue: a worker killed while it held the
-queue's lock would block everyone else. Each worker sends its records over its own pipe instead
-(`executors/local.py`) and the coordinator hands them to the handler with `relay`. A worker's death can so cost at
-most its own last record. (`multiprocessing_logging.install_mp_handler` would insist on the fork start method, which
-is unsafe beside Arrow's threads; the handler itself does not need it.)
+The coordinator's logger writes through `multiprocessing_logging.MultiProcessingHandler`, whose thread keeps slow disks
+from delaying the work. Workers never touch that handler's queue: a worker killed while it holds the queue's lock would
+block every other process. Each worker sends its records over its own pipe instead and the coordinator passes them to
+the handler with `relay`, so a killed worker loses at most its own last record.
+(`multiprocessing_logging.install_mp_handler` requires the fork start method, which is unsafe next to Arrow's threads.)
 """
 
 import contextlib
@@ -16,33 +15,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.storage import Location
-from pipeline.storage.atomic import appendable
 
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
-logging.getLogger(ROOT).addHandler(logging.NullHandler())  # without a log, warnings are no lines on standard error
+logging.getLogger(ROOT).addHandler(logging.NullHandler())  # without a log, warnings are not printed to standard error
 _lock = threading.Lock()
 _users: list[logging.Handler] = []
 _before: list[tuple[int, bool]] = []  # level and propagate as they were before the first user
 
 
 @contextlib.contextmanager
-def log_to(where: Location, level: int = logging.INFO) -> Iterator[logging.Logger]:
-    """Append every record of the package's loggers, of this and all worker processes, to a file.
+def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
+    """Append every record of the package's loggers, of this process and all workers, to a local file.
 
-    In a store the log is kept locally while the block runs and uploaded when it ends, also by a failure; what a
-    coordinator logged that is killed is lost.
-
-    Several runs may log at once from threads of one process: each file then holds the records of all of them, and the
-    logger is as it was when the last run ends. Raises `RunDirectoryError` where the file cannot be opened.
+    Several runs may log at the same time from threads of one process: each file then holds the records of all of them.
+    When the last one ends, the logger has its previous settings again. Raises `RunDirectoryError` if the file cannot
+    be opened.
     """
-    with appendable(where) as path, _logged_to(path, where, level) as logger:
-        yield logger
-
-
-@contextlib.contextmanager
-def _logged_to(path: Path, where: Location, level: int) -> Iterator[logging.Logger]:
     from multiprocessing_logging import MultiProcessingHandler
 
     logger = logging.getLogger(ROOT)
@@ -50,8 +39,7 @@ def _logged_to(path: Path, where: Location, level: int) -> Iterator[logging.Logg
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
     except OSError as error:
         raise RunDirectoryError(
-            f"the log {where} cannot be written: {error.strerror or error}; make it writable, or choose another "
-            "--output"
+            f"the log {path} cannot be written: {error.strerror or error}; make it writable, or choose another --output"
         ) from None
     file_handler.setFormatter(logging.Formatter(_FORMAT))
     handler = MultiProcessingHandler("run-log", sub_handler=file_handler)
@@ -76,26 +64,25 @@ def _logged_to(path: Path, where: Location, level: int) -> Iterator[logging.Logg
 
 
 class _LogFile(logging.FileHandler):
-    """A log that takes what the disk takes: where it is full or gone, what matters fails by itself and says so."""
+    """A log file that ignores write errors: if the disk is full, the run itself fails and reports it."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Lose the record."""
+        """Drop the record."""
 
     def close(self) -> None:
-        """Close the file; what could not be written before cannot be now."""
+        """Close the file and drop what cannot be written."""
         with contextlib.suppress(OSError):
             super().close()
 
 
 class _RecordQueue(queue.Queue[logging.LogRecord]):
-    """Takes the place of the handler's queue between processes: all records reach the handler in the coordinator.
+    """Replaces the handler's queue between processes, since all records reach the handler in the coordinator.
 
-    That queue costs a pipe, locks and a thread; it cannot tell its size everywhere, which ends the handler (macOS);
-    and the handler looks only every fifth of a second whether it is to end.
+    That queue needs a pipe, locks and a thread; on macOS it has no `qsize`, which stops the handler.
     """
 
     def get(self, block: bool = True, timeout: float | None = None) -> logging.LogRecord:
-        """Wait a fiftieth of a second at most: the handler asks again, and ends in time."""
+        """Wait 20 ms at most, so that the handler, which asks again, ends quickly when it is closed."""
         return super().get(block, 0.02 if timeout is None else min(timeout, 0.02))
 
     def close(self) -> None:
@@ -113,17 +100,17 @@ class PipeHandler(logging.Handler):
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format the message here, so that nothing unusual has to cross to the coordinator."""
+        """Format the message here, so that only plain text crosses to the coordinator."""
         record.msg, record.args = record.getMessage(), None
         if record.exc_info:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
             record.exc_info = None
-        with contextlib.suppress(OSError):  # the coordinator is gone, and soon this process
+        with contextlib.suppress(OSError):  # the coordinator is gone; this process ends soon
             self._send(record)
 
 
 def relay(record: logging.LogRecord) -> None:
-    """Hand a worker's record to the coordinator's handlers."""
+    """Pass a worker's record to the coordinator's handlers."""
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
         logger.handle(record)

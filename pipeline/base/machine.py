@@ -1,8 +1,7 @@
-"""What this machine gives a run: cores, memory, versions; and what the run takes of it.
+"""Cores, memory and versions of this machine, and how much memory the run uses.
 
-Everything here is measured, nothing is decided for a run except the two defaults that depend on the machine: the
-number of workers and the bytes of a chunk. Containers count: a CPU quota or a memory limit of the control group
-is as real as the hardware.
+CPU quotas and memory limits of control groups (containers) are respected. The only decisions made here are the two
+defaults that depend on the machine: the number of workers and the bytes of a chunk.
 """
 
 import contextlib
@@ -18,66 +17,57 @@ import psutil
 from pipeline import __version__
 
 _CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions of control groups
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
-# A worker's table of pieces, its sorted arrays and the write buffer take at most about this many bytes per byte
-# of chunk on text with few repetitions (Chinese and Japanese prose).
+# Upper estimate of a worker's memory: its table of pieces, sorted arrays and write buffer, on text with few
+# repetitions (Chinese and Japanese prose).
 WORKER_BYTES_PER_CHUNK_BYTE = 2.5
 
 
-def _read_first(*paths: Path) -> str | None:
-    for path in paths:
-        try:
-            return path.read_text().strip()
-        except OSError:
-            continue
-    return None
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
 
 
 def cpu_quota() -> float | None:
-    """The control group's CPU quota in cores, or None where there is none."""
-    text = _read_first(_CGROUP / "cpu.max")
-    if text is not None:
-        quota, period = [*text.split(), "100000"][:2]
-        return None if quota == "max" else int(quota) / int(period)
-    quota_us, period_us = (
-        _read_first(_CGROUP / "cpu/cpu.cfs_quota_us"),
-        _read_first(_CGROUP / "cpu/cpu.cfs_period_us"),
-    )
-    if quota_us is None or period_us is None or int(quota_us) <= 0:
-        return None
-    return int(quota_us) / int(period_us)
+    """Return the control group's CPU quota in cores, or None if it has none."""
+    text = _read(_CGROUP / "cpu.max")
+    if text is None:  # version 1 of control groups
+        parts = [_read(_CGROUP / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        text = " ".join(part or "max" for part in parts)
+    quota, period = [*text.split(), "100000"][:2]
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
 def default_workers() -> int:
-    """Physical cores this process may use: fewer under a CPU affinity mask or a container's CPU quota."""
-    cores = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
-    cores = min(cores, usable_cores())
+    """Return the number of physical cores that this process may use under its CPU affinity and CPU quota."""
+    cores = min(psutil.cpu_count(logical=False) or psutil.cpu_count() or 1, usable_cores())
     quota = cpu_quota()
-    if quota is not None:
-        cores = min(cores, int(quota + 0.5))
-    return max(1, cores)
+    return max(1, cores if quota is None else min(cores, int(quota + 0.5)))
 
 
 def available_memory() -> int:
-    """Bytes that can still be taken without swapping, the limits of all control groups around us considered."""
+    """Return the bytes that can be allocated without swapping, within the limits of all enclosing control groups."""
     available = psutil.virtual_memory().available
     for group in _memory_groups():
-        left = _left_in(group, "memory.max", "memory.current", "inactive_file")
-        if left is None:
-            left = _left_in(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        if left is not None:
-            available = min(available, left)
+        left = [_available_in(group, *names) for names in _MEMORY_FILES]
+        available = min([available, *(number for number in left if number is not None)])
     return available
 
 
 def _memory_groups() -> list[Path]:
-    """The directories of the control groups that limit our memory, of both versions, from our own up to the root.
+    """Return the directories of the control groups, of both versions, from this process's own up to the root.
 
-    A container sees its own group as the root, whatever its process is told its path is: the root always counts.
+    A container sees its own group as the root, even if its process is told another path: the root always counts.
     """
     paths = {_CGROUP: "/", _CGROUP / "memory": "/"}
-    for line in (_read_first(_OWN_CGROUPS) or "").splitlines():
+    for line in (_read(_OWN_CGROUPS) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             paths[_CGROUP] = path
@@ -90,23 +80,20 @@ def _memory_groups() -> list[Path]:
     return groups
 
 
-def _left_in(group: Path, limit_name: str, used_name: str, cache_name: str) -> int | None:
-    """Bytes that a control group leaves us; pages of files that nobody uses are given back when they are wanted."""
-    limit, used = _read_first(group / limit_name), _read_first(group / used_name)
+def _available_in(group: Path, limit_name: str, used_name: str, cache_name: str) -> int | None:
+    """Return the bytes left under a group's limit, if it has one; inactive pages of its file cache count as free."""
+    limit, used = _read(group / limit_name), _read(group / used_name)
     if limit is None or used is None or not limit.isdigit() or not used.isdigit():
         return None
-    cached = 0
-    for line in (_read_first(group / "memory.stat") or "").splitlines():
-        name, _, number = line.partition(" ")
-        if name == cache_name and number.isdigit():
-            cached = int(number)
+    facts = dict(line.partition(" ")[::2] for line in (_read(group / "memory.stat") or "").splitlines())
+    cached = int(facts[cache_name]) if facts.get(cache_name, "").isdigit() else 0
     return max(0, int(limit) - max(0, int(used) - cached))
 
 
 def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
-    """Bytes of a chunk: as few chunks as memory allows, and as many for each worker, so that all end together.
+    """Return the bytes of a chunk: the fewest chunks that memory allows, the same number for each worker.
 
-    Every counter is put in order, written, and read again: fewer counters are less of that.
+    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together.
     """
     by_memory = int(memory_bytes / workers / WORKER_BYTES_PER_CHUNK_BYTE)
     most = max(_MIN_CHUNK_BYTES, min(by_memory, _MAX_CHUNK_BYTES))
@@ -115,7 +102,7 @@ def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> i
 
 
 def describe() -> dict[str, str]:
-    """What a bug report needs: versions of everything that can change a run, and the machine."""
+    """Return what a bug report needs: the machine, and versions of everything that can change a run."""
     facts = {
         "python": f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
         "installed in": str(Path(__file__).parent),
@@ -137,17 +124,17 @@ def describe() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what can change the result of a run."""
+    """Return the versions of what can change the result of a run."""
     return {"bpe-pipeline": __version__, "regex": _version("regex"), "pyarrow": _version("pyarrow")}
 
 
 def usable_cores() -> int:
-    """Cores that threads of this process can really run on."""
+    """Return the number of cores that threads of this process can run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(distribution: str) -> str:
-    from importlib import metadata  # a fortieth of a second, which no start needs
+    from importlib import metadata  # takes 25 ms, which not every start needs
 
     try:
         return metadata.version(distribution)
@@ -156,22 +143,20 @@ def _version(distribution: str) -> str:
 
 
 def process_tree_memory() -> int:
-    """Bytes of memory of this process and its children together, shared pages counted once where the system can.
+    """Return the bytes of memory of this process and its children, shared pages counted once if the system can.
 
     Linux: the sum of proportional set sizes; elsewhere: of unique set sizes (macOS) or resident set sizes.
     """
     total = 0
-    me = psutil.Process()
-    for process in (me, *me.children(recursive=True)):
-        try:
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             total += _process_memory(process)
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
     return total
 
 
 def own_memory() -> int:
-    """Bytes of memory of this process alone."""
+    """Return the bytes of memory of this process alone."""
     return _process_memory(psutil.Process())
 
 
@@ -184,10 +169,9 @@ def _process_memory(process: psutil.Process) -> int:
 
 
 class MemoryWatch:
-    """Watches the process tree's memory while a block runs; `peak_bytes` is the largest sum seen.
+    """Measure the process tree's memory in a thread while a block runs.
 
-    With `limit_bytes`, `exceeded` tells whether the sum went beyond it. `stage_peaks`: the largest sum seen since each
-    stage began, until the next one did.
+    `peak_bytes` is the largest sum seen, `stage_peaks` the largest one during each stage.
     """
 
     def __init__(self, limit_bytes: int | None = None, interval_s: float = 0.25) -> None:
@@ -201,7 +185,7 @@ class MemoryWatch:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the limit was passed at any look so far."""
+        """Whether the sum was over `limit_bytes` at any time so far."""
         return self.limit_bytes is not None and self.peak_bytes > self.limit_bytes
 
     def __enter__(self) -> "MemoryWatch":
@@ -214,12 +198,12 @@ class MemoryWatch:
         self.look()
 
     def begin(self, stage: str) -> None:
-        """Another stage begins: what is taken now is the peak of the one before, or beyond."""
+        """Start another stage; memory used now still counts for the previous one."""
         self.look()
         self._stage = stage
 
     def look(self) -> None:
-        """Measure once, now; where the system has no file open for it, the next look may see."""
+        """Measure once, now; skip it if the system has no file descriptor left."""
         with contextlib.suppress(OSError):
             now = process_tree_memory()
             self.peak_bytes = max(self.peak_bytes, now)
@@ -231,5 +215,5 @@ class MemoryWatch:
         while not self._stop.wait(pause_s):
             started_s = time.thread_time()
             self.look()
-            # Looking takes longer the more memory there is: at most a fiftieth of a core.
+            # Measuring takes longer the more memory there is: use at most 2 % of a core.
             pause_s = max(self._interval_s, 50 * (time.thread_time() - started_s))

@@ -3,8 +3,7 @@
 import click
 
 from pipeline import __version__
-from pipeline.base.units import parse_location
-from pipeline.storage import Location
+from pipeline.storage import Location, parse_location
 
 PROGRAM = "bpe-pipeline"
 

@@ -6,10 +6,10 @@ import click
 
 from pipeline import __version__
 from pipeline.base.errors import UsageError
-from pipeline.base.units import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
 from pipeline.cli.options import CLUSTER_OPTIONS, RUN_OPTIONS, run_options, settle
 from pipeline.run.options import READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.values import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.storage import Location
 
 _ENCODE_OPTIONS = (

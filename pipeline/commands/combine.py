@@ -14,7 +14,6 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, warn_of
-from pipeline.base.units import parse_weight
 from pipeline.commands.count import write_summary
 from pipeline.corpus import losses
 from pipeline.counts import combine_worker, counter_file
@@ -27,6 +26,7 @@ from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.values import parse_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named, same_place

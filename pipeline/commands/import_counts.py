@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Listener, warn_of
-from pipeline.base.units import format_count, parse_location
+from pipeline.base.units import format_count
 from pipeline.commands.count import write_summary
 from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.formats import compression_marked
@@ -34,7 +34,7 @@ from pipeline.run.open_run import cut_by, special_bytes
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, Remote, open_file
+from pipeline.storage import Location, Remote, open_file, parse_location
 from pipeline.tokenizer.export import Trained, check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer

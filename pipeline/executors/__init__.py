@@ -1,32 +1,38 @@
-"""Runners of work. A runner knows nothing of what it runs.
+"""Run tasks in worker processes. An executor knows nothing of what the tasks do.
 
-The protocol is one method: `run(function, tasks)` calls `function(task)` for every task somewhere else and yields
-`(index of the task, result)` in the order in which they end. `function` is a module-level function of an importable
-module; tasks and results are plain values or frozen dataclasses.
+`executor.run(function, tasks)` calls `function(task)` for every task in a worker process and yields `(index of task,
+result)` in order of completion. `function` is a module-level function of an importable module; tasks and results are
+plain values or frozen dataclasses.
 """
 
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from importlib import import_module
+from typing import Any, TypeVar
+
+from pipeline.base import log
+from pipeline.base.errors import WorkerError
+from pipeline.base.units import format_count
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+MAX_ATTEMPTS = 3
+_log = logging.getLogger(__name__)
 
 
-def ignore_progress(_: int) -> None:
-    """Hear of progress and do nothing."""
-
-
-def ignore_notice(_: str) -> None:
-    """Hear what a person should know and do nothing."""
+def ignore(_: object) -> None:
+    """Do nothing: the default listener for progress and notices."""
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
     """How worker processes start.
 
-    preload: modules that their tasks need, imported once for all of them. absent: optional modules that they are to do
-    without. environment: variables for them, where the environment does not have them already.
+    preload: modules that tasks need, imported once for all workers. absent: optional modules that workers must not
+    import. environment: variables for workers, unless the environment has them already.
     """
 
     preload: Sequence[str] = ()
@@ -39,19 +45,13 @@ DEFAULT_SETUP = WorkerSetup()
 
 @dataclass(frozen=True)
 class Need:
-    """What one task needs of a machine; memory_bytes beside what the process takes by itself."""
+    """What one task needs of a machine; memory_bytes: in addition to the process itself."""
 
     cores: int = 1
     memory_bytes: int = 0
 
     def __str__(self) -> str:
-        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{cores} and {self.memory_bytes:,} bytes of memory"
-
-    def times(self, cores: int, memory_bytes: int) -> int:
-        """How many such tasks have room at the same time in so much."""
-        by_memory = memory_bytes // self.memory_bytes if self.memory_bytes else cores
-        return min(cores // self.cores, by_memory)
+        return f"{format_count(self.cores, 'cores')} and {self.memory_bytes:,} bytes of memory"
 
 
 ONE_CORE = Need()
@@ -59,86 +59,163 @@ ONE_CORE = Need()
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of a cluster, and what of it tasks may take."""
+    """A machine of a cluster, with the cores and memory that tasks may use."""
 
     name: str
     cores: int
     memory_bytes: int
 
     def __str__(self) -> str:
-        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{self.name}: {cores}, {self.memory_bytes:,} bytes of memory for tasks"
+        return f"{self.name}: {format_count(self.cores, 'cores')}, {self.memory_bytes:,} bytes of memory for tasks"
+
+    def slots(self, need: Need) -> int:
+        """Return how many tasks with this need fit on the machine at the same time."""
+        by_memory = self.memory_bytes // need.memory_bytes if need.memory_bytes else self.cores
+        return min(self.cores // need.cores, by_memory)
 
 
 @dataclass(frozen=True)
 class ClusterUse:
-    """What was used of a cluster. peak_bytes: of all workers of the fullest node together, at most."""
+    """What was used of a cluster. peak_bytes: upper bound for all workers of the fullest node together."""
 
     nodes: int
     peak_bytes: int
 
 
-class Shared(Protocol):
-    """Bytes that many tasks need, sent to each machine once: a small value, to be a field of those tasks."""
-
-    def get(self) -> bytes:
-        """The bytes, in a worker."""
-        ...
-
-
 @dataclass(frozen=True)
-class SharedHere:
-    """Bytes that go with each task, where that is no way at all."""
+class Broadcast:
+    """Bytes that many tasks need and that each machine of a cluster receives once; a small field of those tasks.
 
-    data: bytes = field(repr=False)
-
-    def get(self) -> bytes:
-        """See `Shared.get`."""
-        return self.data
-
-
-class Executor(Protocol):
-    """Runs tasks on some processes and yields their results as they end.
-
-    on_notice: hears what a person should know while a run waits.
+    Locally the bytes go with each task; on a cluster only `reference`, into Ray's object store.
     """
 
-    on_notice: Callable[[str], None]
+    data: bytes = field(default=b"", repr=False)
+    reference: Any = None
 
-    @property
-    def retries(self) -> int:
-        """How many attempts failed so far, in all runs, and were made again."""
-        ...
+    def get(self) -> bytes:
+        """Return the bytes; called in a worker."""
+        return self.data if self.reference is None else bytes(import_module("ray").get(self.reference))
+
+
+@dataclass
+class _Attempt:
+    task: int  # its index
+    progress: int = 0  # as reported so far
+
+
+class Executor(ABC):
+    """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages.
+
+    retries: failed attempts that were repeated, in all runs. on_notice: called with a message for the user while a run
+    waits.
+    """
+
+    def __init__(self) -> None:
+        self.retries = 0
+        self.on_notice: Callable[[str], None] = ignore
 
     def nodes(self) -> Sequence[Node]:
-        """The machines that tasks run on, at least one of a cluster; none where that is the coordinator's own."""
-        ...
+        """Return the machines that tasks run on, at least one of a cluster; none if it is the coordinator's own."""
+        return ()
 
     def used(self) -> ClusterUse | None:
-        """What was used of a cluster so far; None where the machine is the coordinator's own."""
-        ...
+        """Return what was used of a cluster so far; None if the machine is the coordinator's own."""
+        return None
 
-    def share(self, data: bytes) -> Shared:
-        """Let the tasks of all runs of this executor have these bytes, without each carrying them."""
-        ...
+    def broadcast(self, data: bytes) -> Broadcast:
+        """Make these bytes available to the tasks of all runs of this executor."""
+        return Broadcast(data)
 
     def run(
         self,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
-        on_progress: Callable[[int], None] = ignore_progress,
+        on_progress: Callable[[int], None] = ignore,
         *,
         at_once: int | None = None,
         need: Need = ONE_CORE,
     ) -> Iterator[tuple[int, Result]]:
-        """Yield `(index, function(tasks[index]))` in order of completion.
+        """Yield `(index, function(tasks[index]))` in order of completion; closing the iterator stops active tasks.
 
-        `at_once`: at most so many tasks at the same time, where there are more processes. `need`: of each task, for an
-        executor that chooses between machines.
-        `on_progress(amount)` hears what tasks report with `report_progress`. A failed attempt's progress is taken
-        back (a negative amount), so that the sum is what was really done.
+        at_once: limit of active tasks. need: of each task, for an executor that chooses between machines.
+        on_progress(amount) receives what tasks report with `report_progress`; the progress of a failed attempt is
+        subtracted, so that the sum is what was done.
 
-        Raises the `PipelineError` that a task raised (after stopping the others), or `WorkerError` when a task
-        failed in several fresh processes for a reason that is not the user's.
+        A task whose worker died, or that raised an error that is not a `PipelineError`, is tried again in a fresh
+        process, three times in all. Raises the `PipelineError` that a task raised, or `WorkerError` after the last
+        attempt.
         """
-        ...
+        waiting = deque(range(len(tasks)))
+        failures: Counter[int] = Counter()
+        active: dict[Any, _Attempt] = {}
+
+        def hand_out() -> None:
+            slots = self._slots(at_once or len(tasks), need)
+            while waiting and len(active) < slots:
+                index = waiting.popleft()
+                handle = self._start(function, tasks[index], need, again=index in failures)
+                active[handle] = _Attempt(index)
+
+        def advance(attempt: _Attempt, progress: int) -> None:
+            if progress != attempt.progress:
+                on_progress(progress - attempt.progress)
+                attempt.progress = progress
+
+        def retry(attempt: _Attempt, reason: str) -> None:
+            advance(attempt, 0)
+            failures[attempt.task] += 1
+            if failures[attempt.task] == MAX_ATTEMPTS:
+                raise WorkerError(
+                    f"{tasks[attempt.task]} failed {MAX_ATTEMPTS} times, the last time because {reason}; "
+                    "what is finished is kept: run the same command again to resume"
+                )
+            _log.warning("%s failed (%s); trying again in a fresh process", tasks[attempt.task], reason)
+            self.retries += 1
+            waiting.append(attempt.task)
+
+        try:
+            hand_out()
+            while waiting or active:
+                for handle, kind, value in self._messages(list(active)):
+                    if kind == "log":
+                        log.relay(value)
+                    elif handle not in active:
+                        pass  # a late message of an attempt that has ended
+                    elif kind == "progress":
+                        advance(active[handle], value)
+                    elif kind == "done":
+                        attempt = active.pop(handle)
+                        hand_out()  # before the caller handles the result: no worker waits for the coordinator
+                        yield attempt.task, value
+                    elif kind == "error":
+                        del active[handle]
+                        raise value
+                    elif kind == "crash":
+                        attempt = active.pop(handle)
+                        _log.error("%s raised:\n%s", tasks[attempt.task], value)
+                        retry(attempt, value.strip().splitlines()[-1])
+                    else:  # "lost"
+                        retry(active.pop(handle), value)
+                hand_out()
+        finally:
+            for handle in active:
+                self._stop(handle)
+
+    @abstractmethod
+    def _slots(self, at_most: int, need: Need) -> int:
+        """Return how many tasks may be active now, and end idle workers beyond that."""
+
+    @abstractmethod
+    def _start(self, function: Callable[[Any], object], task: object, need: Need, *, again: bool) -> Any:
+        """Start a task, in a fresh process if `again`; return a handle for it."""
+
+    @abstractmethod
+    def _messages(self, active: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
+        """Wait a moment for messages of these handles and yield them: (handle, kind, value).
+
+        Kinds: those of `worker.answer`, `progress` (in all), `log` (a record) and `lost` (why a worker died).
+        """
+
+    @abstractmethod
+    def _stop(self, handle: Any) -> None:
+        """Stop a task."""

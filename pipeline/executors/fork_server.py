@@ -1,12 +1,12 @@
-"""The parent of this machine's worker processes: an interpreter with their imports done, which forks.
+"""The parent of this machine's worker processes: an interpreter that has imported their modules, and forks.
 
-It has one thread and imports nothing that starts another, so its forks are whole; forking the coordinator would copy
-its threads, and Arrow's, half-alive. A worker is so there within milliseconds, and what was imported lies in memory
-once, however many workers there are.
+It has one thread and imports nothing that starts another, so its forks are complete; a fork of the coordinator would
+copy locks that its threads, and Arrow's, hold. A worker is ready within milliseconds and shares the imported modules'
+memory with the others.
 
-Requests come over a socket, one at a time: a byte with a pipe's descriptor asks for a worker that serves this pipe and
-is answered by its process id; a process id asks for that worker's end and is answered by its exit status (negative:
-the signal). Every number is 8 bytes. The socket's end ends this process; workers end with their own pipes.
+Requests come over a socket, one at a time. A byte with a pipe's descriptor asks for a worker that serves this pipe; the
+answer is its process id. A process id asks for that worker's end; the answer is its exit status (negative: the signal).
+Every number has 8 bytes. The end of the socket ends this process; workers end with their own pipes.
 """
 
 import contextlib
@@ -24,26 +24,22 @@ FORK = b"f"
 
 
 def main(descriptor: int, preload: Sequence[str], absent: Sequence[str]) -> None:
-    """Serve the socket with this descriptor.
-
-    preload: modules to import first; one that fails is left to the task that needs it. absent: optional modules that
-    workers are to do without.
-    """
+    """Serve the socket with this descriptor. preload, absent: modules, as in `WorkerSetup`."""
     control = socket.socket(fileno=descriptor)
     for module in absent:
         sys.modules[module] = None  # type: ignore[assignment]  # importing it fails at once
     for module in preload:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # the task that needs it will report the failure
             import_module(module)
-    gc.freeze()  # the collector of a worker would write into pages that all workers share
-    with contextlib.suppress(ConnectionError):  # the coordinator is gone while it is answered
+    gc.freeze()  # a worker's garbage collector would write to pages that all workers share
+    with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
         while _answer(control):
             pass
     os._exit(0)
 
 
 def _answer(control: socket.socket) -> bool:
-    """Do what the next request asks; False after the last."""
+    """Answer the next request; return False if there is none."""
     request, descriptors, _, _ = socket.recv_fds(control, NUMBER_BYTES, 1)
     if not request:
         return False
@@ -56,7 +52,7 @@ def _answer(control: socket.socket) -> bool:
 
 
 def _fork(control: socket.socket, pipe: int) -> int:
-    """A new worker's process id, or the negative error number where the system gives none."""
+    """Return a new worker's process id, or the negative error number if the system refuses."""
     try:
         process = os.fork()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A task on a node of a Ray cluster: what it gives, and how it is heard of meanwhile."""
+"""A task on a node of a Ray cluster: what it returns, and how it reports meanwhile."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -16,76 +16,54 @@ from pipeline import __version__
 from pipeline.base.errors import PipelineError, WorkerError
 from pipeline.executors.worker import answer, post_with
 
-_POST_S = 0.5  # between two messages of a task about its progress
-
-
-@dataclass(frozen=True)
-class InObjectStore:
-    """Bytes in the cluster's memory, which a node fetches when the first of its tasks asks for them."""
-
-    reference: Any
-
-    def get(self) -> bytes:
-        """See `executors.Shared.get`."""
-        data: bytes = import_module("ray").get(self.reference)
-        return data
+_POST_S = 0.5  # between messages of a task to the mailbox
 
 
 class Mailbox:
-    """The actor that keeps what tasks say while they are at work, until the coordinator asks."""
+    """The actor that keeps the messages of active tasks until the coordinator asks for them."""
 
     def __init__(self) -> None:
-        self._messages: list[tuple[int, str, object]] = []
+        self._messages: list[tuple[int, int, Sequence[logging.LogRecord]]] = []
 
-    def post(self, attempt: int, kind: str, value: object) -> None:
-        """Keep a message of an attempt."""
-        self._messages.append((attempt, kind, value))
+    def post(self, attempt: int, progress: int, records: Sequence[logging.LogRecord]) -> None:
+        """Keep an attempt's progress in all, and its new log records."""
+        self._messages.append((attempt, progress, records))
 
-    def take(self) -> list[tuple[int, str, object]]:
-        """Everything since the last time."""
+    def take(self) -> list[tuple[int, int, Sequence[logging.LogRecord]]]:
+        """Return all messages since the last call."""
         messages, self._messages = self._messages, []
         return messages
 
 
+@dataclass
 class _Post:
-    """A task's way to the coordinator: what it says is gathered, so that a thousand tasks do not drown the mailbox.
+    """Collects what a task reports and sends it twice a second, so that a thousand tasks do not flood the mailbox.
 
-    What was not sent when the task ends goes with its answer; a short task has no need of the mailbox.
+    What is not sent when the task ends goes with its answer; short tasks do not use the mailbox.
     """
 
-    def __init__(self, mailbox: str, attempt: int) -> None:
-        self._mailbox, self._attempt = mailbox, attempt
-        self._gathered, self._posted_at = 0, time.monotonic()
-        self.total = 0
-        self.records: list[logging.LogRecord] = []  # those that were not sent
+    mailbox: str
+    attempt: int
+    progress: int = 0
+    records: list[logging.LogRecord] = field(default_factory=list)  # not sent yet
+    posted_at: float = field(default_factory=time.monotonic)
 
     def __call__(self, kind: str, value: Any) -> None:
         if kind == "progress":
-            self.total += value
-            self._gathered += value
+            self.progress = value
         else:
             self.records.append(value)
-        if time.monotonic() - self._posted_at >= _POST_S:
-            self._posted_at = time.monotonic()
-            self._send()
-
-    def _send(self) -> None:
-        try:
-            post = import_module("ray").get_actor(self._mailbox).post
-        except ValueError:  # it is not there yet
+        if time.monotonic() - self.posted_at < _POST_S:
             return
-        post.remote(self._attempt, "progress", self._gathered)
-        for record in self.records:
-            post.remote(self._attempt, "log", record)
-        self._gathered, self.records = 0, []
+        self.posted_at = time.monotonic()
+        with suppress(ValueError):  # the mailbox has not started yet
+            import_module("ray").get_actor(self.mailbox).post.remote(self.attempt, self.progress, self.records)
+            self.records = []
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task gave: what `answer` gives, how much progress it made in all, and the process that did it.
-
-    records: what it logged and did not send before.
-    """
+    """What `worker.answer` returned (or why the task was lost), all progress, unsent log records, and the process."""
 
     kind: str
     value: Any
@@ -105,7 +83,7 @@ def work(
     environment: Mapping[str, str],
 ) -> Answer:
     """Do a task on a node."""
-    _surround(environment)
+    _set_environment(environment)
     if version != __version__:
         here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
         return Answer("error", WorkerError(f"{here}; install the same version on all nodes"))
@@ -115,19 +93,19 @@ def work(
     if isinstance(value, PipelineError):
         value.args = (f"{value} (on node {platform.node()})",)
     node = import_module("ray").get_runtime_context().get_node_id()
-    return Answer(kind, value, post.total, post.records, node, os.getpid(), _peak_bytes())
+    return Answer(kind, value, post.progress, post.records, node, os.getpid(), _peak_bytes())
 
 
 def prepare(modules: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Import modules that tasks need, in their environment; one that fails is left to the task that needs it."""
-    _surround(environment)
+    """Set the environment and import modules that tasks need."""
+    _set_environment(environment)
     for module in modules:
-        with suppress(Exception):
+        with suppress(Exception):  # the task that needs it will report the failure
             import_module(module)
 
 
-def _surround(environment: Mapping[str, str]) -> None:
-    """Set the variables that a worker's environment lacks; for Arrow, which Ray imported, it is too late for that."""
+def _set_environment(environment: Mapping[str, str]) -> None:
+    """Set the variables that the environment does not have; Arrow, which Ray has imported already, needs a call."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
     arrow = sys.modules.get("pyarrow")
@@ -136,6 +114,5 @@ def _surround(environment: Mapping[str, str]) -> None:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process had."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10

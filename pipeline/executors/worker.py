@@ -1,8 +1,8 @@
-"""What a worker does with a task, whatever runs it, and how it is heard of meanwhile.
+"""What a worker does with a task, under any executor, and how it reports progress and log records.
 
-A worker of `executors/local.py` receives tasks over one pipe and answers over the same. Messages to it: `(function,
-task)`. Messages from it: what `answer` gives, `("progress", amount)` and `("log", record)`. It lives no longer than its
-coordinator: a thread reads the pipe, and its end ends the process, whatever the main thread is counting.
+A worker of `executors/local.py` receives `(function, task)` over a pipe and sends `(kind, value)`: what `answer`
+returns, `("progress", in all)` and `("log", record)`. It never outlives its coordinator: a thread reads the pipe, and
+the end of the pipe ends the process, even while the main thread runs native code.
 """
 
 import logging
@@ -19,16 +19,19 @@ from pipeline.base.errors import PipelineError
 
 Post = Callable[[str, object], None]
 _post: Post | None = None
+_progress = 0  # of the current task
 
 
 def report_progress(amount: int) -> None:
-    """Tell the coordinator that a task came `amount` further; does nothing outside a worker."""
+    """Report to the coordinator that the current task advanced by `amount`; do nothing outside a worker."""
+    global _progress
+    _progress += amount
     if _post is not None:
-        _post("progress", amount)
+        _post("progress", _progress)
 
 
 def post_with(post: Post) -> None:
-    """Let this process be a worker whose progress and log records, as `(kind, value)`, go to `post` from now on."""
+    """Make this process a worker that passes its progress and log records to `post(kind, value)`."""
     global _post
     if _post is None:
         logger = logging.getLogger(log.ROOT)
@@ -40,6 +43,8 @@ def post_with(post: Post) -> None:
 
 def answer(function: Callable[[Any], object], task: object) -> tuple[str, object]:
     """Do a task: `("done", result)`, `("error", PipelineError)`, or `("crash", traceback text)`."""
+    global _progress
+    _progress = 0
     try:
         return "done", function(task)
     except PipelineError as error:
@@ -49,7 +54,7 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
 
 
 def main(descriptor: int) -> None:
-    """Serve tasks from the pipe with this file descriptor until the coordinator closes it."""
+    """Do tasks from the pipe with this file descriptor until the coordinator closes it."""
     connection = Connection(descriptor)
     sending = threading.Lock()
 
@@ -69,4 +74,4 @@ def _receive(connection: Connection, inbox: "queue.SimpleQueue[Any]") -> None:
         try:
             inbox.put(connection.recv())
         except (EOFError, OSError):
-            os._exit(0)  # the coordinator is gone: what is half done is worth nothing
+            os._exit(0)  # the coordinator is gone; a half-done task is worth nothing

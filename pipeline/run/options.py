@@ -13,22 +13,19 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from pipeline.base.errors import UsageError
-from pipeline.base.units import (
+from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
+from pipeline.run.values import (
     CHAT_TEMPLATES,
     SHARD_FORMATS,
-    parse_bytes,
     parse_flag,
     parse_formats,
-    parse_location,
     parse_one_of,
     parse_paths,
-    parse_piece_bytes,
     parse_special_tokens,
     parse_text,
     parse_text_field,
-    parse_whole_number,
 )
-from pipeline.storage import Location
+from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)

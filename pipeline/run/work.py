@@ -18,6 +18,7 @@ from pipeline.run.manifest import RUN
 from pipeline.run.options import Options
 from pipeline.run.standard_input import removed_if_refused
 from pipeline.run.workers import as_workers_know
+from pipeline.storage.atomic import appendable
 
 _log = logging.getLogger(__name__)
 Advance = Callable[[int], None]
@@ -79,7 +80,7 @@ class Work:
         """
         remove_partial()
         self.directory.separate_log()
-        with log_to(self.directory / LOG), removed_if_refused(self.directory):
+        with appendable(self.directory / LOG) as path, log_to(path), removed_if_refused(self.directory):
             _log.info("%s", self.options)
             try:
                 yield

@@ -44,7 +44,7 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model, separator: str |
         room_bytes=workers.text_bytes,
         limit_bytes=workers.limit_bytes,
         workers=workers.count,
-        model=work.executor.share(packed(model)),
+        model=work.executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         separator=None if separator is None else special_tokens[separator],
         separators=encoding.options["documents"] == "separator",

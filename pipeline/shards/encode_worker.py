@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from pipeline import _core
 from pipeline.corpus.files import CorpusFile
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
-from pipeline.executors import Shared
+from pipeline.executors import Broadcast
 from pipeline.pattern import PatternSequence, compile_pattern
 from pipeline.shards.part_file import Part, PartWriter
 from pipeline.storage import Location
@@ -62,7 +62,7 @@ class EncodeTask(IdsTask):
 
     output: Location
     fingerprint: str
-    model: Shared
+    model: Broadcast
     tokenizer: str
     cache_bytes: int
 

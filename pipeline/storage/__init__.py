@@ -1,8 +1,8 @@
-"""Where files lie: a local path, or an object of a store that `pyarrow.fs` opens from a URI.
+"""Where bytes are stored: a local path, or an object of a store that `pyarrow.fs` opens from a URI.
 
-A `Location` is a `pathlib.Path` or a `Remote`, which has those of its operations that the project uses, so that the
-rest of the code does not ask which one it has. The few things that the two do differently are functions here.
-What a `Remote` needs, pyarrow first of all, is imported when one is first used.
+A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a path that this project uses, so that other
+rooms need not know which one they have. The few operations that differ are functions here. pyarrow is imported when
+the first `Remote` is used.
 """
 
 import os
@@ -14,8 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipeline.base.errors import StorageError, UsageError
-from pipeline.storage.reading import LocalFile, RemoteFile
-from pipeline.storage.remote import Remote, RemoteError
+from pipeline.storage.reading import LocalFile as LocalFile
+from pipeline.storage.reading import RemoteFile as RemoteFile
+from pipeline.storage.remote import Remote as Remote
+from pipeline.storage.remote import RemoteError as RemoteError
 
 Location: TypeAlias = Path | Remote
 OpenFile: TypeAlias = LocalFile | RemoteFile
@@ -23,42 +25,21 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 SCHEMES = ("abfs", "abfss", "file", "gcs", "gs", "hdfs", "hf", "s3", "viewfs")
-_ASKED_AT_ONCE = 16
+_MAX_REQUESTS = 16  # at the same time
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/]")  # what pathlib makes of a URI
 _SECRET = re.compile(r"(^|[?&;])[^=&;]*(secret|password|token|access_key|account_key)[^=&;]*=", re.IGNORECASE)
 
-__all__ = [
-    "SCHEMES",
-    "LocalFile",
-    "Location",
-    "OpenFile",
-    "Remote",
-    "RemoteError",
-    "RemoteFile",
-    "arrow_source",
-    "each",
-    "existing",
-    "exists",
-    "is_uri",
-    "location",
-    "named",
-    "names_in",
-    "open_file",
-    "remove",
-    "same_place",
-]
-
 
 def is_uri(text: str) -> bool:
-    """Whether a text is taken for a URI: a scheme of at least two letters and `://`."""
+    """Whether a text is read as a URI: a scheme of at least two letters and `://`."""
     return _URI.match(text) is not None
 
 
 def location(value: str | os.PathLike[str] | Remote) -> Location:
-    """What a text names: a URI a `Remote`, `file://` and everything else a local path.
+    """Parse a location: a URI is a `Remote`; `file://` and everything else is a local path.
 
-    Raises `ValueError` saying what was expected, for a URI that names nothing or holds a secret.
+    Raises `ValueError` with what is expected, for a URI that names nothing or contains a secret.
     """
     if isinstance(value, Remote):
         return value
@@ -66,7 +47,7 @@ def location(value: str | os.PathLike[str] | Remote) -> Location:
     scheme = _URI.match(name)
     if scheme is None:
         if isinstance(value, Path) and (flattened := _FLATTENED.match(name)) and flattened[1].lower() in SCHEMES:
-            raise ValueError(f"the URI as a text, {flattened[1]}://...: a Path takes its slashes for one")
+            raise ValueError(f"the URI as a text, {flattened[1]}://...: a Path joins its two slashes")
         return Path(name)
     kind = scheme[1].lower()
     if kind not in SCHEMES and not kind.startswith("fsspec+"):
@@ -81,7 +62,7 @@ def location(value: str | os.PathLike[str] | Remote) -> Location:
         return Path(unquote(parts.path))
     if ":" in parts.netloc.rpartition("@")[0] or _SECRET.search(parts.query):
         raise ValueError(
-            "a URI without credentials, which would be written into run.json and the log (give them in the "
+            "a URI without credentials, which would be written into run.json and the log (set them in the "
             "environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
         )
     key = "/".join(part for part in unquote(parts.path).split("/") if part)
@@ -91,25 +72,56 @@ def location(value: str | os.PathLike[str] | Remote) -> Location:
 
 
 def named(value: str | os.PathLike[str] | Remote) -> Location:
-    """As `location`, with `UsageError` for what names nothing."""
+    """Parse a location; raises `UsageError` where `location` raises `ValueError`."""
     try:
         return location(value)
     except ValueError as error:
         raise UsageError(f"{value} is not understood: expected {error}") from None
 
 
+def path_text(value: object) -> str:
+    """Return a path as text; raises `ValueError` if it is empty, has a NUL character or is not valid Unicode."""
+    name = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError("a path: a text that is not empty and has no NUL character")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a path whose name is valid UTF-8: rename it") from None
+    return name
+
+
+def parse_location(value: object) -> Location:
+    """Read the value of an option: a path, where `~` is the home directory, or a URI. Raises `ValueError`."""
+    if isinstance(value, Remote):
+        return value
+    text = path_text(value)
+    where = location(value)  # type: ignore[arg-type]  # path_text has checked that it is a text or a path
+    try:
+        return where.expanduser() if isinstance(value, str) and isinstance(where, Path) and not is_uri(text) else where
+    except RuntimeError:
+        raise ValueError("a path below an existing home directory (write ./~name for a file of that name)") from None
+
+
+def same_place(one: Location, other: Location) -> bool:
+    """Whether two locations are the same; of local paths with all links resolved."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.resolve() == other.resolve()
+    return one == other
+
+
 def open_file(where: Location) -> OpenFile:
-    """Open a file for reading bytes from any place. Raises OSError."""
+    """Open a file to read bytes from any position. Raises OSError."""
     return LocalFile(where) if isinstance(where, Path) else RemoteFile(where)
 
 
 def arrow_source(where: Location) -> Any:
-    """What Arrow's readers take for a file; who gives it to one closes it there (`close(force=True)`)."""
+    """Return what Arrow's readers take for a file; the caller closes the reader with `close(force=True)`."""
     return where if isinstance(where, Path) else RemoteFile(where)
 
 
 def names_in(directory: Location) -> list[str]:
-    """The names of files and directories in a directory, sorted; none where it is not there. Raises OSError."""
+    """Return the sorted names of files and directories in a directory; none if it does not exist. Raises OSError."""
     if isinstance(directory, Remote):
         return [child.name for child in directory.children()]
     try:
@@ -118,48 +130,44 @@ def names_in(directory: Location) -> list[str]:
         return []
 
 
+def unreadable(where: Location, error: OSError) -> StorageError:
+    """Return the error for a file that the system or a store does not let us read; its content may be intact."""
+    remedy = "" if isinstance(error, RemoteError) else "; make it readable"  # a store's reason has its own remedy
+    return StorageError(f"{where} cannot be read: {error.strerror or error}{remedy}")
+
+
 def exists(where: Location) -> bool:
-    """Whether there is such a file or directory. Raises `StorageError` where a store cannot be asked."""
+    """Whether a file or directory exists. Raises `StorageError` if a store does not answer."""
     try:
         return where.exists()
     except RemoteError as error:
-        raise StorageError(f"{where} cannot be read: {error.strerror}") from None
+        raise unreadable(where, error) from None
 
 
 def existing(files: Sequence[Location]) -> list[bool]:
-    """Which of these files exist: a store is asked once for each directory, not for each file.
-
-    Raises `StorageError` where it cannot be asked.
-    """
+    """Return which files exist, with one request per directory of a store. Raises `StorageError`."""
     names: dict[Location, set[str]] = defaultdict(set)
     for parent in {file.parent for file in files if isinstance(file, Remote)}:
         try:
             names[parent] = set(names_in(parent))
         except OSError as error:
-            raise StorageError(f"{parent} cannot be read: {error.strerror or error}") from None
+            raise unreadable(parent, error) from None
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
 
 
 def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: bool) -> Iterator[Answer]:
-    """The answers for all items, in their order; of a store many are asked for at a time, since each is a wait."""
+    """Yield the function's result for each item, in order; with `remote`, send up to 16 requests at the same time."""
     if not remote:
         yield from map(function, items)
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_MAX_REQUESTS) as pool:
         yield from pool.map(function, items)
 
 
-def same_place(one: Location, other: Location) -> bool:
-    """Whether two locations are the same; of local paths, whatever links they go through."""
-    if isinstance(one, Path) and isinstance(other, Path):
-        return one.resolve() == other.resolve()
-    return one == other
-
-
 def remove(where: Location) -> None:
-    """Remove a file, or a directory with everything in it; nothing where there is none. Raises OSError."""
+    """Remove a file, or a directory and everything in it, if it exists. Raises OSError."""
     if isinstance(where, Remote):
         where.remove()
     elif where.is_dir():

@@ -1,10 +1,10 @@
-"""Files that appear whole or not at all: written beside, flushed to disk, renamed.
+"""Files that appear whole or not at all: written next to their final name, flushed to disk, renamed.
 
-In a store of objects a completed upload takes the place of the rename: what is written lies in a temporary local file
-until then.
+For an object store the file is written locally, and a completed upload takes the place of the rename.
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,47 +15,33 @@ from pipeline.storage.scratch import own_mark, scratch_directory
 
 
 @contextlib.contextmanager
-def whole_file(where: Location, remedy: str = "free the place or choose another --output") -> Iterator[Path]:
-    """Give a local path to write to; when the block ends well, what is there takes the place of `where`.
+def whole_file(where: Location, remedy: str = "free disk space or choose another --output") -> Iterator[Path]:
+    """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
-    The output is the completion mark: after a stop at any moment `where` is absent, or complete and on the disk.
-    Raises `RunDirectoryError` naming the file where the disk is full or read-only, or a store refuses. remedy: what
-    the message then advises.
+    The output is the completion mark: after a kill at any moment `where` is absent, or complete and on disk. Raises
+    `RunDirectoryError`, with this remedy, if the disk is full or read-only or a store refuses.
     """
     try:
-        with _uploaded(where) if isinstance(where, Remote) else _renamed(where) as partial:
-            yield partial
+        with parts_beside(where) as neighbour:
+            partial = neighbour.with_name(f".{where.name}.{own_mark()}.partial")
+            try:
+                yield partial
+                if isinstance(where, Path):
+                    _flush(partial)
+                put(partial, where)
+            finally:
+                with contextlib.suppress(OSError):
+                    partial.unlink()
     except OSError as error:
-        reason = error.strerror or error
-        raise RunDirectoryError(f"{where} cannot be written: {reason}; {remedy}") from None
-
-
-@contextlib.contextmanager
-def _renamed(path: Path) -> Iterator[Path]:
-    partial = path.with_name(f".{path.name}.{own_mark()}.partial")
-    try:
-        yield partial
-        _flush(partial)
-        partial.replace(path)
-        _flush(path.parent)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-
-
-@contextlib.contextmanager
-def _uploaded(where: Remote) -> Iterator[Path]:
-    with scratch_directory() as directory:
-        yield directory / "file"
-        where.upload(directory / "file")
+        raise RunDirectoryError(f"{where} cannot be written: {error.strerror or error}; {remedy}") from None
 
 
 @contextlib.contextmanager
 def parts_beside(where: Location) -> Iterator[Path]:
-    """Give a local path whose neighbours `.NAME.*` may hold parts of what `where` will be, for as long as the block.
+    """Yield a local path; files next to it named `.NAME.*` may hold parts of the future `where` during the block.
 
-    Beside a local file these are its neighbours, which a later run sweeps; a remote one has them in a temporary
-    directory.
+    For a local `where` it is `where` itself, and a later run sweeps what was left; for a remote one it is a path in a
+    scratch directory.
     """
     if isinstance(where, Path):
         yield where
@@ -66,47 +52,46 @@ def parts_beside(where: Location) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def appendable(where: Location) -> Iterator[Path]:
-    """Give a local path to append to: the file itself, or a copy of a remote one that is uploaded when the block ends,
-    however it ends.
+    """Yield a local path to append to: the file itself, or a copy of a remote one.
 
-    Raises `RunDirectoryError` where a store refuses, unless the block raised something else.
+    The copy is uploaded when the block ends, also after an error; what a killed process appended to it is lost. Raises
+    `RunDirectoryError` if a store refuses, unless the block itself raised an error.
     """
-    if isinstance(where, Path):
-        yield where
-        return
-    with scratch_directory() as directory:
-        path = directory / where.name
+    with parts_beside(where) as path:
+        if isinstance(where, Path):
+            yield path
+            return
         try:
             with contextlib.suppress(FileNotFoundError):
                 path.write_bytes(where.read_bytes())
         except OSError as error:
             raise RunDirectoryError(
-                f"{where} cannot be read: {error.strerror or error}; mend that, or remove it"
+                f"{where} cannot be read: {error.strerror or error}; fix that, or remove it"
             ) from None
+        failed = True
         try:
             yield path
-        except BaseException:
-            with contextlib.suppress(OSError):
+            failed = False
+        finally:
+            try:
                 where.upload(path)
-            raise
-        try:
-            where.upload(path)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{where} cannot be written: {error.strerror or error}; run the same command again"
-            ) from None
+            except OSError as error:
+                if not failed:
+                    raise RunDirectoryError(
+                        f"{where} cannot be written: {error.strerror or error}; run the same command again"
+                    ) from None
 
 
 def put(complete: Path, where: Location) -> None:
-    """Put a complete local file, which is on the disk, in the place of `where`: at once, or by an upload.
+    """Move a complete local file to `where`, within its file system, or upload it. Raises OSError.
 
-    A local one lies in the file system of `where`, and is gone from its old place. Raises OSError.
+    The caller has flushed the file to disk.
     """
     if isinstance(where, Remote):
         where.upload(complete)
-        return
-    complete.replace(where)
-    _flush(where.parent)
+    else:
+        complete.replace(where)
+        _flush(where.parent)
 
 
 def write_whole(where: Location, data: bytes | str) -> None:
@@ -115,8 +100,13 @@ def write_whole(where: Location, data: bytes | str) -> None:
         partial.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
+def write_json(where: Location, document: object) -> None:
+    """Write a JSON file as `whole_file` does, one member a line."""
+    write_whole(where, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+
+
 def make_directory(where: Location) -> None:
-    """Make a directory and its parents, or raise `RunDirectoryError` in one line."""
+    """Make a directory and its parents. Raises `RunDirectoryError`."""
     try:
         if isinstance(where, Remote):
             where.make_directory()

@@ -1,13 +1,13 @@
-"""Working alone on a directory of an object store, as far as a store can promise it.
+"""An advisory lock on a directory of an object store.
 
-A store has no lock that dies with its process. Each run puts an object of its own, `.lock-TOKEN`, into the directory
-and then looks which others are there; on a store that lists what was written before (S3 does), at least one of two
-runs that begin at once sees the other, and who sees a live one leaves. A run refreshes its object every few seconds;
-one that was not refreshed for a minute, by the store's own clock, or whose process is dead, is nobody's any more.
+A store has no lock that ends with its process. So each run writes an object of its own, `.lock-TOKEN`, into the
+directory and then lists the others. On a store with consistent listings, such as S3, at least one of two runs that
+start at the same time sees the other, and a run that sees a live one stops. A run refreshes its object every few
+seconds. A lock that is a minute old by the store's clock, or whose process is dead, is removed.
 
-What remains: a run that stood still for a minute (a suspended machine) may be taken for dead. It notices that its
-object is gone before it writes `run.json`, the combined counter, merges or tokenizers (`require_ours`); the counters of
-chunks carry the fingerprint of what made them.
+The lock is advisory: another run may take over from a machine that was suspended for more than a minute. The suspended
+run notices that its object is gone (`require_ours`) before it writes `run.json`, the combined counter, merges or
+tokenizers; counters of chunks carry the fingerprint of the run that wrote them.
 """
 
 import contextlib
@@ -17,144 +17,110 @@ import platform
 import secrets
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
+from pipeline.storage.bounded import CONFIG_BYTES, read_json
 from pipeline.storage.remote import Remote
-from pipeline.storage.scratch import is_alive, place, scratch_directory
+from pipeline.storage.scratch import is_alive, process_namespace, scratch_directory, start_time
 
 REFRESH_S = 5.0
 STALE_S = 60.0
 _PREFIX = ".lock-"
-_CLOCK_S = 5.0  # by which a host's clock may be put right meanwhile
-
-
-@dataclass
-class _Held:
-    """Our object in a directory, refreshed by a thread while we work."""
-
-    directory: Remote
-    mine: Remote
-    content: bytes
-    released: threading.Event = field(default_factory=threading.Event)
-
-    def refresh(self) -> None:
-        while not self.released.wait(REFRESH_S):
-            with contextlib.suppress(OSError):  # a store that does not answer now may do so in a moment
-                if not self.mine.exists():
-                    return  # taken away: `require_ours` says so
-                _put(self.mine, self.content)
-
-
-_held: dict[Remote, _Held] = {}
+_held: dict[Remote, Remote] = {}  # directory -> this process's lock object in it
 
 
 @contextlib.contextmanager
 def held(directory: Remote) -> Iterator[None]:
-    """Work on a remote directory; raises `RunDirectoryError` while another live run does, or where it cannot be
-    written.
+    """Hold the lock on a remote directory while the block runs.
+
+    Raises `RunDirectoryError` if another live run holds it or the directory cannot be written.
     """
-    token = secrets.token_hex(8)
-    mine = directory / f"{_PREFIX}{token}"
-    content = json.dumps(
-        {"host": platform.node(), "place": place(), "process": os.getpid(), "started": _started(os.getpid())}
-    ).encode()
-    try:
-        _put(mine, content)
+    lock = directory / f"{_PREFIX}{secrets.token_hex(8)}"
+    holder = {"host": platform.node(), "place": process_namespace(), "process": os.getpid(), "started": start_time()}
+    content = json.dumps(holder).encode()
+    with contextlib.ExitStack() as releasing:
         try:
-            _refuse_others(directory, mine)
-        except BaseException:
-            _take_away(mine)
-            raise
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{directory} cannot be written: {error.strerror or error}; mend that, or choose another --output"
-        ) from None
-    lock = _held[directory] = _Held(directory, mine, content)
-    thread = threading.Thread(target=lock.refresh, name="lock", daemon=True)
-    thread.start()
-    try:
+            _write(lock, content)
+            releasing.callback(_remove, lock)
+            _refuse_others(directory, lock)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{directory} cannot be written: {error.strerror or error}; fix that, or choose another --output"
+            ) from None
+        released = threading.Event()
+        thread = threading.Thread(target=_refresh, args=(lock, content, released), name="lock", daemon=True)
+        thread.start()
+        releasing.callback(thread.join)
+        releasing.callback(released.set)
+        _held[directory] = lock
+        releasing.callback(_held.pop, directory)
         yield
-    finally:
-        del _held[directory]
-        lock.released.set()
-        thread.join()
-        _take_away(mine)
 
 
 def require_ours(directory: Remote) -> None:
-    """Raise `RunDirectoryError` where the lock that this process holds on a directory was taken over."""
+    """Raise `RunDirectoryError` if another run took over the lock that this process holds on a directory."""
     lock = _held.get(directory)
-    if lock is None:
-        return
     try:
-        ours = lock.mine.exists()
+        if lock is None or lock.exists():
+            return
     except OSError as error:
-        raise RunDirectoryError(f"{directory} cannot be reached: {error.strerror or error}") from None
-    if not ours:
         raise RunDirectoryError(
-            f"another process took over {directory} while this one stood still for a minute; what is finished is "
-            "kept: run the same command again when the other has ended"
-        )
+            f"{directory} cannot be reached: {error.strerror or error}; run the same command again"
+        ) from None
+    raise RunDirectoryError(
+        f"another process took over {directory} while this one was suspended for a minute; what is finished is kept: "
+        "run the same command again when the other has ended"
+    )
 
 
-def _refuse_others(directory: Remote, mine: Remote) -> None:
-    now_s = mine.stat().st_mtime_ns / 1e9  # by the store's clock, as the others' times are
+def _refresh(lock: Remote, content: bytes, released: threading.Event) -> None:
+    while not released.wait(REFRESH_S):
+        with contextlib.suppress(OSError):  # a store that does not answer now may answer the next time
+            if not lock.exists():
+                return  # another run removed it: `require_ours` reports that
+            _write(lock, content)
+
+
+def _refuse_others(directory: Remote, lock: Remote) -> None:
+    """Remove locks of dead runs; raise `RunDirectoryError` for a live one."""
+    now_s = lock.stat().st_mtime_ns / 1e9  # by the store's clock, as the others' times are
     for child in directory.children():
         other = directory / child.name
-        if not child.name.startswith(_PREFIX) or other == mine:
+        if not child.name.startswith(_PREFIX) or other == lock:
             continue
         try:
             age_s = now_s - other.stat().st_mtime_ns / 1e9
-            holder = _read(other)
+            holder = read_json(other, CONFIG_BYTES)
         except FileNotFoundError:
-            continue  # it ended while we looked
+            continue  # its run has just ended
+        except ValueError:
+            holder = None
+        holder = holder if isinstance(holder, dict) else {}
         if age_s > STALE_S or _is_dead(holder):
             other.unlink(missing_ok=True)
             continue
         raise RunDirectoryError(
             f"another process ({holder.get('host')}, process {holder.get('process')}) is working on {directory}, last "
-            f"seen {max(age_s, 0):.0f} s ago; wait for it, or choose another --output (of one that was killed, the "
-            f"lock lapses after {STALE_S:.0f} s)"
+            f"seen {max(age_s, 0):.0f} s ago; wait for it, or choose another --output (the lock of a killed run "
+            f"expires after {STALE_S:.0f} s)"
         )
 
 
-def _read(lock: Remote) -> dict[str, Any]:
-    try:
-        holder = json.loads(lock.read_bytes())
-    except (ValueError, RecursionError):
-        holder = None
-    return holder if isinstance(holder, dict) else {}
-
-
 def _is_dead(holder: dict[str, Any]) -> bool:
-    """Whether it is of this place and its process is no more; of other hosts only time tells."""
+    """Whether the holder is a process of this host that has ended; of other hosts only the lock's age tells."""
     process = holder.get("process")
-    if holder.get("place") != place() or not isinstance(process, int) or process <= 0:
+    if holder.get("place") != process_namespace() or not isinstance(process, int) or process <= 0:
         return False
-    if not is_alive(process):
-        return True
-    began, noted = _started(process), holder.get("started")
-    return began is not None and isinstance(noted, float) and abs(began - noted) > _CLOCK_S
+    return not is_alive(process, holder.get("started"))
 
 
-def _started(process: int) -> float | None:
-    """When a process of this host began: its id may be another's later."""
-    import psutil
-
-    try:
-        return float(psutil.Process(process).create_time())
-    except psutil.Error:
-        return None
-
-
-def _put(lock: Remote, content: bytes) -> None:
+def _write(lock: Remote, content: bytes) -> None:
     with scratch_directory() as directory:
         (directory / "lock").write_bytes(content)
         lock.upload(directory / "lock")
 
 
-def _take_away(lock: Remote) -> None:
+def _remove(lock: Remote) -> None:
     with contextlib.suppress(OSError):
         lock.unlink(missing_ok=True)

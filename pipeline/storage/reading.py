@@ -1,36 +1,38 @@
-"""Open files, read in order or from any place, that can be asked whether they changed: local ones and remote ones."""
+"""Open local and remote files: read in order or from any position, and ask whether the file has changed."""
 
 import errno
 import io
 import os
 from typing import TYPE_CHECKING, Any
 
-from pipeline.storage.remote import Remote, RemoteError, failures_told
+from pipeline.storage.remote import Remote, RemoteError, one_line_errors
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 8 << 20  # bytes
-_SMALL_BYTES = 256 << 10  # an object of no more is read at once
-_MOST_ATTEMPTS = 3
+_SMALL_BYTES = 256 << 10  # objects up to this size are read with one request
+_MAX_ATTEMPTS = 3
 
 
 class LocalFile(io.FileIO):
     """An open local file."""
 
     def read_at(self, start: int, size: int) -> bytes:
-        """Up to so many bytes from a place; threads may share the file for this."""
+        """Return up to `size` bytes from a position; threads may share the file for this."""
         return os.pread(self.fileno(), size, start)
 
     def state(self) -> tuple[int, int]:
-        """Size and time of change (ns), now."""
+        """Return the current size and modification time (ns)."""
         status = os.fstat(self.fileno())
         return status.st_size, status.st_mtime_ns
 
 
 class RemoteFile(io.RawIOBase):
-    """An open object of a store. Each request costs a way there and back, so reading in order asks for more and more
-    at once, up to 8 MiB; a seek starts small again. Raises `RemoteError`, also through Arrow's readers.
+    """An open object of a store. Raises `RemoteError`, also through Arrow's readers.
+
+    Each request costs a round trip, so sequential reading doubles the bytes of each request, up to 8 MiB; a seek
+    starts small again.
     """
 
     _file: Any = None  # until it is open
@@ -38,87 +40,83 @@ class RemoteFile(io.RawIOBase):
     def __init__(self, where: Remote) -> None:
         self._where = where
         self._file = where.open_input()
-        with failures_told(str(where)):
+        with one_line_errors(str(where)):
             self._size = int(self._file.size())
         self._position = 0
         self._ahead = _LEAST_AHEAD
         self._block, self._block_start = b"", 0
-        self._small: bytes | None = None
+        self._small = b""
 
     def read_at(self, start: int, size: int) -> bytes:
-        """Up to so many bytes from a place; threads may share the file for this."""
+        """Return up to `size` bytes from a position; threads may share the file for this."""
         size = min(size, self._size - start)
         if size <= 0:
             return b""
-        if self._size <= _SMALL_BYTES:
-            return self._whole()[start : start + size]
-        return self._read_at(start, size)
-
-    def _whole(self) -> bytes:
-        if self._small is None:
-            self._small = self._read_at(0, self._size)
-        return self._small
+        if self._size > _SMALL_BYTES:
+            return self._read_at(start, size)
+        self._small = self._small or self._read_at(0, self._size)
+        return self._small[start : start + size]
 
     def _read_at(self, start: int, size: int) -> bytes:
-        """So many bytes, which are there; the rest is asked for where a transfer broke off, which is no error."""
+        """Return exactly these bytes; a transfer that breaks off is continued with further requests."""
         parts: list[bytes] = []
-        nothing = 0  # how often in a row nothing came
+        empty = 0  # empty answers in a row
         while size > 0:
-            with failures_told(str(self._where)):
+            with one_line_errors(str(self._where)):
                 part = bytes(self._file.read_at(size, start))
-            nothing = 0 if part else nothing + 1
-            if nothing == _MOST_ATTEMPTS:
-                raise RemoteError(errno.EIO, "it breaks off; run the same command again to go on", str(self._where))
+            empty = 0 if part else empty + 1
+            if empty == _MAX_ATTEMPTS:
+                raise RemoteError(errno.EIO, "it breaks off; run the same command again to resume", str(self._where))
             parts.append(part)
             start, size = start + len(part), size - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def state(self) -> tuple[int, int]:
-        """Size and time of change (ns), now, by asking the store."""
+        """Return the current size and modification time (ns); asks the store."""
         status = self._where.stat()
         return status.st_size, status.st_mtime_ns
 
     def readable(self) -> bool:
-        """Bytes can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Any place can be read from."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """The place from which is read next."""
+        """Return the position of the next byte to read."""
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Read from this place on."""
+        """Set the position of the next byte to read."""
         self._position = max(0, offset + (0, self._position, self._size)[whence])
         return self._position
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill the buffer, less of it only at the end: Arrow takes what it is given for all there is."""
+        """Fill the buffer, or as much as there is up to the end: Arrow takes a short read for the end."""
         target = memoryview(buffer).cast("B")
         filled = 0
-        while filled < len(target) and (got := self._read_block(target[filled:])):
-            filled += got
+        while filled < len(target) and (count := self._read_block(target[filled:])):
+            filled += count
         return filled
 
     def _read_block(self, target: memoryview) -> int:
-        """Take what the block at hand, or the next, has for this place; 0 at the end."""
+        """Copy bytes of the current block, or of the next one, into `target`; return how many, 0 at the end."""
         at = self._position - self._block_start
         if not 0 <= at < len(self._block):
             in_order = at == len(self._block)
             self._ahead = min(2 * self._ahead, _MOST_AHEAD) if in_order else _LEAST_AHEAD
             self._block = self.read_at(self._position, max(len(target), self._ahead))
             self._block_start, at = self._position, 0
-        got = min(len(target), len(self._block) - at)
-        target[:got] = memoryview(self._block)[at : at + got]
-        self._position += got
-        return got
+        count = min(len(target), len(self._block) - at)
+        target[:count] = memoryview(self._block)[at : at + count]
+        self._position += count
+        return count
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         if not self.closed and self._file is not None:
             self._file.close()
-            self._block, self._small = b"", None
+            self._block = self._small = b""
         super().close()

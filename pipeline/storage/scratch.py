@@ -1,7 +1,7 @@
-"""Temporary local files for what will be uploaded: each process's own, and found again when it was killed.
+"""Temporary local files for uploads: each process has its own, and those of killed processes are removed.
 
-Their names say whose they are (`bpe-pipeline-PLACE-PID-...`), so that those of dead processes are removed: by a later
-run, and by the next process of the same machine that makes one, as nobody else comes to the nodes of a cluster.
+Their names say which process they belong to (`bpe-pipeline-NAMESPACE-PID-...`). A later run removes those of dead
+processes, and so does the next process of the same machine that makes one: nothing else cleans the nodes of a cluster.
 """
 
 import contextlib
@@ -13,26 +13,22 @@ from pathlib import Path
 from pipeline import _core
 
 _PREFIX = "bpe-pipeline-"
+_CLOCK_S = 5.0  # by which a host's clock may be corrected while a process runs
 
 
 @functools.cache
-def place() -> str:
-    """What process ids are counted in: a name of this host, this start of it, and this container."""
-    parts = [_start()]
+def process_namespace() -> str:
+    """Return a name for what process ids are unique in: this host, since its last boot, and this container."""
+    names = [""]
     with contextlib.suppress(OSError):
-        parts.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - no path, a name
-    return f"{_host()}{_short(*parts)}"
+        names[0] = Path("/proc/sys/kernel/random/boot_id").read_text()
+    with contextlib.suppress(OSError):
+        names.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - the link names no path
+    return _host() + _short(*names)
 
 
 def _host() -> str:
     return _short(os.uname().nodename)
-
-
-def _start() -> str:
-    """This start of the host; a process of an earlier one is dead."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text()
-    return ""
 
 
 def _short(*names: str) -> str:
@@ -40,23 +36,33 @@ def _short(*names: str) -> str:
 
 
 def own_mark() -> str:
-    """What stands in the names of files that this process alone writes, beside what they will be.
+    """Return a mark for names of temporary files that only this process writes.
 
-    On a cluster several machines write into one directory, where a process id alone may be that of two.
+    Machines of a cluster write into one directory, and two of them may have processes with the same id.
     """
-    return f"{place()}-{os.getpid()}"
+    return f"{process_namespace()}-{os.getpid()}"
 
 
-def is_alive(process: int) -> bool:
-    """Whether a process of this id is at work in this place.
+def start_time() -> float:
+    """Return when this process started, in seconds since 1970."""
+    import psutil
 
-    One that has ended is not, although its id stands there until its parent looks: an orphan's is the first process of
-    the system or container, which may look late, or never.
+    return float(psutil.Process().create_time())
+
+
+def is_alive(process: int, started_s: object = None) -> bool:
+    """Whether a process of this namespace runs; with `started_s`, whether it is the one that started then.
+
+    A process that ended but that its parent has not waited for (a zombie) is dead: the first process of a container
+    may wait late, or never.
     """
     import psutil
 
     try:
-        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
+        found = psutil.Process(process)
+        if isinstance(started_s, float) and abs(found.create_time() - started_s) > _CLOCK_S:
+            return False  # the id was used again
+        return bool(found.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
@@ -65,7 +71,7 @@ def is_alive(process: int) -> bool:
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A directory of our own in the system's place for temporary files (TMPDIR), removed at the end."""
+    """Make a directory for temporary files (under TMPDIR) that is removed when the block ends."""
     import tempfile
 
     _sweep_once()
@@ -74,30 +80,27 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def sweep_scratch() -> None:
-    """Remove what processes of this place left behind when they were killed, and those of this host before it began."""
+    """Remove scratch directories of dead processes of this namespace, and those of this host from before its boot."""
     import shutil
     import tempfile
 
     with contextlib.suppress(OSError):
         for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*"):
-            whose, _, rest = directory.name.removeprefix(_PREFIX).partition("-")
+            namespace, _, rest = directory.name.removeprefix(_PREFIX).partition("-")
             process = rest.partition("-")[0]
-            if whose == place():
+            if namespace == process_namespace():
                 dead = process.isdigit() and not is_alive(int(process))
             else:
-                dead = directory.stat().st_mtime < _started_at()
+                dead = directory.stat().st_mtime < _boot_time()
             if dead:
                 shutil.rmtree(directory, ignore_errors=True)
 
 
-@functools.cache
-def _sweep_once() -> None:
-    sweep_scratch()
+_sweep_once = functools.cache(sweep_scratch)
 
 
 @functools.cache
-def _started_at() -> float:
-    """When this host began, in seconds; what is older than that is nobody's."""
+def _boot_time() -> float:
     import psutil
 
     return float(psutil.boot_time())

@@ -1,4 +1,4 @@
-"""The run's log: every process's records arrive, also when workers are killed while they log."""
+"""The run's log: records of all processes arrive, also when workers are killed while they log."""
 
 import logging
 import multiprocessing.queues
@@ -14,15 +14,15 @@ from pipeline.base.log import log_to
 def test_records_of_all_processes_arrive(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     with log_to(path) as logger:
-        logger.info("the coordinator speaks")
+        logger.info("from the coordinator")
         results = worker_tasks.results_of(2, worker_tasks.log_lines, [range(300), range(300, 600)])
     assert results == {0: 300, 1: 300}
     text = path.read_text()
-    assert "pipeline: the coordinator speaks" in text
+    assert "pipeline: from the coordinator" in text
     assert all(f"line {number} of process" in text for number in range(600))
 
 
-def test_a_killed_worker_blocks_nobody_and_loses_no_finished_line(tmp_path: Path) -> None:
+def test_killed_worker_blocks_no_other_and_loses_no_finished_line(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     markers = [tmp_path / name for name in "abcd"]
     with log_to(path):
@@ -34,7 +34,7 @@ def test_a_killed_worker_blocks_nobody_and_loses_no_finished_line(tmp_path: Path
     assert any("before the kill 0 " in line for line in lines)
 
 
-def test_the_logger_is_left_as_it_was(tmp_path: Path) -> None:
+def test_logger_has_its_previous_settings_after_the_run(tmp_path: Path) -> None:
     logger = logging.getLogger("pipeline")
     before = (logger.level, logger.propagate, list(logger.handlers))
     with log_to(tmp_path / "log.txt"):
@@ -42,7 +42,7 @@ def test_the_logger_is_left_as_it_was(tmp_path: Path) -> None:
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
 
 
-def test_a_second_run_appends(tmp_path: Path) -> None:
+def test_second_run_appends(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     for name in ("first", "second"):
         with log_to(path) as logger:
@@ -50,7 +50,7 @@ def test_a_second_run_appends(tmp_path: Path) -> None:
     assert [line.split(": ")[-1] for line in path.read_text().splitlines()] == ["the first run", "the second run"]
 
 
-def test_runs_that_overlap_leave_the_logger_as_it_was(tmp_path: Path) -> None:
+def test_logger_has_its_previous_settings_after_overlapping_runs(tmp_path: Path) -> None:
     logger = logging.getLogger("pipeline")
     before = (logger.level, logger.propagate, list(logger.handlers))
     first, second = log_to(tmp_path / "a.txt"), log_to(tmp_path / "b.txt")
@@ -63,7 +63,7 @@ def test_runs_that_overlap_leave_the_logger_as_it_was(tmp_path: Path) -> None:
     assert "to the second" in (tmp_path / "b.txt").read_text()
 
 
-def test_a_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+def test_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="cannot be written: Is a directory; make"), log_to(tmp_path):
         pass
 
@@ -74,7 +74,7 @@ def test_undecodable_text_is_logged(tmp_path: Path) -> None:
     assert "caf\\udce9" in (tmp_path / "log.txt").read_text()
 
 
-def test_the_log_ends_where_queues_cannot_tell_their_size(
+def test_log_works_where_queues_have_no_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As on macOS, where `multiprocessing.Queue.qsize` is not implemented."""

@@ -1,4 +1,4 @@
-"""Cores, memory and the watch over it."""
+"""Cores, memory, and the watch over memory."""
 
 import os
 import time
@@ -15,7 +15,7 @@ def test_default_workers_stay_within_the_machine() -> None:
 
 
 @pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("150000 100000", 1.5), ("50000 100000", 0.5)])
-def test_a_containers_quota_counts(
+def test_default_workers_respect_the_cpu_quota(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, quota: float | None
 ) -> None:
     (tmp_path / "cpu.max").write_text(text + "\n")
@@ -26,7 +26,7 @@ def test_a_containers_quota_counts(
     assert machine.default_workers() == (32 if quota is None else max(1, int(quota + 0.5)))
 
 
-def test_the_first_version_of_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_quota_of_control_groups_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/cpu.cfs_quota_us").write_text("300000")
     (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000")
@@ -34,7 +34,7 @@ def test_the_first_version_of_control_groups(tmp_path: Path, monkeypatch: pytest
     assert machine.cpu_quota() == 3.0
 
 
-def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_memory_respects_the_limit_of_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "none")
     free = machine.available_memory()
@@ -57,10 +57,10 @@ def test_a_containers_memory_limit_counts(tmp_path: Path, monkeypatch: pytest.Mo
         ),
     ],
 )
-def test_limits_of_nested_groups_count(
+def test_available_memory_respects_limits_of_nested_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, root: str, names: tuple[str, str, str]
 ) -> None:
-    """The root group tells nothing; our own and the one around it do, and unused pages of files are as good as free."""
+    """The root group has no limit; our own and its parent have one, and unused pages of files count as free."""
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     (tmp_path / "own").write_text(own)
     monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "own")
@@ -79,7 +79,7 @@ def test_limits_of_nested_groups_count(
     assert machine.available_memory() == 0
 
 
-def test_chunks_follow_cores_and_memory() -> None:
+def test_default_chunk_size_depends_on_cores_and_memory() -> None:
     gib = 1 << 30
     assert machine.default_chunk_bytes(100, 2, gib) == 1 << 20
     assert machine.default_chunk_bytes(100 << 20, 2, 64 * gib) == 50 << 20
@@ -88,13 +88,13 @@ def test_chunks_follow_cores_and_memory() -> None:
     assert machine.default_chunk_bytes(1000 * gib, 8, gib) < 64 << 20
 
 
-def test_the_watch_sees_memory_that_is_taken() -> None:
+def test_watch_sees_allocated_memory() -> None:
     with machine.MemoryWatch(interval_s=0.01) as watch:
         time.sleep(0.05)
         before = watch.peak_bytes
         block = bytearray(b"x") * (256 << 20)
         time.sleep(0.2)
-    assert watch.peak_bytes - before >= 128 << 20  # other processes of the tests come and go
+    assert watch.peak_bytes - before >= 128 << 20  # other processes of the tests start and end meanwhile
     assert len(block) == 256 << 20
     assert not watch.exceeded
     with machine.MemoryWatch(limit_bytes=1) as watch:
@@ -102,13 +102,13 @@ def test_the_watch_sees_memory_that_is_taken() -> None:
     assert watch.exceeded
 
 
-def test_what_a_bug_report_needs() -> None:
+def test_describe_has_what_a_bug_report_needs() -> None:
     facts = machine.describe()
     assert {"bpe-pipeline", "python", "pyarrow", "regex", "default workers", "memory"} <= set(facts)
     assert facts["regex"] != "not installed"
 
 
-def test_a_watch_that_cannot_look_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_continues_after_a_failed_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[int | OSError] = [OSError(24, "Too many open files"), 5, 3]
 
     def look() -> int:

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
-from pipeline.base.units import parse_weight
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN
+from pipeline.run.values import parse_weight
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)
 WEIGHTS = st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6)

@@ -1,4 +1,4 @@
-"""Corpus and run directory in a real S3 server: the same bytes as from local files, whatever happens meanwhile."""
+"""Corpus and run directory in a real S3 server: the same bytes as from local files, also after failures."""
 
 import json
 import os
@@ -28,7 +28,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same corpus on the disk, and the run that it gives, `run`."""
+    """The same corpus on disk, and the run trained from it, `run`."""
     directory = tmp_path_factory.mktemp("local")
     for name, text in TEXTS.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -46,10 +46,10 @@ def corpus(store: Store) -> str:
 
 
 def _scratch_left(process: int) -> list[Path]:
-    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.place()}-{process}-*")]
+    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.process_namespace()}-{process}-*")]
 
 
-def test_from_store_to_store_as_from_disk_to_disk(store: Store, corpus: str, local: Path) -> None:
+def test_training_in_a_store_writes_the_same_files_as_on_disk(store: Store, corpus: str, local: Path) -> None:
     output = store.uri("runs/a")
     tokenizer = pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
     expected = {path.name: path.read_bytes() for path in (local / "run/tokenizer").iterdir()}
@@ -65,7 +65,7 @@ def test_from_store_to_store_as_from_disk_to_disk(store: Store, corpus: str, loc
     assert summary["directory"] == output
     assert summary["tokenizer_directory"] == store.uri("runs/a/tokenizer")
 
-    pipeline.train(output=output, vocab_size=300)  # goes on with the corpus of the run
+    pipeline.train(output=output, vocab_size=300)  # resumes with the corpus of the run
     assert store.get("runs/a/tokenizer-300/tokenizer.json") == (local / "run/tokenizer-300/tokenizer.json").read_bytes()
     assert {key: store.remote(key).stat() for key in counted} == counted
     assert store.get("runs/a/log.txt").count(b"Options(") == 2
@@ -91,7 +91,7 @@ def test_the_commands_take_uris(store: Store, corpus: str, local: Path, tmp_path
     assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
 
 
-def test_killed_in_the_middle_and_run_again(store: Store, local: Path) -> None:
+def test_killed_run_is_resumed(store: Store, local: Path) -> None:
     text = peers.generated_text(3, 20_000) * 20
     store.put("big.txt", text)
     arguments = ["train", store.uri("big.txt"), "--output", store.uri("r"), "--vocab-size", "700", "--quiet"]
@@ -108,7 +108,7 @@ def test_killed_in_the_middle_and_run_again(store: Store, local: Path) -> None:
     before = {key: store.remote(key).stat() for key in done}
     again = subprocess.run(
         command, check=False, capture_output=True, text=True
-    )  # the dead process's lock is no obstacle
+    )  # the dead process's lock does not block it
     assert again.returncode == 0, again.stderr
     assert {key: store.remote(key).stat() for key in before} == before
     assert len([key for key in store.listing() if key.startswith("r/counts/")]) > len(before)
@@ -119,19 +119,19 @@ def test_killed_in_the_middle_and_run_again(store: Store, local: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_many_moments_and_run_again(store: Store, tmp_path: Path) -> None:
+def test_run_killed_at_many_moments_is_resumed(store: Store, tmp_path: Path) -> None:
     text = peers.generated_text(3, 20_000) * 4
     (tmp_path / "big.txt").write_text(text, newline="")
     pipeline.train(tmp_path / "big.txt", output=tmp_path / "run", vocab_size=700)
     store.put("big.txt", text)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    environment = {**os.environ, "TMPDIR": str(scratch)}  # others may be at work on this machine
+    environment = {**os.environ, "TMPDIR": str(scratch)}  # other runs may use this machine
     moments, killed, shortest_s = random.Random(5), 0, 1e9
     for number in range(8):
         arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), "--vocab-size", "700"]
         command = [sys.executable, "-P", "-m", "pipeline", *arguments, "--quiet", "--chunk-size", "64KiB"]
-        for _ in range(3 if number else 0):  # the first tells how long one takes
+        for _ in range(3 if number else 0):  # the first one measures how long a run takes
             process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, env=environment)
             try:
                 process.wait(moments.uniform(0.1, 1.0) * shortest_s)
@@ -149,7 +149,7 @@ def test_killed_at_many_moments_and_run_again(store: Store, tmp_path: Path) -> N
     assert killed > 7
 
 
-def test_a_second_run_is_refused(store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_run_in_a_directory_is_refused(store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = store.remote("r")
     with run_directory.locked(directory):
         line = refused(run("train", corpus, "--output", directory, "--vocab-size", 300), 1)
@@ -158,7 +158,7 @@ def test_a_second_run_is_refused(store: Store, corpus: str, monkeypatch: pytest.
         holder = json.loads(store.get(held))
     assert not [key for key in store.listing() if key.startswith("r/")]
 
-    store.put("r/.lock-dead", json.dumps(holder | {"started": 5.0}))  # another process had this id
+    store.put("r/.lock-dead", json.dumps(holder | {"started": 5.0}))  # a process of the past had this id
     with run_directory.locked(directory):
         pass
     store.put("r/.lock-elsewhere", json.dumps(holder | {"place": "elsewhere"}))
@@ -169,7 +169,7 @@ def test_a_second_run_is_refused(store: Store, corpus: str, monkeypatch: pytest.
         assert not [key for key in store.listing() if key.endswith("elsewhere")]
 
 
-def test_a_lock_is_refreshed_and_its_loss_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "REFRESH_S", 0.05)
     directory = store.remote("r")
     with run_directory.locked(directory):
@@ -187,7 +187,7 @@ def test_a_lock_is_refreshed_and_its_loss_noticed(store: Store, monkeypatch: pyt
             run_directory.require_ours(directory)
 
 
-def test_overwrite_removes_what_is_the_runs_own(store: Store, corpus: str) -> None:
+def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
     store.put("r/tokenizer-9/mine.txt", "x")
@@ -200,10 +200,10 @@ def test_overwrite_removes_what_is_the_runs_own(store: Store, corpus: str) -> No
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
 
-def test_an_object_that_changed_is_noticed(store: Store, corpus: str) -> None:
+def test_changed_object_is_noticed(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
-    for index in range(2):  # one lost to a failing disk, one cut short
+    for index in range(2):  # one cut short, one removed
         store.put(f"r/counts/{index:06d}.parquet", b"PAR1") if index == 0 else store.remote(
             "r/counter.parquet"
         ).unlink()
@@ -224,7 +224,7 @@ def test_an_object_that_changed_is_noticed(store: Store, corpus: str) -> None:
         ("s3://BUCKET/a.txt?QUERY&regoin=x", "r", "'regoin'"),
     ],
 )
-def test_what_cannot_be_read_or_written_is_one_line(
+def test_unreadable_or_unwritable_location_is_one_line(
     store: Store, tmp_path: Path, inputs: str, output: str, named: str
 ) -> None:
     store.put("a.txt", "some text")
@@ -238,7 +238,7 @@ def test_what_cannot_be_read_or_written_is_one_line(
     assert "Request ID" not in str(caught.value)
 
 
-def test_credentials_and_network(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "s3://b/run?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"
     line = refused(run("merge", gone), 1)
     assert "check the network and the URI's endpoint_override, and run the same command again" in line
@@ -251,7 +251,7 @@ def test_credentials_and_network(store: Store, monkeypatch: pytest.MonkeyPatch) 
     assert CREDENTIALS["AWS_ACCESS_KEY_ID"] not in store.uri("r")
 
 
-def test_exports_in_a_store_are_checked_and_its_files_loaded(store: Store, corpus: str) -> None:
+def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) -> None:
     output = store.uri("runs/checked")
     pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
     checked = run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus)
@@ -278,7 +278,7 @@ def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Pat
     assert names == sorted(path.name for path in (tmp_path / "shards").glob("shard-*"))
     assert all(store.get(f"shards/{name}") == (tmp_path / "shards" / name).read_bytes() for name in names)
     assert not [key for key in store.listing() if "/parts/" in key]
-    texts = [list(pipeline.decode_shards(place, tokenizer)) for place in (output, tmp_path / "shards")]
+    texts = [list(pipeline.decode_shards(source, tokenizer)) for source in (output, tmp_path / "shards")]
     assert b"".join(texts[0]) == b"".join(texts[1])
     pipeline.encode_corpus(corpus, tokenizer, output, **options)
     with pytest.raises(InputError, match="one of shards"):

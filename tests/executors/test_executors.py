@@ -1,4 +1,4 @@
-"""The local executor: results, errors, deaths, retries, and that nothing outlives the coordinator."""
+"""The local executor: results, errors, killed workers, retries, and that no process outlives the coordinator."""
 
 import os
 import signal
@@ -12,21 +12,20 @@ import pytest
 import worker_tasks
 
 from pipeline.base.errors import InputError, WorkerError
-from pipeline.executors import WorkerSetup
-from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors import MAX_ATTEMPTS, WorkerSetup
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_every_task_gives_its_result_once(number: int) -> None:
+def test_every_task_returns_its_result_once(number: int) -> None:
     progress: list[int] = []
     results = worker_tasks.results_of(number, worker_tasks.square, range(20), progress.append)
     assert results == {number: number * number for number in range(20)}
     assert sum(progress) == sum(range(20))
 
 
-def test_workers_are_kept_and_are_not_us() -> None:
+def test_tasks_run_in_a_few_other_processes() -> None:
     processes = set(worker_tasks.results_of(2, worker_tasks.process_id, range(12)).values())
     assert 1 <= len(processes) <= 2
     assert os.getpid() not in processes
@@ -36,19 +35,19 @@ def test_no_tasks_start_no_worker() -> None:
     assert worker_tasks.results_of(4, worker_tasks.square, []) == {}
 
 
-def test_an_error_of_the_package_ends_the_run_as_it_is() -> None:
+def test_pipeline_error_ends_the_run_unchanged() -> None:
     with pytest.raises(InputError, match=r"three\.txt cannot be read; give another"):
         worker_tasks.results_of(2, worker_tasks.refuse, range(6))
 
 
-def test_a_crash_is_tried_again_and_then_named() -> None:
+def test_crashing_task_is_retried_and_then_named() -> None:
     with pytest.raises(
         WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
     ):
         worker_tasks.results_of(1, worker_tasks.raise_value_error, [7])
 
 
-def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(tmp_path: Path) -> None:
+def test_killed_worker_costs_one_attempt_and_its_progress_is_subtracted(tmp_path: Path) -> None:
     progress: list[int] = []
     markers = [tmp_path / name for name in "abc"]
     results = worker_tasks.results_of(2, worker_tasks.die_first_time, markers, progress.append)
@@ -57,24 +56,24 @@ def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(tmp_pa
     assert min(progress) < 0
 
 
-def test_what_failed_is_tried_in_a_fresh_process_though_another_is_idle(tmp_path: Path) -> None:
+def test_failed_task_is_retried_in_a_fresh_process(tmp_path: Path) -> None:
     tasks = [tmp_path / "marker", None, None]
     processes = worker_tasks.results_of(2, worker_tasks.process_but_not_the_first, tasks)
     assert processes[0] not in (processes[1], processes[2])
 
 
-def test_a_worker_that_always_dies_is_named_with_its_signal() -> None:
+def test_worker_that_always_dies_is_named_with_its_signal() -> None:
     with pytest.raises(WorkerError, match="killed by signal 9"):
         worker_tasks.results_of(1, worker_tasks.die_always, [1])
 
 
 @pytest.fixture
 def others() -> set[psutil.Process]:
-    """What other tests have running, such as a server."""
+    """Processes that other tests have started, such as a server."""
     return set(psutil.Process().children(recursive=True))
 
 
-def test_leaving_early_stops_the_workers(others: set[psutil.Process]) -> None:
+def test_closing_the_results_stops_the_workers(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 2) as executor:
         results = executor.run(worker_tasks.process_id, range(1000))
         _, process = next(results)
@@ -93,14 +92,14 @@ def test_workers_are_kept_from_run_to_run() -> None:
     assert len({*first.values(), *second.values()}) == 1
 
 
-def test_workers_find_modules_loaded_and_do_without_others() -> None:
+def test_workers_have_preloaded_modules_and_no_absent_ones() -> None:
     setup = WorkerSetup(preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"])
     with LocalExecutor(lambda: 1, setup) as executor:
         loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "sndhdr"]))
     assert loaded == {0: True, 1: False, 2: False, 3: False}
 
 
-def test_a_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
+def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 2) as executor:
         [(_, process)] = executor.run(worker_tasks.process_id, [0])
         [server] = set(psutil.Process().children()) - others
@@ -110,8 +109,8 @@ def test_a_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
         assert set(psutil.Process().children()) - others != {server}
 
 
-def test_workers_are_forked_by_a_process_of_one_thread(others: set[psutil.Process]) -> None:
-    """With the modules that training's workers preload; a fork copies no other thread."""
+def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
+    """With the modules that workers of training preload: a fork copies only the thread that forks."""
     with LocalExecutor(lambda: 1, workers.SETUP) as executor:
         list(executor.run(worker_tasks.square, [1]))
         [server] = set(psutil.Process().children()) - others
@@ -138,5 +137,5 @@ def _wait_until(condition: "object", seconds: float = 20.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timeout"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The same run on a Ray cluster of several nodes: the same bytes, whoever of them is lost, and nobody else's fault."""
+"""Runs on a Ray cluster of several nodes write the same bytes, also when workers, nodes or the coordinator are lost."""
 
 import gc
 import os
@@ -17,13 +17,12 @@ import pytest
 import worker_tasks
 from encoded import everything
 from object_store import CREDENTIALS, Store
-from ray_cluster import ADDRESS, add_node, cluster_of, lose, workers_of
+from ray_cluster import ADDRESS, add_node, cluster_of, kill_a_busy_worker, lose, workers_of
 from samples import all_planes
 
 import pipeline
 from pipeline.base.errors import InputError, UsageError, WorkerError
-from pipeline.executors import Need
-from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors import MAX_ATTEMPTS, Need
 from pipeline.executors.ray import RayExecutor
 from pipeline.run.workers import SETUP
 
@@ -40,7 +39,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def address(cluster: Any) -> Iterator[str]:
-    """Of the cluster, to which this process stays connected: its workers need not start for every test."""
+    """The cluster's address; this process stays connected, so that workers do not start for every test."""
     with RayExecutor(cluster.address, None):
         yield cluster.address
 
@@ -63,14 +62,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What training on this machine gives."""
+    """The tokenizer trained on this machine."""
     output = tmp_path_factory.mktemp("local") / "run"
     pipeline.train(corpus, output=output, vocab_size=1000)
     return (output / "tokenizer" / "tokenizer.json").read_bytes()
 
 
 @on_a_cluster
-def test_every_task_gives_its_result_once_and_tells_its_progress(executor: RayExecutor) -> None:
+def test_every_task_returns_its_result_once_and_reports_progress(executor: RayExecutor) -> None:
     progress: list[int] = []
     results = dict(executor.run(worker_tasks.square, range(40), progress.append))
     assert results == {number: number * number for number in range(40)}
@@ -79,27 +78,27 @@ def test_every_task_gives_its_result_once_and_tells_its_progress(executor: RayEx
 
 
 @on_a_cluster
-def test_tasks_go_to_all_nodes_and_not_to_us(executor: RayExecutor) -> None:
+def test_tasks_run_on_all_nodes_in_other_processes(executor: RayExecutor) -> None:
     processes = set(dict(executor.run(worker_tasks.process_after_a_while, range(12))).values())
     assert len(processes) >= NODES
     assert os.getpid() not in processes
 
 
 @on_a_cluster
-def test_an_error_of_the_package_ends_the_run_and_names_the_node(executor: RayExecutor) -> None:
+def test_pipeline_error_ends_the_run_and_names_the_node(executor: RayExecutor) -> None:
     with pytest.raises(InputError, match=r"three\.txt cannot be read; give another \(on node .+\)$"):
         list(executor.run(worker_tasks.refuse, range(6)))
 
 
 @on_a_cluster
-def test_workers_have_the_surroundings_that_are_asked_for(address: str) -> None:
-    """Ray begins workers ahead, which have imported Arrow: its pool is still the one that gives memory back."""
+def test_workers_have_the_environment_of_the_setup(address: str) -> None:
+    """Ray starts workers ahead that have imported Arrow: they still use the pool that returns memory."""
     with RayExecutor(address, None, SETUP) as executor:
         assert {pool for _, pool in executor.run(worker_tasks.pool_of_arrow, [1, 2, 3])} == {"system"}
 
 
 @on_a_cluster
-def test_a_crash_is_tried_again_and_then_named(executor: RayExecutor) -> None:
+def test_crashing_task_is_retried_and_then_named(executor: RayExecutor) -> None:
     with pytest.raises(
         WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
     ):
@@ -108,9 +107,7 @@ def test_a_crash_is_tried_again_and_then_named(executor: RayExecutor) -> None:
 
 
 @on_a_cluster
-def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(
-    executor: RayExecutor, tmp_path: Path
-) -> None:
+def test_killed_worker_costs_one_attempt_and_its_progress_is_subtracted(executor: RayExecutor, tmp_path: Path) -> None:
     progress: list[int] = []
     results = dict(executor.run(worker_tasks.die_first_time, [tmp_path / name for name in "abc"], progress.append))
     assert results == {0: "a", 1: "b", 2: "c"}
@@ -119,41 +116,41 @@ def test_a_killed_worker_costs_one_attempt_and_its_progress_is_taken_back(
 
 
 @on_a_cluster
-def test_what_workers_log_reaches_the_coordinator(executor: RayExecutor, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_of_workers_reach_the_coordinator(executor: RayExecutor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="pipeline"):
         list(executor.run(worker_tasks.log_lines, [range(3), range(3, 5)]))
         deadline = time.monotonic() + 10
         while len(caplog.records) < 5 and time.monotonic() < deadline:
-            list(executor.run(worker_tasks.square, [1]))  # the mail comes with the next tasks
+            list(executor.run(worker_tasks.square, [1]))  # the mailbox is read while tasks run
     lines = sorted(record.getMessage().split(" of ")[0] for record in caplog.records if "line" in record.getMessage())
     assert lines == [f"line {number}" for number in range(5)]
 
 
 @on_a_cluster
-def test_a_task_that_no_node_has_memory_for_waits_and_says_so(
+def test_task_too_large_for_every_node_waits_with_a_notice(
     executor: RayExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said: list[str] = []
+    notices: list[str] = []
 
     def give_up(notice: str) -> None:
-        said.append(notice)
+        notices.append(notice)
         raise KeyboardInterrupt
 
     executor.on_notice = give_up
     with caplog.at_level("WARNING", logger="pipeline"), pytest.raises(KeyboardInterrupt):
         list(executor.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
-    assert said[0] in caplog.text
+    assert notices[0] in caplog.text
     assert "no node of the cluster has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
 
 
 @on_a_cluster
-def test_a_cluster_trains_as_this_machine_does(
+def test_cluster_trains_the_same_tokenizer(
     cluster: Any, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "run"
-    source = tmp_path / "pipeline" / "__init__.py"  # as in the project's own directory, where no core is built
+    source = tmp_path / "pipeline" / "__init__.py"  # as in the project's own directory, which has no built core
     source.parent.mkdir()
-    source.write_text("raise ImportError('the source and not what is installed')")
+    source.write_text("raise ImportError('the source instead of the installed package')")
     monkeypatch.chdir(tmp_path)
     words = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
     result = _bpe_pipeline("train", corpus, "--output", output, *words)
@@ -168,10 +165,10 @@ def test_a_cluster_trains_as_this_machine_does(
 
 
 @on_a_cluster
-def test_a_cluster_encodes_as_this_machine_does(
+def test_cluster_encodes_the_same_shards(
     address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # where none of the nodes is
+    monkeypatch.chdir(tmp_path)  # the nodes have another current directory
     (tmp_path / "tokenizer.json").write_bytes(expected)
     ray = ["--executor", "ray", "--ray-address", address]
     encode = ["encode", corpus, "--tokenizer", "tokenizer.json", "--shard-size", "100000"]
@@ -181,7 +178,7 @@ def test_a_cluster_encodes_as_this_machine_does(
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
     tokenizer = pipeline.Tokenizer.load("tokenizer.json")
-    (tmp_path / "tokenizer.json").unlink()  # what nodes need of it, they are sent
+    (tmp_path / "tokenizer.json").unlink()  # nodes receive it from the coordinator
     asked = {"shard_format": "parquet", "shard_size": 50_000}
     pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
     pipeline.encode_corpus(corpus, tokenizer, "b", executor="ray", ray_address=address, **asked)
@@ -190,13 +187,13 @@ def test_a_cluster_encodes_as_this_machine_does(
 
 @on_a_cluster
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that Ray leaves open
-def test_rays_client_takes_the_same_way(corpus: Path, expected: bytes, tmp_path: Path) -> None:
-    """`ray://`, given and in the environment: Ray's client takes other settings than a direct connection."""
+def test_client_of_ray_trains_the_same_tokenizer(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    """`ray://` as an option and in the environment: Ray's client has other settings than a direct connection."""
     with socket.socket() as free:
         free.bind((ADDRESS, 0))
         port = free.getsockname()[1]
-    # The process that answers looks for modules where it was begun, which here is the source without its core; and it
-    # forks, which beside gRPC's threads goes wrong one time in three.
+    # The client's server looks for modules in its current directory, here the source without its core; and its forks
+    # next to gRPC's threads fail one time in three.
     with cluster_of(1, client_port=port, PYTHONSAFEPATH="1", GRPC_ENABLE_FORK_SUPPORT="0"):
         address = f"ray://{ADDRESS}:{port}"
         words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000", "--executor", "ray"]
@@ -211,7 +208,7 @@ def test_rays_client_takes_the_same_way(corpus: Path, expected: bytes, tmp_path:
     gc.collect()
 
 
-def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) -> None:
+def test_missing_cluster_is_one_line_with_the_remedy(corpus: Path) -> None:
     result = _bpe_pipeline("train", corpus, "--executor", "ray", "--ray-address", f"{ADDRESS}:1")
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
@@ -219,7 +216,7 @@ def test_where_there_is_no_cluster_one_line_says_how_to_get_one(corpus: Path) ->
     assert "ray start --head" in result.stderr
 
 
-def test_where_rays_client_is_not_answered_one_line_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_server_of_the_client_is_one_line_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise ConnectionAbortedError(
             "Initialization failure from server:\nTraceback\nRuntimeError: Starting it failed."
@@ -233,7 +230,7 @@ def test_where_rays_client_is_not_answered_one_line_says_what_helps(monkeypatch:
         pass
 
 
-def test_without_ray_one_line_says_how_to_install_it(corpus: Path) -> None:
+def test_missing_ray_is_one_line_with_the_remedy(corpus: Path) -> None:
     script = (
         "import sys; sys.modules['ray'] = None; sys.argv[1:] = ['train', sys.argv[1], '--executor', 'ray']; "
         "from pipeline.__main__ import main; sys.exit(main())"
@@ -244,7 +241,7 @@ def test_without_ray_one_line_says_how_to_install_it(corpus: Path) -> None:
 
 
 @on_a_cluster
-def test_a_store_takes_the_place_of_a_shared_directory(
+def test_object_store_replaces_a_shared_directory(
     cluster: Any, store: Store, corpus: Path, expected: bytes, tmp_path: Path
 ) -> None:
     ray = ["--executor", "ray", "--ray-address", cluster.address]
@@ -269,7 +266,7 @@ def test_a_store_takes_the_place_of_a_shared_directory(
 
 @on_a_cluster
 @pytest.mark.skipif("BPE_PIPELINE_TEST_DATA" not in os.environ, reason="BPE_PIPELINE_TEST_DATA names no directory")
-def test_real_text_in_many_small_chunks_over_a_store(cluster: Any, store: Store, tmp_path: Path) -> None:
+def test_real_text_in_many_small_chunks_in_a_store(cluster: Any, store: Store, tmp_path: Path) -> None:
     texts = sorted(Path(os.environ["BPE_PIPELINE_TEST_DATA"]).glob("*.txt"))
     assert texts
     pipeline.train(texts, output=tmp_path / "run", vocab_size=8000)
@@ -284,7 +281,7 @@ def test_real_text_in_many_small_chunks_over_a_store(cluster: Any, store: Store,
 
 
 @on_a_cluster
-def test_a_chunk_that_always_fails_is_named_and_the_run_goes_on_later(
+def test_failing_chunk_is_named_and_the_run_resumes_later(
     address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "run"
@@ -301,10 +298,10 @@ def test_a_chunk_that_always_fails_is_named_and_the_run_goes_on_later(
 
 
 @on_a_cluster
-def test_nodes_and_workers_and_coordinators_come_and_go(
+def test_run_survives_loss_of_nodes_workers_and_coordinator(
     cluster: Any, corpus: Path, expected: bytes, tmp_path: Path
 ) -> None:
-    output, said = tmp_path / "run", tmp_path / "said"
+    output, printed = tmp_path / "run", tmp_path / "printed"
     words = [
         *("train", corpus, "--output", output, "--executor", "ray", "--ray-address", cluster.address),
         *("--chunk-size", "5000", "--vocab-size", "1000"),
@@ -313,12 +310,12 @@ def test_nodes_and_workers_and_coordinators_come_and_go(
         lose(cluster, node)
     for loss in ("all", "worker", "coordinator", "node"):
         before = _counters(output)
-        with said.open("wb") as stream:
+        with printed.open("wb") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "pipeline", *map(str, words)], stdout=stream, stderr=subprocess.STDOUT
             )
         if loss == "all":
-            while "waiting for one that joins" not in said.read_text() and process.poll() is None:
+            while "waiting for one that joins" not in printed.read_text() and process.poll() is None:
                 time.sleep(0.01)
             for _ in range(NODES):
                 add_node(cluster)
@@ -328,15 +325,15 @@ def test_nodes_and_workers_and_coordinators_come_and_go(
             lose(cluster, workers_of(cluster)[-1])
             add_node(cluster)
         elif loss == "worker":
-            subprocess.run(["pkill", "-9", "-n", "-f", "ray::work"], check=False)
+            kill_a_busy_worker()
         elif loss == "coordinator":
             process.kill()
         status = process.wait(timeout=120)
-        assert status == (-signal.SIGKILL if loss == "coordinator" else 0), said.read_text()
+        assert status == (-signal.SIGKILL if loss == "coordinator" else 0), printed.read_text()
         if loss != "coordinator":
             assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
-            assert "raylet" not in said.read_text().lower()
-            assert ("retries" in said.read_text()) == (loss == "worker") or loss == "node"
+            assert "raylet" not in printed.read_text().lower()
+            assert ("retries" in printed.read_text()) == (loss == "worker") or loss == "node"
             assert list(output.rglob(".*.part*")) == []
             shutil.rmtree(output)
 

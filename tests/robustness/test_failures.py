@@ -18,7 +18,7 @@ from pipeline import _core
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, WorkerError
 from pipeline.base.events import Advanced, Event, StageStarted
 from pipeline.commands.train import run_train
-from pipeline.executors.attempts import MAX_ATTEMPTS
+from pipeline.executors import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
 from pipeline.run.options import Options, make_options
@@ -80,8 +80,8 @@ def test_a_chunk_whose_workers_always_die_is_named_and_the_run_goes_on(
     monkeypatch.setenv("DYING", json.dumps(["kill", "000001.parquet", 99, str(tmp_path / "marks")]))
     with pytest.raises(WorkerError, match=r"^chunk 1 \(.*0\.txt, bytes \d+ to \d+\) failed 3 times") as caught:
         train(options_of(corpus, tmp_path / "run"), preload="dying_workers")
-    assert "signal 9, as the system does where memory ends" in str(caught.value)
-    assert "run the same command again to go on" in str(caught.value)
+    assert "signal 9, probably out of memory" in str(caught.value)
+    assert "run the same command again to resume" in str(caught.value)
     assert len(list((tmp_path / "marks").iterdir())) == MAX_ATTEMPTS
     assert train(options_of(corpus, tmp_path / "run")) == 0
     assert model(tmp_path / "run") == expected

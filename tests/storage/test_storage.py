@@ -1,4 +1,4 @@
-"""Locations: what a text names, and that a remote one behaves as a local one does, over any file system of Arrow's."""
+"""Locations are parsed, and a remote one behaves as a local one does, over any file system of Arrow."""
 
 import os
 import pickle
@@ -22,10 +22,10 @@ from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
 from pipeline.run.options import make_options
-from pipeline.storage import Location, Remote, RemoteError, atomic, location, reading, scratch
+from pipeline.storage import Location, Remote, RemoteError, atomic, bounded, location, reading, scratch
 from pipeline.storage.remote import reason_of
 
-pytest.importorskip("fsspec")  # `fsspec+file://` is a store of objects to us, and a directory to the tests
+pytest.importorskip("fsspec")  # `fsspec+file://` is an object store to the package, and a directory to the tests
 
 
 def remote(path: Path) -> Remote:
@@ -48,7 +48,7 @@ def remote(path: Path) -> Remote:
         ("hdfs:///k", Remote("hdfs://", "", "k")),
     ],
 )
-def test_what_a_text_names(text: str, named: Location) -> None:
+def test_location_of_a_text(text: str, named: Location) -> None:
     assert location(text) == named
     assert location(str(named)) == named
 
@@ -68,7 +68,7 @@ def test_what_a_text_names(text: str, named: Location) -> None:
         (Path("s3://b/k"), "as a text"),
     ],
 )
-def test_what_names_nothing(value: str | Path, reason: str) -> None:
+def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         location(value)
     with pytest.raises(UsageError, match=reason):
@@ -79,14 +79,14 @@ _KEYS = st.lists(st.text(st.characters(exclude_characters="/", exclude_categorie
 
 
 @given(_KEYS, st.sampled_from(["", "region=eu-west-1", "scheme=http&endpoint_override=localhost:9000"]))
-def test_a_uri_names_what_it_was_made_of(parts: list[str], query: str) -> None:
+def test_uri_round_trip(parts: list[str], query: str) -> None:
     where = Remote("s3://bucket", query, "/".join(parts))
     assert location(str(where)) == where
     assert pickle.loads(pickle.dumps(where)) == where
     assert (where.name, where.parent / where.name, where.with_name("x")) == (parts[-1], where, where.parent / "x")
 
 
-def test_a_remote_location_does_what_a_path_does(tmp_path: Path) -> None:
+def test_remote_location_has_the_operations_of_a_path(tmp_path: Path) -> None:
     here = remote(tmp_path)
     atomic.make_directory(here / "a" / "b")
     atomic.write_whole(here / "a" / "b" / "c.txt", "text")
@@ -96,11 +96,7 @@ def test_a_remote_location_does_what_a_path_does(tmp_path: Path) -> None:
         assert (file.exists(), file.is_file(), file.is_dir(), file.suffix) == (True, True, False, ".txt")
         assert (file.parent.exists(), file.parent.is_file(), file.parent.is_dir()) == (True, False, True)
         assert ((root / "no").exists(), (root / "no").is_file(), (root / "no").is_dir()) == (False, False, False)
-        assert (file.read_bytes(), file.read_text(encoding="utf-8"), file.stat().st_size) == (
-            b"other text",
-            "other text",
-            10,
-        )
+        assert (file.read_bytes(), file.stat().st_size) == (b"other text", 10)
         assert storage.names_in(file.parent) == ["c.txt"]
         assert storage.names_in(root / "no") == []
         assert storage.existing([file, root / "no", file.parent / "d"]) == [True, False, False]
@@ -117,7 +113,7 @@ def test_a_remote_location_does_what_a_path_does(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_open_files_read_as_local_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_file_reads_as_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = random.Random(1).randbytes(10_000)
     (tmp_path / "data").write_bytes(data)
     for small_bytes in (0, 1 << 20):
@@ -132,14 +128,18 @@ def _same_reads(path: Path, data: bytes) -> None:
     with storage.open_file(path) as ours, storage.open_file(remote(path)) as other:
         assert ours.state()[0] == other.state()[0] == len(data)
         for _ in range(600):
-            move, amount, place = moves.randrange(5), moves.randrange(moves.choice([8, 700])), moves.randrange(11_000)
+            move, amount, position = (
+                moves.randrange(5),
+                moves.randrange(moves.choice([8, 700])),
+                moves.randrange(11_000),
+            )
             for file in (ours, other):
                 if move == 0:
-                    assert file.seek(place) == place
+                    assert file.seek(position) == position
                 elif move == 1:
                     assert file.seek(0, os.SEEK_END) == len(data)
                 elif move == 2:
-                    assert file.read_at(place, amount) == data[place : place + amount]
+                    assert file.read_at(position, amount) == data[position : position + amount]
             if move > 2:
                 assert ours.tell() == other.tell()
                 start, buffer = other.tell(), bytearray(amount)
@@ -151,8 +151,8 @@ def _same_reads(path: Path, data: bytes) -> None:
         assert other.read() == data
 
 
-def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where Arrow reads through our file: nothing is counted again for it."""
+def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where Arrow reads through our file object: nothing is counted again because of it."""
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces([b"a", b"b"], [1, 2])
     path = remote(tmp_path) / "counter.parquet"
@@ -170,7 +170,7 @@ def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: p
 
 
 class _Refusing:
-    """A file system of Arrow's whose store refuses everything."""
+    """An Arrow file system whose store refuses everything."""
 
     type_name = "s3"
 
@@ -192,7 +192,7 @@ class _Refusing:
         ["export", "s3://b/k"],
     ],
 )
-def test_a_store_that_refuses_is_one_line(
+def test_refusal_of_a_store_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     monkeypatch.setattr("pipeline.storage.remote._filesystem", lambda *_: (_Refusing(), "b/"))
@@ -204,7 +204,7 @@ def test_a_store_that_refuses_is_one_line(
     assert "defect" not in line
 
 
-def test_stores_that_cannot_be_asked_are_known_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_refuses_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.storage.remote._filesystem", lambda *_: (_Refusing(), "b/"))
     where = location("s3://b/k/l")
     for ask in (lambda: storage.existing([where]), lambda: pipeline.Tokenizer.load("s3://b/k/l")):
@@ -212,7 +212,7 @@ def test_stores_that_cannot_be_asked_are_known_as_such(monkeypatch: pytest.Monke
             ask()
 
 
-def test_what_is_written_in_part_never_appears(tmp_path: Path) -> None:
+def test_partly_written_file_never_appears(tmp_path: Path) -> None:
     def write_in_part() -> None:
         with atomic.whole_file(remote(tmp_path) / "a") as partial:
             partial.write_text("half")
@@ -223,7 +223,7 @@ def test_what_is_written_in_part_never_appears(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_appended_is_kept_whatever_happens(tmp_path: Path) -> None:
+def test_appended_text_is_uploaded_also_after_an_error(tmp_path: Path) -> None:
     def append(text: str, error: type[BaseException] | None) -> None:
         with atomic.appendable(remote(tmp_path) / "log.txt") as path:
             with path.open("a") as file:
@@ -238,7 +238,25 @@ def test_what_is_appended_is_kept_whatever_happens(tmp_path: Path) -> None:
     assert (tmp_path / "log.txt").read_text() == "one two three"
 
 
-def test_local_runs_do_without_arrow_in_the_coordinator(tmp_path: Path) -> None:
+def test_json_round_trip_and_its_errors(tmp_path: Path) -> None:
+    for file in (tmp_path / "a.json", remote(tmp_path) / "a.json"):
+        atomic.write_json(file, {"é": [1]})
+        assert bounded.read_json(file) == {"é": [1]}
+        with pytest.raises(ValueError, match="larger than 0 KiB"):
+            bounded.read_json(file, 5)
+        for content, reason in (("[" * 100_000, "nested too deeply"), ("{", "Expecting property name")):
+            atomic.write_whole(file, content)
+            with pytest.raises(ValueError, match=reason):
+                bounded.read_json(file)
+    with pytest.raises(FileNotFoundError):
+        bounded.read_json(tmp_path / "no.json")
+    with pytest.raises(NotADirectoryError):
+        bounded.read_json(tmp_path / "a.json" / "no.json")
+    with pytest.raises(StorageError, match=rf"{tmp_path} cannot be read: Is a directory; make it readable"):
+        bounded.read_json(tmp_path)
+
+
+def test_coordinator_of_a_local_run_does_not_import_arrow(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low lower lowest")
     script = f"import sys, pipeline; pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
     check = "sys.exit('pyarrow' in sys.modules)"
@@ -256,7 +274,7 @@ def test_options_take_uris(tmp_path: Path) -> None:
     assert "URI of a known scheme" in result.output
 
 
-def test_a_store_that_does_not_answer_is_one_line_of_the_family(
+def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.txt").write_text("one two one three")
@@ -281,18 +299,16 @@ def test_a_store_that_does_not_answer_is_one_line_of_the_family(
         assert "\n" not in str(caught.value)
 
 
-def test_files_half_done_say_whose_they_are(tmp_path: Path) -> None:
-    """Two nodes that share a directory may have processes of the same id."""
+def test_partial_files_are_named_for_their_process(tmp_path: Path) -> None:
+    """Two nodes that share a directory may have processes with the same id."""
     with atomic.whole_file(tmp_path / "a") as partial:
         partial.write_text("x")
-        assert partial.name == f".a.{scratch.place()}-{os.getpid()}.partial"
+        assert partial.name == f".a.{scratch.process_namespace()}-{os.getpid()}.partial"
 
 
-def test_what_dead_processes_of_a_node_left_goes_with_the_next_scratch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_scratch_directory_removes_those_of_dead_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left = tmp_path / f"bpe-pipeline-{scratch.place()}-{2**22 + 1}-x"
+    left = tmp_path / f"bpe-pipeline-{scratch.process_namespace()}-{2**22 + 1}-x"
     left.mkdir()
     scratch._sweep_once.cache_clear()
     with scratch.scratch_directory() as directory:
@@ -300,7 +316,7 @@ def test_what_dead_processes_of_a_node_left_goes_with_the_next_scratch(
 
 
 class _BreaksOff:
-    """A file of a store whose transfers end early."""
+    """A remote file whose transfers end early."""
 
     def __init__(self, data: bytes, sent_bytes: list[int]) -> None:
         self._data, self._sent_bytes = data, sent_bytes
@@ -315,7 +331,7 @@ class _BreaksOff:
         pass
 
 
-def test_a_transfer_that_breaks_off_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transfer_that_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 4000
     where = Remote("s3://b", "", "k")
     for sent, whole in (([700_000, 0, 0, 3, 10**6], True), ([700_000, 0, 0], False)):
@@ -328,11 +344,11 @@ def test_a_transfer_that_breaks_off_is_taken_up_again(monkeypatch: pytest.Monkey
                     file.read_at(7, len(data))
 
 
-def test_a_process_that_nobody_waited_for_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of killed workers the first process of a container may learn late, or never."""
+def test_zombie_process_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process of a container may wait late for a killed worker, or never."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with subprocess.Popen(["sleep", "100"]) as process:
-        left = tmp_path / f"bpe-pipeline-{scratch.place()}-{process.pid}-x"
+        left = tmp_path / f"bpe-pipeline-{scratch.process_namespace()}-{process.pid}-x"
         left.mkdir()
         scratch.sweep_scratch()
         assert left.exists()
@@ -343,15 +359,15 @@ def test_a_process_that_nobody_waited_for_is_dead(tmp_path: Path, monkeypatch: p
             scratch.sweep_scratch()
 
 
-def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    prefix = f"bpe-pipeline-{scratch.place()}-"
-    other_start = f"bpe-pipeline-{scratch.place()[:8]}12345678-"  # of this host, or of a container with its name
+    prefix = f"bpe-pipeline-{scratch.process_namespace()}-"
+    other_start = f"bpe-pipeline-{scratch.process_namespace()[:8]}12345678-"  # earlier boot, or other container
     kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x", f"{other_start}1-x"]
     for name in [*kept, f"{prefix}{2**22 + 1}-x", f"{other_start}2-x"]:  # beyond the largest process id
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
-    os.utime(tmp_path / f"{other_start}2-x", (1e9, 1e9))  # before this host began
+    os.utime(tmp_path / f"{other_start}2-x", (1e9, 1e9))  # before the last boot
     scratch.sweep_scratch()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
@@ -383,6 +399,6 @@ def test_scratch_of_dead_processes_is_swept(tmp_path: Path, monkeypatch: pytest.
         ("x" * 1000, "x" * 239 + "…"),
     ],
 )
-def test_messages_of_stores_become_one_line(message: str, reason: str) -> None:
+def test_store_messages_become_one_line(message: str, reason: str) -> None:
     assert reason_of(OSError(message)).startswith(reason)
     assert len(reason_of(OSError(message))) < 400

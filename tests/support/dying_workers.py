@@ -1,7 +1,7 @@
-"""Makes workers die when they write a counter: a module that the fork server preloads, for tests.
+"""Kill workers when they write a counter: a module that the fork server preloads in tests.
 
-DYING: JSON of how (`kill`, `segfault`, `exit`, `raise`, `terminate`, `no memory`), the counter's file name, how often,
-and a directory for the marks that count it.
+The variable DYING is a JSON list: how (`kill`, `segfault`, `exit`, `raise`, `terminate`, `no memory`), the counter's
+file name, how often, and a directory for files that count the deaths.
 """
 
 import json
@@ -30,7 +30,7 @@ def _die() -> None:
     elif _how == "no memory":
         raise MemoryError
     else:
-        raise RuntimeError("of the core")
+        raise RuntimeError("from the core")
 
 
 def _write_or_die(path: Path, *arguments: Any, **options: Any) -> None:

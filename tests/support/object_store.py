@@ -1,6 +1,6 @@
-"""A real S3 server on the loopback interface, and what lies in its buckets.
+"""A real S3 server on the loopback interface, and access to its buckets.
 
-The server is a process of its own (this file run as a script): it has its own warnings and its own interpreter lock.
+The server is a process of its own (this file run as a script): it has its own warnings and interpreter lock.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Store:
-    """One bucket of the server; `query` is what its URIs end with."""
+    """One bucket of the server; its URIs end with `query`."""
 
     address: str
     bucket: str
@@ -72,7 +72,7 @@ def new_bucket(address: str, name: str | None = None) -> Store:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """A server with nothing in it; gives its address."""
+    """Start an empty server and yield its address."""
     with subprocess.Popen(
         [sys.executable, "-P", "-W", "ignore", __file__],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

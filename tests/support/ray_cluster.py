@@ -1,21 +1,23 @@
-"""A Ray cluster on this machine: each node has processes of its own, all bound to the loopback interface."""
+"""A Ray cluster on this machine: each node has its own processes, all bound to the loopback interface."""
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-# Loopback; for 127.0.0.1 Ray would take another address of this machine, where it is allowed to.
+import psutil
+
+# Loopback; Ray replaces 127.0.0.1 by another address of this machine if it can.
 ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 
 @contextmanager
 def cluster_of(nodes: int, client_port: int | None = None, **environment: str) -> Iterator[Any]:
-    """A cluster of a head without cores and so many nodes with one each; workers can import what lies beside us.
+    """Start a cluster: a head without cores, and nodes with one core each; workers can import modules of this folder.
 
-    client_port: where Ray's client (`ray://`) is answered, too.
+    client_port: of the server of Ray's client (`ray://`), if there is to be one.
     """
     from ray.cluster_utils import Cluster
 
@@ -40,7 +42,7 @@ def cluster_of(nodes: int, client_port: int | None = None, **environment: str) -
 
 
 def add_node(cluster: Any) -> Any:
-    """One more node with one core."""
+    """Add a node with one core."""
     return cluster.add_node(**_node(1))
 
 
@@ -50,10 +52,22 @@ def _node(cores: int) -> dict[str, Any]:
 
 
 def workers_of(cluster: Any) -> list[Any]:
-    """Its nodes with a core."""
+    """Return the nodes with a core."""
     return [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
 
 
+def kill_a_busy_worker() -> None:
+    """Kill the newest worker process of this process's clusters that runs a task; do nothing if there is none."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::work"):
+                found.append(process)
+    if found:
+        with suppress(psutil.NoSuchProcess):
+            max(found, key=lambda process: process.create_time()).kill()
+
+
 def lose(cluster: Any, node: Any) -> None:
-    """Kill all processes of a node, as a machine that loses its power."""
+    """Kill all processes of a node, like a power failure."""
     cluster.remove_node(node, allow_graceful=False)

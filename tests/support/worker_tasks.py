@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.executors import ignore_progress
+from pipeline.executors import ignore
 from pipeline.executors.local import LocalExecutor
 from pipeline.executors.worker import report_progress
 
@@ -22,9 +22,9 @@ def results_of(
     workers: int,
     function: Callable[[Any], Any],
     tasks: Sequence[Any],
-    on_progress: Callable[[int], None] = ignore_progress,
+    on_progress: Callable[[int], None] = ignore,
 ) -> dict[int, Any]:
-    """What so many worker processes make of the tasks, by the tasks' indices."""
+    """Run tasks in this number of worker processes; return results by the tasks' indices."""
     with LocalExecutor(lambda: workers) as executor:
         return dict(executor.run(function, tasks, on_progress))
 
@@ -53,7 +53,7 @@ def raise_value_error(number: int) -> int:
 
 
 def die_first_time(marker: Path) -> str:
-    """Kill the own process at the first attempt, after half the progress."""
+    """Kill this process at the first attempt, after half the progress."""
     report_progress(5)
     if not marker.exists():
         marker.touch()
@@ -63,7 +63,7 @@ def die_first_time(marker: Path) -> str:
 
 
 def process_but_not_the_first(marker: Path | None) -> int:
-    """The own process; with a marker, only at the second attempt, after the others have ended."""
+    """Return this process; with a marker, fail first, after the other tasks have ended."""
     if marker is not None and not marker.exists():
         time.sleep(0.5)
         marker.touch()
@@ -88,7 +88,7 @@ def log_lines(numbers: range) -> int:
 
 
 def log_and_die(marker: Path) -> str:
-    """Log as fast as possible; a thread kills the process in the middle, at the first attempt only."""
+    """Log as fast as possible; at the first attempt a forked process kills this one meanwhile."""
     if marker.exists():
         _log.info("second attempt")
         return "survived"
@@ -114,7 +114,7 @@ def process_after_a_while(_: int) -> int:
 
 
 def pool_of_arrow(_: object) -> str:
-    """Which of its memory pools Arrow takes."""
+    """Return the name of Arrow's memory pool."""
     import pyarrow as pa
 
     return str(pa.default_memory_pool().backend_name)
