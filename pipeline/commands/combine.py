@@ -7,7 +7,7 @@ nothing.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -19,6 +19,7 @@ from pipeline.base.units import parse_weight
 from pipeline.commands.train import Stages, at_work, directory_for
 from pipeline.corpus import losses
 from pipeline.counts import combine_worker, count, counter_file, sources
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
 from pipeline.report.summary import Summary
@@ -84,7 +85,7 @@ def _places(directory: Location) -> list[str]:
 class _Part:
     run: Run
     weight: Fraction
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
     @property
     def fraction(self) -> tuple[int, int]:
@@ -128,12 +129,12 @@ def _require_comparable(first: Run, other: Run) -> None:
         )
 
 
-def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
+def _statistics(run: Run, executor: Executor) -> ChunkStatistics:
     count.require_counted(run, executor)
     [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "it was there a moment ago"
-    lost = losses.add_up([count.empty_files(run.manifest), facts.statistics["losses"]])
-    return {"files": len(run.manifest.files), **facts.statistics, "losses": lost}
+    lost = losses.add_up([count.empty_files(run.manifest), facts.statistics.losses])
+    return replace(facts.statistics, files=facts.statistics.files or len(run.manifest.files), losses=lost)
 
 
 def _source(parts: Sequence[_Part]) -> Source:
@@ -172,9 +173,7 @@ def _combined(
     started = time.monotonic()
     listener(StageStarted(count.COMBINING, len(parts), "runs"))
     tasks = _totals(parts)
-    statistics = count.summed([part.statistics for part in parts])
-    statistics["files"] = sum(part.statistics["files"] for part in parts)
-    statistics["pieces"] = pieces
+    statistics = replace(sum((part.statistics for part in parts), ChunkStatistics()), pieces=pieces)
     with sources.beside(opened.run) as place:
         rows = sources.combine_parts(
             opened.run,

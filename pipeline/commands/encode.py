@@ -83,7 +83,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
                 lost = losses.add_up(
                     [
                         files_without_text(encoding.files, encoding.chunks, encoding.empty),
-                        *(part.statistics["losses"] for part in parts),
+                        *(part.statistics.losses for part in parts),
                     ]
                 )
                 if options.fail_on_loss and lost:
@@ -170,7 +170,7 @@ def _described(
         separator_id=None if separator is None else model.vocabulary.special_tokens[separator],
         tokens=sum(shard.tokens for shard in written),
         documents=sum(shard.documents for shard in written),
-        text_bytes=sum(part.statistics["bytes"] for part in parts),
+        text_bytes=sum(part.statistics.bytes for part in parts),
         files=len(encoding.files),
         losses={kind: lost[kind] for kind in losses.KINDS if kind in lost},
         shards=tuple(

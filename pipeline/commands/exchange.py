@@ -22,6 +22,7 @@ from pipeline.base.units import format_count, parse_location
 from pipeline.commands.train import Stages, at_work, directory_for, first_tokenizer, merge_and_export
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts import count, counts_file, import_worker, sources
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counts_file import MOST_COUNT, Batch
 from pipeline.counts.import_worker import State, Taken, TakeTask
 from pipeline.counts.sources import Opened
@@ -44,11 +45,6 @@ _BAND_SHARE = 4  # pieces that are sorted take one in so many bytes of the room:
 _MOST_BAND_BYTES = 256 << 20
 _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
-_NOTHING_LOST = {
-    **dict.fromkeys(count.SUMMED, 0),
-    "losses": {},
-    "concerned_characters": "",
-}
 _Result = TypeVar("_Result")
 
 
@@ -232,7 +228,7 @@ def _take(
         if sum(one.pieces for one in found) > MOST_COUNT:
             raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
         _tell_of_otherwise(found, options, listener)
-        statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
+        statistics = ChunkStatistics(pieces=sum(one.pieces for one in found))
         parts = [(part, task.fingerprint) for one in found for part in one.parts]
         rows = sources.combine_parts(run, parts, place, statistics, options, executor)
         stages.untouched = False

@@ -31,6 +31,7 @@ from pipeline.commands.train import at_work, directory_for, first_tokenizer, mer
 from pipeline.corpus.items import Block, blocks
 from pipeline.corpus.losses import Loss, Tally, for_people
 from pipeline.counts import combine_worker, count, counter_file, sources
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import PLACED, RegexCutter
 from pipeline.counts.sources import Opened
 from pipeline.executors import Executor
@@ -124,7 +125,6 @@ def _count(
         counting_s = time.monotonic() - started
         listener(StageEnded(count.STAGE, counting_s))
         started = time.monotonic()
-        statistics = {**statistics, "files": 0}
         rows = sources.combine_parts(run, parts, place, statistics, options, executor)
         times: dict[str, float | None] = {count.STAGE: counting_s, count.COMBINING: time.monotonic() - started}
         counted = count.as_counted(run, rows, statistics, times)
@@ -169,11 +169,10 @@ class _Counter:
         for key, places in self._examples.items():
             places += (_place(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :])
 
-    def end(self) -> tuple[dict[str, Any], Examples]:
+    def end(self) -> tuple[ChunkStatistics, Examples]:
         """Its statistics and examples; a new counter takes its place."""
-        statistics = dict(self.counter.statistics())
-        statistics["losses"] = {}  # which are put into words when all is counted
-        statistics["concerned_characters"] = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
+        characters = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
+        statistics = replace(ChunkStatistics.from_values(self.counter.statistics()), concerned_characters=characters)
         examples = self._examples
         self._begin()
         return statistics, examples
@@ -203,7 +202,7 @@ class _Counting:
         self._lock = threading.Lock()
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
-        self._statistics: list[dict[str, Any]] = []
+        self._statistics: list[ChunkStatistics] = []
         self._examples: Examples = {key: [] for key in PLACED}
         self._tally = Tally()
 
@@ -240,9 +239,9 @@ class _Counting:
                 "the iterator gave no documents: it is empty, or was read to its end before; give a list, or begin the "
                 "iterator anew"
             )
-        surrogates = {"replacements": replaced, "invalid_bytes": 3 * replaced, "documents_skipped": skipped}
-        nothing = {**dict.fromkeys(count.SUMMED, 0), "losses": {}, "concerned_characters": ""}
-        self._statistics.append(nothing | surrogates)
+        self._statistics.append(
+            ChunkStatistics(replacements=replaced, invalid_bytes=3 * replaced, documents_skipped=skipped)
+        )
 
     def _feed(self, block: Block) -> int:
         counter = self._idle.get()
@@ -259,20 +258,19 @@ class _Counting:
             path = self._part_path(len(self._parts))
             self._parts.append((path, self._fingerprint))
         partitions = counter_file.counter_partitions(counter.counter)
-        counter_file.write_counter(path, partitions, fingerprint=self._fingerprint, statistics={})
+        counter_file.write_counter(path, partitions, fingerprint=self._fingerprint)
         statistics, examples = counter.end()
         with self._lock:
             self._statistics.append(statistics)
             for key, places in examples.items():
                 self._examples[key] += places
 
-    def finish(self) -> tuple[list[tuple[Location, str]], dict[str, Any]]:
+    def finish(self) -> tuple[list[tuple[Location, str]], ChunkStatistics]:
         """Write what is left; the parts with their fingerprint, and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
-        statistics = count.summed(self._statistics)
+        statistics = sum(self._statistics, ChunkStatistics())
         for key, places in self._examples.items():
             for kind in PLACED[key]:
-                self._tally.add(kind, statistics[kind], (place for _, place in sorted(places)))
-        statistics["losses"] = self._tally.found
-        return self._parts, statistics
+                self._tally.add(kind, getattr(statistics, kind), (place for _, place in sorted(places)))
+        return self._parts, replace(statistics, losses=self._tally.found)

@@ -8,8 +8,8 @@ stopped stays combined. There are a few for each core, not more: every share ope
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine
 from pipeline.counts.counter_file import look_at
 from pipeline.counts.join_worker import JoinTask, join
@@ -24,7 +24,7 @@ _SHARES_A_CORE = 2  # so that all end together
 
 
 def combine_counters(
-    run: Run, parts: Sequence[tuple[Location, str]], statistics: dict[str, Any], options: Options, executor: Executor
+    run: Run, parts: Sequence[tuple[Location, str]], statistics: ChunkStatistics, options: Options, executor: Executor
 ) -> int:
     """Write the combined counter of a run from counters with their fingerprints; gives its rows."""
     nodes = executor.nodes()
@@ -41,7 +41,7 @@ def combine_counters(
 def combine_task(
     run: Run,
     parts: Sequence[tuple[Location, str]],
-    statistics: dict[str, Any],
+    statistics: ChunkStatistics,
     options: Options,
     weights: Mapping[Location, tuple[int, int]] | None = None,
     beside: Path | None = None,
@@ -79,7 +79,7 @@ def _in_shares(run: Run, task: CombineTask, executor: Executor, share: plan.Shar
             task,
             output=path,
             fingerprint=fingerprint,
-            statistics={},
+            statistics=ChunkStatistics(),
             threads=1,
             memory_bytes=min(COMBINE_BYTES, share.room_bytes),
             keep_bytes=0,

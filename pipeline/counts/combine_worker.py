@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_plan import WHOLE, Measured, Part, any_remote, cut, plan
 from pipeline.counts.counter_file import Columns, CounterFile, open_counter, write_counter
 from pipeline.storage import Location, each
@@ -39,7 +39,7 @@ class CombineTask:
     parts: Sequence[tuple[Location, str | None]]
     output: Location
     fingerprint: str
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics = ChunkStatistics()
     threads: int = 2
     memory_bytes: int = COMBINE_BYTES
     keep_bytes: int = 0
@@ -70,7 +70,7 @@ def combine(task: CombineTask) -> int:
                 part = place.with_name(f".{place.name}.{own_mark()}.{number:04d}.sum.part")
                 cleaning.callback(part.unlink, missing_ok=True)
                 number += 1
-                _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
+                _combine(group, part, task, fingerprint="", statistics=ChunkStatistics(), threads=threads)
                 give_back_memory()
                 joined.append(Part(part, "", task.share))
             parts = joined
@@ -163,7 +163,7 @@ def _combine(
     task: CombineTask,
     *,
     fingerprint: str,
-    statistics: dict[str, Any],
+    statistics: ChunkStatistics,
     threads: int,
     keep: Callable[[Columns], None] = lambda _: None,
 ) -> int:

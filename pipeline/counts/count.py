@@ -7,15 +7,14 @@ gives way when all chunks are counted, not before.
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus import losses
 from pipeline.counts import combine, counter_file
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.executors import Executor, Need
 from pipeline.pattern import CompiledPattern
@@ -29,10 +28,6 @@ from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
-SUMMED = (
-    *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
-    *("documents_skipped", "bytes_skipped", "pieces_cut"),
-)
 
 
 @dataclass(frozen=True)
@@ -65,16 +60,16 @@ def require_counted(run: Run, executor: Executor) -> Counted:
     return complete
 
 
-def as_counted(run: Run, rows: int, statistics: dict[str, Any], times: dict[str, float | None]) -> Counted:
+def as_counted(run: Run, rows: int, statistics: ChunkStatistics, times: dict[str, float | None]) -> Counted:
     """What a combined counter that was just written, or looked at, says of a run's corpus."""
     facts = CorpusFacts(
-        files=statistics.get("files", len(run.manifest.files)),
-        bytes=statistics["bytes"],
-        documents=statistics["documents"],
-        pieces=statistics["pieces"],
+        files=statistics.files or len(run.manifest.files),
+        bytes=statistics.bytes,
+        documents=statistics.documents,
+        pieces=statistics.pieces,
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([empty_files(run.manifest), statistics["losses"]])),
-        concerned_characters=statistics["concerned_characters"],
+        losses=losses.for_people(losses.add_up([empty_files(run.manifest), statistics.losses])),
+        concerned_characters=statistics.concerned_characters,
         source=run.manifest.source.description if run.manifest.source is not None else "",
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, times)
@@ -104,7 +99,7 @@ def count(run: Run, pattern: CompiledPattern, options: Options, executor: Execut
         statistics = _count_chunks(run, pattern, options, executor, listener)
         counting_s = time.monotonic() - started
         listener(StageEnded(STAGE, counting_s))
-        check_facts(as_counted(run, statistics["pieces"], statistics, {}).facts, options)
+        check_facts(as_counted(run, statistics.pieces, statistics, {}).facts, options)
         directory.require_ours(run.directory)
         if run.manifest.merging is None:  # nothing was learned from these counts: what there is came of others
             directory.remove_results(run.directory)
@@ -136,7 +131,7 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
 
 def _count_chunks(
     run: Run, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
-) -> dict[str, Any]:
+) -> ChunkStatistics:
     """Count the chunks without counters; gives the statistics of all chunks together."""
     plan = run.manifest
     pattern = replace(pattern, tree=None)  # a fresh value without the native automaton: each worker makes its own
@@ -168,7 +163,7 @@ def _count_chunks(
     counting = executor.run(count_chunk, [task for _, task in tasks], advanced, at_once=at_once, need=need)
     for position, statistics in counting:
         found[tasks[position][0]] = statistics
-    return summed([found[index] for index in range(len(plan.chunks))])
+    return sum((found[index] for index in range(len(plan.chunks))), ChunkStatistics())
 
 
 def _task(run: Run, index: int, pattern: CompiledPattern, share: planning.Share) -> CountTask:
@@ -188,11 +183,3 @@ def _task(run: Run, index: int, pattern: CompiledPattern, share: planning.Share)
         limit_bytes=share.budget.limit_bytes,
         workers=share.on_one,
     )
-
-
-def summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The statistics of several chunks as those of one."""
-    total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in SUMMED}
-    total["losses"] = losses.add_up(one["losses"] for one in statistics)
-    total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))
-    return total

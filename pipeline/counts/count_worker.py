@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline import _core
-from pipeline.counts.feeding import PLACED, ChunkTask, RegexCutter, feed_chunk
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.counts.spill import spill_to, write_chunk
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_beside
@@ -29,7 +30,7 @@ class CountTask(ChunkTask):
     fingerprint: str
 
 
-def count_chunk(task: CountTask) -> dict[str, Any]:
+def count_chunk(task: CountTask) -> ChunkStatistics:
     """Count one chunk, write its counter, return its statistics. Runs in a worker process.
 
     A counter that grows beyond `room_bytes` is written in parts, which are combined at the end.
@@ -51,9 +52,9 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
             spill=spill,
         )
         tally = feed_chunk(task, counter)
-        statistics = {name: value for name, value in counter.statistics().items() if name not in PLACED}
-        statistics["losses"] = tally.found
-        statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
+        characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
+        found = counter.statistics() | {"losses": tally.found, "concerned_characters": characters}
+        statistics = ChunkStatistics.from_values(found)
         rows = write_chunk(
             counter,
             spill,
@@ -64,5 +65,5 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
             room_bytes=task.room_bytes,
         )
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics["bytes"], rows, elapsed_s)
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, rows, elapsed_s)
     return statistics

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, StorageError
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.storage import Location, Remote, RemoteError, each, existing, sealed_parquet
 from pipeline.storage.atomic import whole_file
@@ -31,6 +32,7 @@ Columns: TypeAlias = tuple[Any, Any, Any]
 
 _COLUMNS = {"piece": "large_binary", "count": "uint64"}
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
+_NOTHING = ChunkStatistics()
 
 
 def partitions_for(rows: int, piece_bytes: int = 0) -> int:
@@ -42,7 +44,7 @@ def partitions_for(rows: int, piece_bytes: int = 0) -> int:
 
 
 def write_counter(
-    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: dict[str, Any]
+    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
 ) -> None:
     """Write a counter whose equal ranges of hashes come one after the other, each becoming a row group.
 
@@ -56,7 +58,7 @@ def write_counter(
     metadata = {
         _FORMAT: str(FORMAT_VERSION).encode(),
         _FINGERPRINT: fingerprint.encode(),
-        _STATISTICS: json.dumps(statistics, sort_keys=True).encode(),
+        _STATISTICS: json.dumps(statistics.to_values(), sort_keys=True).encode(),
     }
     schema = pa.schema([piece, count], metadata=metadata)
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
@@ -90,7 +92,7 @@ class CounterFile:
     rows: int
     partitions: int
     fingerprint: str
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
     _checksums: Sequence[str] = field(repr=False)
     _metadata: Any = field(repr=False)
     _file: Any = field(repr=False)
@@ -148,7 +150,7 @@ class CounterFacts:
     """What a counter file says of itself."""
 
     rows: int
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
             file.metadata.num_rows,
             partitions,
             stored[_FINGERPRINT].decode(),
-            dict(json.loads(stored[_STATISTICS])),
+            ChunkStatistics.from_values(json.loads(stored[_STATISTICS])),
             checksums,
             file.metadata,
             file,

@@ -5,8 +5,8 @@ Memory holds one partition at a time.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counter_file import Columns, open_counter, write_counter
 from pipeline.storage import Location
 
@@ -21,7 +21,7 @@ class JoinTask:
     parts: Sequence[tuple[Location, str]]
     output: Location
     fingerprint: str
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
     def __str__(self) -> str:
         return f"joining {len(self.parts)} parts of {self.output}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts import combine_worker
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine import combine_task
 from pipeline.executors import Executor
 from pipeline.run import directory as run_directory
@@ -97,7 +98,7 @@ def combine_parts(
     run: Run,
     parts: Sequence[tuple[Location, str]],
     place: Beside,
-    statistics: dict[str, Any],
+    statistics: ChunkStatistics,
     options: Options,
     executor: Executor,
     weights: dict[Location, tuple[int, int]] | None = None,

@@ -7,10 +7,10 @@ chunk's complete counter is a checkpoint.
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pipeline import _core
 from pipeline.counts import counter_file
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.storage import Location
 from pipeline.storage.scratch import own_mark
@@ -30,7 +30,7 @@ def spill_to(output: Path, parts: list[Path]) -> Spill:
 
     def spill(counter: _core.ChunkCounter) -> None:
         part = output.with_name(f".{output.name}.{own_mark()}.{len(parts):04d}.part")
-        counter_file.write_counter(part, counter_file.counter_partitions(counter), fingerprint="", statistics={})
+        counter_file.write_counter(part, counter_file.counter_partitions(counter), fingerprint="")
         parts.append(part)
         _log.info("part %d of %s: %d different pieces", len(parts), output.name, len(counter))
 
@@ -44,7 +44,7 @@ def write_chunk(
     output: Location,
     *,
     fingerprint: str,
-    statistics: dict[str, Any],
+    statistics: ChunkStatistics,
     room_bytes: int,
 ) -> int:
     """Write a chunk's counter, from its parts where there are any; returns its rows."""

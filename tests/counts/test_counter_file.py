@@ -23,9 +23,13 @@ from hypothesis import strategies as st
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.counts import combine_plan, counter_file
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, _Reader, combine, take_kept
+from pipeline.counts.counter_file import open_counter
 from pipeline.counts.join_worker import JoinTask, join
 from pipeline.storage import named, sealed_parquet
+
+LOSSES = {"pieces_cut": {"count": 1, "examples": ["a.txt, byte 2"]}}
 
 
 def read(path, **options):
@@ -42,8 +46,8 @@ def is_there(path, fingerprint):
     return facts is not None
 
 
-def combine_files(paths, output, statistics=None, **options):
-    return combine(CombineTask([(path, None) for path in paths], output, "s", statistics or {}, **options))
+def combine_files(paths, output, **options):
+    return combine(CombineTask([(path, None) for path in paths], output, "s", **options))
 
 
 def random_counts(seed, pieces, most=40):
@@ -59,7 +63,11 @@ def test_what_is_written_is_read(tmp_path, partitions):
     path = write(tmp_path / "c.parquet", counts, partitions, bytes=17)
     assert read(path) == counts
     with counter_file.open_counter(path, fingerprint="f") as counter:
-        assert (counter.partitions, counter.fingerprint, counter.statistics) == (partitions, "f", {"bytes": 17})
+        assert (counter.partitions, counter.fingerprint, counter.statistics) == (
+            partitions,
+            "f",
+            ChunkStatistics(bytes=17),
+        )
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -103,7 +111,9 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     parts = [random_counts(i // 2, 3000 + 1000 * i) for i in range(5)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2**i) for i, part in enumerate(parts)]
     output = tmp_path / "sum.parquet"
-    rows = combine_files(paths, output, statistics={"n": 1}, threads=threads, memory_bytes=memory_bytes)
+    rows = combine_files(
+        paths, output, statistics=ChunkStatistics(pieces=1), threads=threads, memory_bytes=memory_bytes
+    )
     expected = sum(parts, Counter())
     assert rows == len(expected)
     assert read(output, fingerprint="s") == expected
@@ -144,7 +154,7 @@ def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatc
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
     rows = [combine_files(paths, part, share=(index, shares)) for index, part in enumerate(parts)]
     joined = tmp_path / "joined.parquet"
-    assert join(JoinTask([(part, "s") for part in parts], joined, "s", {"n": 1})) == sum(rows)
+    assert join(JoinTask([(part, "s") for part in parts], joined, "s", ChunkStatistics())) == sum(rows)
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
@@ -233,7 +243,7 @@ def test_failure_in_the_middle_leaves_the_old_file(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        counter_file.write_counter(path, failing(), fingerprint="g", statistics={})
+        counter_file.write_counter(path, failing(), fingerprint="g")
     assert read(path, fingerprint="f") == {b"a": 1}
     assert list(tmp_path.iterdir()) == [path]
 
@@ -290,7 +300,7 @@ def test_rows_out_of_order_are_refused(tmp_path):
     pieces = list(oracle_counting.as_counter(columns_of(random_counts(0, 300))[0]).items())[::-1]
     offsets = array("q", accumulate((len(piece) for piece, _ in pieces), initial=0))
     columns = offsets, b"".join(piece for piece, _ in pieces), array("Q", (count for _, count in pieces))
-    counter_file.write_counter(paths[0], [columns], fingerprint="f", statistics={})
+    counter_file.write_counter(paths[0], [columns], fingerprint="f")
     with pytest.raises(RunDirectoryError, match="order of their hash"):
         combine_files(paths, tmp_path / "sum.parquet")
 
@@ -313,9 +323,33 @@ def test_columns_that_do_not_fit_are_refused(columns, reason):
 
 
 def test_statistics_are_json(tmp_path):
-    path = write(tmp_path / "c.parquet", Counter({b"a": 1}), bytes=3, invalid_offsets=[1, 2])
-    stored = pq.read_schema(path).metadata[counter_file._STATISTICS]
-    assert json.loads(stored) == {"bytes": 3, "invalid_offsets": [1, 2]}
+    path = write(tmp_path / "c.parquet", Counter({b"a": 1}), bytes=3, losses=LOSSES, concerned_characters="é")
+    stored = json.loads(pq.read_schema(path).metadata[counter_file._STATISTICS])
+    assert {name: value for name, value in stored.items() if value} == {
+        "bytes": 3,
+        "losses": LOSSES,
+        "concerned_characters": "é",
+    }
+    assert {name for name, value in stored.items() if not value} == {
+        *("documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
+        *("documents_skipped", "bytes_skipped", "pieces_cut", "files"),
+    }
+    with open_counter(path) as counter:
+        assert counter.statistics == ChunkStatistics(bytes=3, losses=LOSSES, concerned_characters="é")
+
+
+def test_adding_statistics_adds_every_field():
+    one = ChunkStatistics(bytes=3, documents=1, losses=LOSSES, concerned_characters="éa")
+    other = ChunkStatistics(
+        bytes=4, files=2, losses={"pieces_cut": {"count": 2, "examples": ["b.txt, byte 4"]}}, concerned_characters="aéƀ"
+    )
+    assert one + other == ChunkStatistics(
+        bytes=7,
+        documents=1,
+        files=2,
+        losses={"pieces_cut": {"count": 3, "examples": ["a.txt, byte 2", "b.txt, byte 4"]}},
+        concerned_characters="aéƀ",
+    )
 
 
 def test_partitions_follow_the_rows():

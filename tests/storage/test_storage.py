@@ -156,7 +156,7 @@ def test_a_store_that_fails_is_no_damaged_counter(tmp_path: Path, monkeypatch: p
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces([b"a", b"b"], [1, 2])
     path = remote(tmp_path) / "counter.parquet"
-    counter_file.write_counter(path, counter_file.counter_partitions(counter), fingerprint="f", statistics={})
+    counter_file.write_counter(path, counter_file.counter_partitions(counter), fingerprint="f")
     task = counter_file.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
     assert [facts and facts.rows for facts in counter_file.look(task)] == [2, None, None]
 
