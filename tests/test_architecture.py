@@ -35,10 +35,7 @@ KNOWN_UPWARD = {
     "base/units imports storage",
     "corpus/sampling imports run",
     "counts/count imports report.summary",
-    "run/manifest imports counts.counter_file",
-    "run/options imports merges.vocabulary",
     "run/plan imports merges",
-    "run/plan imports merges.vocabulary",
     "tokenizer/export imports report.summary",
 }
 

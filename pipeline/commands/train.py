@@ -20,12 +20,12 @@ from pipeline.counts import count
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.report.numbers import Numbers
 from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import directory as run_directory
 from pipeline.run import manifest, memory, plan
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.standard_input import refused_goes

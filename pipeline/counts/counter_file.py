@@ -20,10 +20,10 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, StorageError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
+from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.storage import Location, Remote, RemoteError, each, existing, sealed_parquet
 from pipeline.storage.atomic import whole_file
 
-FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
 PARTITION_BYTES = 4 << 20  # about so many bytes of pieces, at most
 
@@ -56,7 +56,7 @@ def write_counter(
     piece = pa.field("piece", pa.large_binary(), nullable=False)
     count = pa.field("count", pa.uint64(), nullable=False)
     metadata = {
-        _FORMAT: str(FORMAT_VERSION).encode(),
+        _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
         _STATISTICS: json.dumps(statistics.to_values(), sort_keys=True).encode(),
     }
@@ -197,8 +197,8 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
 
     def look(metadata: Mapping[bytes, bytes]) -> None:
         version = metadata.get(_FORMAT, b"unknown").decode(errors="replace")
-        if version != str(FORMAT_VERSION):
-            raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
+        if version != str(COUNTER_FORMAT):
+            raise RunDirectoryError(f"{path} is a counter of format {version}, not {COUNTER_FORMAT}")
 
     with _damage(path), ExitStack() as closing:
         file, checksums = sealed_parquet.open_sealed(path, _COLUMNS, look)

@@ -16,7 +16,7 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import BYTE_ORDER
+from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage import Location
 
 _REPORT_EVERY_S = 0.2

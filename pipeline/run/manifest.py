@@ -17,14 +17,13 @@ from pipeline.base.machine import versions
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile, Listing
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Kind
-from pipeline.counts.counter_file import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.run.directory import remove_results, require_ours
+from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.storage import Location, RemoteError, exists
 from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 
-FORMAT_VERSION = 2
 LEARNING_OPTIONS = (  # the merge options that the merge list depends on
     *("tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
 )
@@ -122,7 +121,7 @@ def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
     manifest = run.manifest
     document = {
-        "format_version": FORMAT_VERSION,
+        "format_version": RUN_FORMAT,
         "written_by": f"bpe-pipeline {__version__}",
         "counting": manifest.counting,
         "merging": manifest.merging,
@@ -158,9 +157,9 @@ def load(directory: Location) -> Run | None:
     except (ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({error}); --overwrite starts anew") from None
     version = document.get("format_version") if isinstance(document, dict) else None
-    if version != FORMAT_VERSION:
+    if version != RUN_FORMAT:
         raise RunDirectoryError(
-            f"{path} is of format {version!r}, this release reads {FORMAT_VERSION}; use the release that wrote it, "
+            f"{path} is of format {version!r}, this release reads {RUN_FORMAT}; use the release that wrote it, "
             "or start anew with --overwrite"
         )
     try:

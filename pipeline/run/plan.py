@@ -16,11 +16,11 @@ from pipeline.corpus.files import CorpusFile, Listing, find_files, sample_corpus
 from pipeline.corpus.formats import Asked
 from pipeline.executors import Node
 from pipeline.merges import forecast
-from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import CompiledPattern
 from pipeline.run import directory as run_directory
 from pipeline.run import manifest
 from pipeline.run import memory as budget
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.options import Options
 from pipeline.run.standard_input import with_standard_input
