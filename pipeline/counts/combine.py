@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine
+from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from pipeline.counts.counter_file import look_at
-from pipeline.counts.join_worker import JoinTask, join
 from pipeline.executors import Executor, Need, Node
 from pipeline.run import memory, plan
 from pipeline.run.manifest import Run
@@ -31,8 +30,6 @@ def combine_counters(
     task = combine_task(run, parts, statistics, options, nodes=nodes)
     if len(nodes) > 1:
         return _in_shares(run, task, executor, plan.share_of(options, _MOST_SHARES, nodes))
-    if nodes:
-        task = replace(task, keep_bytes=0)  # who merges is another process
     need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
     [(_, rows)] = executor.run(combine, [task], need=need)
     return rows
@@ -57,12 +54,10 @@ def combine_task(
     return CombineTask(
         parts=parts,
         output=beside or run.counter_path,
-        kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
         threads=plan.threads(options, nodes),
         memory_bytes=min(COMBINE_BYTES, room // 2),
-        keep_bytes=min(whole.limit_bytes // 4, room // 3),
         weights=weights or {},
     )
 
@@ -82,7 +77,6 @@ def _in_shares(run: Run, task: CombineTask, executor: Executor, share: plan.Shar
             statistics=ChunkStatistics(),
             threads=1,
             memory_bytes=min(COMBINE_BYTES, share.room_bytes),
-            keep_bytes=0,
             share=(index, shares),
         )
         for index, (path, fingerprint) in enumerate(parts)
@@ -90,7 +84,7 @@ def _in_shares(run: Run, task: CombineTask, executor: Executor, share: plan.Shar
     ]
     for _ in executor.run(combine, missing, need=Need(memory_bytes=share.budget.worker_bytes + share.room_bytes)):
         pass
-    [(_, rows)] = executor.run(join, [JoinTask(parts, task.output, task.fingerprint, task.statistics)])
+    [(_, rows)] = executor.run(join, [replace(task, parts=parts)])
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return rows

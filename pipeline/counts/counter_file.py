@@ -13,7 +13,7 @@ of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain co
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pipeline import _core
@@ -45,7 +45,7 @@ def partitions_for(rows: int, piece_bytes: int = 0) -> int:
 
 def write_counter(
     path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
-) -> None:
+) -> int:
     """Write a counter whose equal ranges of hashes come one after the other, each becoming a row group.
 
     Only one partition needs to be in memory. Raises `RunDirectoryError` where the file cannot be written.
@@ -63,10 +63,11 @@ def write_counter(
     schema = pa.schema([piece, count], metadata=metadata)
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
-        checksums = []
+        checksums, written = [], 0
         with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
             for offsets, data, counts in partitions:
-                rows = len(counts)
+                rows = memoryview(counts).nbytes // 8
+                written += rows
                 pieces = pa.LargeBinaryArray.from_buffers(
                     piece.type, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
                 )
@@ -76,6 +77,7 @@ def write_counter(
                 checksums.append(sealed_parquet.checksum(offsets, data, counts))
             writer.add_key_value_metadata(sealed_parquet.seals(checksums))
         sealed_parquet.seal(partial)
+    return written
 
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
@@ -125,14 +127,9 @@ class CounterFile:
                 raise ValueError(f"row group {partition} is not as it was written")
             return columns
 
-    def known(self) -> "CounterFile":
-        """What is known of it, without the open file: what `again` needs."""
-        return replace(self, _file=None)
-
-    def again(self) -> "CounterFile":
-        """The same file, opened once more, by whoever knows it from having opened it before: its footer is not read."""
-        with _damage(self.path):
-            return replace(self, _file=sealed_parquet.open_known(self.path, self._metadata))
+    def read_all(self) -> Iterator[Columns]:
+        """Read one partition after the other."""
+        return map(self.read, range(self.partitions))
 
     def close(self) -> None:
         """Close the file; what was read stays."""
