@@ -44,7 +44,7 @@ class IdsTask(ChunkTask):
     """
 
     work: ClassVar[str] = "encoded"
-    anew: ClassVar[str] = "encode it again"
+    again: ClassVar[str] = "encode it again"
 
     special_ids: tuple[int, ...]
     separator: int | None
@@ -59,7 +59,7 @@ class EncodeTask(IdsTask):
     model: what `packed` gives; `tokenizer` is its fingerprint. cache_bytes: for pieces.
     """
 
-    anew: ClassVar[str] = "start anew with --overwrite"
+    again: ClassVar[str] = "start from scratch with --overwrite"
 
     output: Location
     fingerprint: str

@@ -41,7 +41,7 @@ def test_a_piece_too_long_for_the_room_is_named(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(b"some words " + b"x" * (8 * MIB) + b" and more")
     with pytest.raises(
-        TrainingError, match=r"a\.txt, byte 1\d: about here begins a piece of .* MiB or more.*--memory-limit"
+        TrainingError, match=r"a\.txt, byte 1\d: about here a piece of .* MiB or more starts.*--memory-limit"
     ):
         count_chunk(chunk_task(text, tmp_path / "c.parquet", 24 * MIB))
     assert not list(tmp_path.glob(".c.*"))
