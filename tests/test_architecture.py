@@ -32,9 +32,7 @@ LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 KNOWN_UPWARD = {
     "corpus/sampling imports run",
     "counts/count imports report.summary",
-    "run/manifest imports counts.counter_file",
-    "run/options imports merges.vocabulary",
-    "run/open_run imports merges.vocabulary",
+    "run/plan imports merges",
     "tokenizer/export imports report.summary",
 }
 

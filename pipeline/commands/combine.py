@@ -17,7 +17,8 @@ from pipeline.base.events import Listener, warn_of
 from pipeline.commands.count import write_summary
 from pipeline.corpus import losses
 from pipeline.counts import combine_worker, counter_file
-from pipeline.counts.count import require_counted, summed
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.count import require_counted
 from pipeline.counts.elsewhere import PartPath, Parts, take_counts
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
@@ -95,7 +96,7 @@ def _paths(location: Location) -> list[str]:
 class _Part:
     run: Run
     weight: Fraction
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
     @property
     def fraction(self) -> tuple[int, int]:
@@ -139,12 +140,12 @@ def _require_comparable(first: Run, other: Run) -> None:
         )
 
 
-def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
+def _statistics(run: Run, executor: Executor) -> ChunkStatistics:
     require_counted(run, executor)
     [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "require_counted found it"
-    lost = losses.add_up([run.manifest.plan.files_without_text(), facts.statistics["losses"]])
-    return {"files": len(run.manifest.plan.files), **facts.statistics, "losses": lost}
+    lost = losses.add_up([run.manifest.plan.files_without_text(), facts.statistics.losses])
+    return replace(facts.statistics, files=facts.statistics.files or len(run.manifest.plan.files), losses=lost)
 
 
 def _source(parts: Sequence[_Part]) -> Source:
@@ -168,8 +169,6 @@ def _totals(parts: Sequence[_Part]) -> list[combine_worker.TotalTask]:
 
 def _weighed(parts: Sequence[_Part], pieces: int) -> Parts:
     tasks = _totals(parts)
-    statistics = summed([part.statistics for part in parts])
-    statistics["files"] = sum(part.statistics["files"] for part in parts)
-    statistics["pieces"] = pieces
+    statistics = replace(sum((part.statistics for part in parts), ChunkStatistics()), pieces=pieces)
     weights = {task.path: task.weight for task in tasks if task.weight != (1, 1)}
     return Parts([(task.path, task.fingerprint) for task in tasks], statistics, weights)

@@ -72,9 +72,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             if corpus is None:
                 work.directory.remove([manifest.RESULT])  # which says that the shards are complete
                 parts = encode_chunks(work, encoding, model, separator)
-                lost = losses.add_up(
-                    [encoding.plan.files_without_text(), *(part.statistics["losses"] for part in parts)]
-                )
+                lost = losses.add_up([encoding.plan.files_without_text(), *(part.statistics.losses for part in parts)])
                 if options.fail_on_loss and lost:
                     raise losses.refusal(losses.for_people(lost))
                 written = write_shards(work, encoding, parts)
@@ -129,7 +127,7 @@ def _described(
         separator_id=None if separator is None else model.vocabulary.special_tokens[separator],
         tokens=sum(shard.tokens for shard in written),
         documents=sum(shard.documents for shard in written),
-        text_bytes=sum(part.statistics["bytes"] for part in parts),
+        text_bytes=sum(part.statistics.bytes for part in parts),
         files=len(encoding.plan.files),
         losses={kind: lost[kind] for kind in losses.KINDS if kind in lost},
         shards=tuple(

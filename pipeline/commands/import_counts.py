@@ -20,7 +20,8 @@ from pipeline.commands.count import write_summary
 from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts import counts_file, import_worker
-from pipeline.counts.count import SUMMED, Counted
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.count import Counted
 from pipeline.counts.counts_file import MOST_COUNT, Batch
 from pipeline.counts.elsewhere import PartPath, Parts, take_counts
 from pipeline.counts.import_worker import State, Taken, TakeTask
@@ -43,11 +44,6 @@ STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
 _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
-_NOTHING_LOST = {
-    **dict.fromkeys(SUMMED, 0),
-    "losses": {},
-    "concerned_characters": "",
-}
 _Result = TypeVar("_Result")
 
 
@@ -223,7 +219,7 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     if sum(one.pieces for one in found) > MOST_COUNT:
         raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
     _warn_of_other_cuts(work, found)
-    statistics = {**_NOTHING_LOST, "files": 0, "pieces": sum(one.pieces for one in found)}
+    statistics = ChunkStatistics(pieces=sum(one.pieces for one in found))
     return Parts([(part, task.fingerprint) for one in found for part in one.parts], statistics)
 
 

@@ -18,11 +18,11 @@ from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import compile_pattern
 from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import RUN, Run
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.work import Work, open_work

@@ -22,12 +22,12 @@ from pipeline.corpus.formats import Asked
 from pipeline.corpus.sampling import Chosen, choose
 from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import CompiledPattern
 from pipeline.report import page, summary, text
 from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned, Numbers, NumbersTask, compute
 from pipeline.report.rows import Told, corpus_rows
 from pipeline.run import manifest, memory
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.storage import Location, exists

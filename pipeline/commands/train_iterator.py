@@ -29,7 +29,8 @@ from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.items import Block, blocks
 from pipeline.corpus.losses import Loss, Tally, for_people
 from pipeline.counts import combine_worker, counter_file
-from pipeline.counts.count import STAGE, SUMMED, summed
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.count import STAGE
 from pipeline.counts.elsewhere import PartPath, Parts, take_counts
 from pipeline.counts.feeding import PLACED, RegexCutter
 from pipeline.pattern import CompiledPattern, compile_pattern
@@ -119,7 +120,7 @@ def _count(work: Work, run: Run, part_path: PartPath, documents: Iterable[Block]
         parts, statistics = counting.finish()
         del counting
         combine_worker.give_back_memory()  # a worker combines and merges in parallel with this process
-    return Parts(parts, {**statistics, "files": 0})
+    return Parts(parts, statistics)
 
 
 class _Counter:
@@ -158,11 +159,10 @@ class _Counter:
         for key, places in self._examples.items():
             places += (_place(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :])
 
-    def end(self) -> tuple[dict[str, Any], Examples]:
+    def end(self) -> tuple[ChunkStatistics, Examples]:
         """Its statistics and examples; a new counter takes its place."""
-        statistics = dict(self.counter.statistics())
-        statistics["losses"] = {}  # which are put into words when all is counted
-        statistics["concerned_characters"] = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
+        characters = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
+        statistics = replace(ChunkStatistics.from_values(self.counter.statistics()), concerned_characters=characters)
         examples = self._examples
         self._begin()
         return statistics, examples
@@ -193,7 +193,7 @@ class _Counting:
         self._lock = threading.Lock()
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
-        self._statistics: list[dict[str, Any]] = []
+        self._statistics: list[ChunkStatistics] = []
         self._examples: Examples = {key: [] for key in PLACED}
         self._tally = Tally()
 
@@ -230,9 +230,9 @@ class _Counting:
                 "the iterator gave no documents: it is empty, or was read to its end before; give a list, or begin the "
                 "iterator anew"
             )
-        surrogates = {"replacements": replaced, "invalid_bytes": 3 * replaced, "documents_skipped": skipped}
-        nothing = {**dict.fromkeys(SUMMED, 0), "losses": {}, "concerned_characters": ""}
-        self._statistics.append(nothing | surrogates)
+        self._statistics.append(
+            ChunkStatistics(replacements=replaced, invalid_bytes=3 * replaced, documents_skipped=skipped)
+        )
 
     def _feed(self, block: Block) -> int:
         counter = self._idle.get()
@@ -249,20 +249,19 @@ class _Counting:
             path = self._part_path(len(self._parts))
             self._parts.append((path, self._fingerprint))
         partitions = counter_file.counter_partitions(counter.counter)
-        counter_file.write_counter(path, partitions, fingerprint=self._fingerprint, statistics={})
+        counter_file.write_counter(path, partitions, fingerprint=self._fingerprint)
         statistics, examples = counter.end()
         with self._lock:
             self._statistics.append(statistics)
             for key, places in examples.items():
                 self._examples[key] += places
 
-    def finish(self) -> tuple[list[tuple[Location, str]], dict[str, Any]]:
+    def finish(self) -> tuple[list[tuple[Location, str]], ChunkStatistics]:
         """Write what is left; the parts with their fingerprint, and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
-        statistics = summed(self._statistics)
+        statistics = sum(self._statistics, ChunkStatistics())
         for key, places in self._examples.items():
             for kind in PLACED[key]:
-                self._tally.add(kind, statistics[kind], (place for _, place in sorted(places)))
-        statistics["losses"] = self._tally.found
-        return self._parts, statistics
+                self._tally.add(kind, getattr(statistics, kind), (place for _, place in sorted(places)))
+        return self._parts, replace(statistics, losses=self._tally.found)

@@ -19,9 +19,9 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
-from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest, memory
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import watched

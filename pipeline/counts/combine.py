@@ -8,11 +8,10 @@ stopped stays combined. There are a few for each core, not more: every share ope
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from pipeline.counts.counter_file import look_at
-from pipeline.counts.join_worker import JoinTask, join
 from pipeline.executors import Need
 from pipeline.run import memory
 from pipeline.run.manifest import Run
@@ -23,14 +22,12 @@ _MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all end together
 
 
-def combine_counters(work: Work, run: Run, parts: Sequence[tuple[Location, str]], statistics: dict[str, Any]) -> int:
+def combine_counters(work: Work, run: Run, parts: Sequence[tuple[Location, str]], statistics: ChunkStatistics) -> int:
     """Write the combined counter of a run from counters with their fingerprints; returns its rows."""
     nodes = work.nodes
     task = combine_task(work, run, parts, statistics)
     if len(nodes) > 1:
         return _in_shares(work, run, task)
-    if nodes:
-        task = replace(task, keep_bytes=0)  # who merges is another process
     need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
     [(_, rows)] = work.executor.run(combine, [task], need=need)
     return rows
@@ -40,7 +37,7 @@ def combine_task(
     work: Work,
     run: Run,
     parts: Sequence[tuple[Location, str]],
-    statistics: dict[str, Any],
+    statistics: ChunkStatistics,
     weights: Mapping[Location, tuple[int, int]] | None = None,
     output: Path | None = None,
 ) -> CombineTask:
@@ -54,12 +51,10 @@ def combine_task(
     return CombineTask(
         parts=parts,
         output=output or run.counter_path,
-        kept_as=run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
         threads=memory.threads(work.options, work.nodes),
         memory_bytes=min(COMBINE_BYTES, room // 2),
-        keep_bytes=min(whole.limit_bytes // 4, room // 3),
         weights=weights or {},
     )
 
@@ -77,10 +72,9 @@ def _in_shares(work: Work, run: Run, task: CombineTask) -> int:
             task,
             output=path,
             fingerprint=fingerprint,
-            statistics={},
+            statistics=ChunkStatistics(),
             threads=1,
             memory_bytes=min(COMBINE_BYTES, workers.work_bytes),
-            keep_bytes=0,
             share=(index, shares),
         )
         for index, (path, fingerprint) in enumerate(parts)
@@ -88,7 +82,7 @@ def _in_shares(work: Work, run: Run, task: CombineTask) -> int:
     ]
     for _ in work.executor.run(combine, missing, need=workers.need):
         pass
-    [(_, rows)] = work.executor.run(join, [JoinTask(parts, task.output, task.fingerprint, task.statistics)])
+    [(_, rows)] = work.executor.run(join, [replace(task, parts=parts)])
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return rows

@@ -1,26 +1,28 @@
-"""Combining: counters are added into one, a range of hashes at a time.
+"""Combining: counters are added into one, a partition of the hashes at a time.
 
-All counters are ordered by the same hash, so the same range of all of them is added without the others: memory holds
-a few ranges for each thread, however large the counters are.
+All counters are ordered by the same hash, so the same partition of all of them is added without the others: memory
+holds a few partitions for each thread, however large the counters are.
 """
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.counts.combine_plan import WHOLE, Measured, Part, any_remote, cut, plan
+from pipeline.counts import combine_plan
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counter_file import Columns, CounterFile, open_counter, write_counter
-from pipeline.storage import Location, each
+from pipeline.storage import Location, Remote, each
 from pipeline.storage.atomic import parts_beside
 from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
+_WHOLE = (0, 1)
+_FOOTERS_SHARE = 8  # one in so many bytes of memory may hold open files between planning and combining
 
 
 @dataclass(frozen=True)
@@ -28,24 +30,20 @@ class CombineTask:
     """Counters to add, for a worker.
 
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
-    Where one range of all counters is more than `memory_bytes`, fewer threads combine them; where it is still more, or
-    they are more files than may be open, groups of counters are combined first, into files beside the output (for one
-    in a store: temporary local ones). Up to `keep_bytes` of columns stay in the worker for `take_kept`, as those of
-    `kept_as` where the output will be moved there. weights: by part, a fraction (numerator, denominator) that its
-    counts are multiplied by, where it is not 1. share: which of how many equal ranges of hashes (a power of two) is
-    combined; the others are other tasks'.
+    If a partition of all counters exceeds `memory_bytes`, fewer threads combine them. If it still does, or there are
+    more files than may be open, groups of counters are combined first, into temporary local files. weights: by part, a
+    fraction (numerator, denominator) that its counts are multiplied by, if not 1. share: which of how many equal ranges
+    of hashes (a power of two) this task combines; other tasks combine the others.
     """
 
     parts: Sequence[tuple[Location, str | None]]
     output: Location
     fingerprint: str
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics = ChunkStatistics()
     threads: int = 2
     memory_bytes: int = COMBINE_BYTES
-    keep_bytes: int = 0
-    kept_as: Location | None = None
     weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
-    share: tuple[int, int] = WHOLE
+    share: tuple[int, int] = _WHOLE
 
     def __str__(self) -> str:
         return f"combining {len(self.parts)} counters into {self.output}"
@@ -57,37 +55,41 @@ def combine(task: CombineTask) -> int:
     Raises `RunDirectoryError` for a counter that is damaged or not the one expected, `TrainingError` for a count
     beyond 2^63 - 1.
     """
-    parts = [Part(path, fingerprint) for path, fingerprint in task.parts]
-    number = 0
-    with parts_beside(task.output) as place, contextlib.ExitStack() as cleaning:
-        threads, groups = plan(parts, max(task.threads, 1), task.memory_bytes, task.share[1])
-        while len(groups) > 1:
-            joined: list[Part] = []
-            for group in groups:
-                if len(group) == 1:
-                    joined.append(group[0].part)
-                    continue
-                part = place.with_name(f".{place.name}.{own_mark()}.{number:04d}.sum.part")
-                cleaning.callback(part.unlink, missing_ok=True)
-                number += 1
-                _combine(group, part, task, fingerprint="", statistics={}, threads=threads)
+    sources = [_Source(path, fingerprint, weight=task.weights.get(path, (1, 1))) for path, fingerprint in task.parts]
+    shares = task.share[1]
+    with parts_beside(task.output) as neighbour, contextlib.ExitStack() as cleaning:
+        for stage in itertools.count():
+            extents = _extents(sources, task.memory_bytes // _FOOTERS_SHARE)
+            threads = combine_plan.threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
+            groups = combine_plan.groups_of(extents, threads, task.memory_bytes)
+            if len(groups) == 1:
+                return _write_sum(sources, combine_plan.partitions_of(extents, shares), threads, task)
+            _close(sources)
+            sums = []
+            for number, group in enumerate(groups):
+                path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{stage}.{number:04d}.sum.part")
+                cleaning.callback(path.unlink, missing_ok=True)
+                partitions = combine_plan.partitions_of([extents[index] for index in group], shares)
+                group_task = replace(task, output=path, fingerprint="", statistics=ChunkStatistics())
+                _write_sum([sources[index] for index in group], partitions, threads, group_task)
                 give_back_memory()
-                joined.append(Part(part, "", task.share))
-            parts = joined
-            threads, groups = plan(parts, max(task.threads, 1), task.memory_bytes, task.share[1])
-        kept = _Kept(task.kept_as or task.output, task.fingerprint, task.keep_bytes)
-        rows = _combine(
-            groups[0],
-            task.output,
-            task,
-            fingerprint=task.fingerprint,
-            statistics=task.statistics,
-            threads=threads,
-            keep=kept.add,
-        )
-        global _kept
-        _kept = kept if kept.batches else None
-        return rows
+                sums.append(_Source(path, "", share=task.share))
+            sources = sums
+    raise AssertionError("groups of two or more become one group")
+
+
+def join(task: CombineTask) -> int:
+    """Write counters of successive shares of the hashes, in order, as one; returns its rows. Runs in a worker process.
+
+    Memory holds one partition at a time. Raises `RunDirectoryError` for a part that is damaged or not the one expected.
+    """
+
+    def columns() -> Iterator[Columns]:
+        for path, fingerprint in task.parts:
+            with open_counter(path, fingerprint=fingerprint) as part:
+                yield from part.read_all()
+
+    return write_counter(task.output, columns(), fingerprint=task.fingerprint, statistics=task.statistics)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def total(task: TotalTask) -> int:
     """
     with open_counter(task.path, fingerprint=task.fingerprint) as counter:
         try:
-            total = sum(_core.weighted_total(counter.read(i), task.weight) for i in range(counter.partitions))
+            total = sum(_core.weighted_total(columns, task.weight) for columns in counter.read_all())
         except ValueError as error:
             raise RunDirectoryError(f"the counter {task.path} is damaged ({error}); remove it and run again") from None
         except OverflowError:
@@ -121,140 +123,97 @@ def total(task: TotalTask) -> int:
     return total
 
 
-class _Kept:
-    """Columns of a combined counter, all or none, that need not be read again by the same process."""
-
-    def __init__(self, path: Location, fingerprint: str, room: int) -> None:
-        self.path, self.fingerprint = path, fingerprint
-        self.batches: list[Columns] = []
-        self._room = room
-
-    def add(self, columns: Columns) -> None:
-        self._room -= sum(memoryview(column).nbytes for column in columns)
-        if self._room >= 0:
-            self.batches.append(columns)
-        else:
-            self.batches.clear()
-
-
-_kept: _Kept | None = None
-
-
-def take_kept(path: Location, fingerprint: str) -> list[Columns] | None:
-    """The columns of a counter, if this process combined it last and kept them; they are then no longer kept."""
-    global _kept
-    kept, _kept = _kept, None
-    if kept is None or (kept.path, kept.fingerprint) != (path, fingerprint):
-        return None
-    return kept.batches
-
-
 def give_back_memory() -> None:
-    """Return what was freed to the system: Arrow keeps it for itself."""
+    """Return freed memory to the system: Arrow keeps it for itself."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
     _core.give_back_memory()
 
 
-def _combine(
-    parts: Sequence[Measured],
-    output: Location,
-    task: CombineTask,
-    *,
-    fingerprint: str,
-    statistics: dict[str, Any],
-    threads: int,
-    keep: Callable[[Columns], None] = lambda _: None,
-) -> int:
-    reader = _Reader(parts, task, threads)
-    rows = 0
+def _write_sum(sources: Sequence["_Source"], partitions: int, threads: int, task: CombineTask) -> int:
+    """Write the task's share of the sum of counters; returns its rows. Closes the counters."""
+    size = partitions // task.share[1]
+    todo = range(task.share[0] * size, (task.share[0] + 1) * size)
 
-    def combined() -> Iterator[Columns]:
-        nonlocal rows
-        ahead = iter(reader.jobs())
-        if not threads:
-            for job in ahead:
-                for columns in reader.combine(job):
-                    rows += len(columns[2])
-                    keep(columns)
-                    yield columns
-                    del columns
-                give_back_memory()
-            return
-        # One more job than threads is under way, so that writing does not hold them up.
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = [pool.submit(reader.combine, job) for job in islice(ahead, threads + 1)]
-            while waiting:
-                done = waiting.pop(0).result()
-                waiting += [pool.submit(reader.combine, job) for job in islice(ahead, 1)]
-                for columns in done:
-                    rows += len(columns[2])
-                    keep(columns)
-                    yield columns
-
-    try:
-        write_counter(output, combined(), fingerprint=fingerprint, statistics=statistics)
-    finally:
-        reader.close()
-    return rows
-
-
-class _Reader:
-    """Reads and combines the same range of hashes of several counters; each thread has its own open files."""
-
-    def __init__(self, measured: Sequence[Measured], task: CombineTask, threads: int) -> None:
-        self._measured = measured
-        self._parts = [one.part for one in measured]
-        self._weights = [task.weights.get(part.path, (1, 1)) for part in self._parts]
-        self._share, self._shares = task.share
-        self._local = threading.local()
-        self._opened: list[CounterFile] = []
-        extents = [one.extent for one in measured]
-        self.partitions, self._job_partitions = cut(extents, self._shares, threads)
-
-    def _files(self) -> list[CounterFile]:
-        if not hasattr(self._local, "files"):
-            self._local.files = list(each(Measured.open, self._measured, remote=any_remote(self._parts)))
-            self._local.read = {}
-            self._opened += self._local.files
-        files: list[CounterFile] = self._local.files
-        return files
-
-    def jobs(self) -> list[range]:
-        """Neighbouring partitions for a thread to combine at a time, in order."""
-        step, size = self._job_partitions, self.partitions // self._shares
-        first = self._share * size
-        return [range(start, start + step) for start in range(first, first + size, step)]
-
-    def combine(self, job: range) -> list[Columns]:
-        return [self._combine(partition) for partition in job]
-
-    def _combine(self, partition: int) -> Columns:
-        ranges = [self._range(index, file, partition) for index, file in enumerate(self._files())]
+    def sum_of(partition: int) -> Columns:
+        ranges = [source.partition(partition, partitions, max(threads, 1)) for source in sources]
+        weights = [source.weight for source in sources]
         try:
-            columns: Columns = _core.combine(ranges, self._weights)
+            columns: Columns = _core.combine(ranges, weights)
             return columns
         except OverflowError:
-            remedy = "; choose smaller weights" if set(self._weights) != {(1, 1)} else ""
+            remedy = "; choose smaller weights" if set(weights) != {(1, 1)} else ""
             raise TrainingError(f"a piece occurs more than 2^63 - 1 times in the counters together{remedy}") from None
         except ValueError as error:
-            names = ", ".join(str(part.path) for part in self._parts[:3])
+            names = ", ".join(str(source.path) for source in sources[:3])
             raise RunDirectoryError(f"a counter among {names} is damaged ({error}); remove it and run again") from None
 
-    def _range(self, index: int, file: CounterFile, partition: int) -> Columns:
-        """A range of the finest partition among the counters, out of a file that may have coarser ones."""
-        index_of_share, shares = self._parts[index].share
-        finer = self.partitions // (file.partitions * shares)
-        group = partition // finer - index_of_share * file.partitions
-        if finer == 1:
-            return file.read(group)
-        cached = self._local.read.get(index)
-        if cached is None or cached[0] != group:
-            columns = file.read(group)
-            cached = group, columns, _core.partition_starts(columns, self.partitions)
-            self._local.read[index] = cached
-        _, (offsets, data, counts), starts = cached
+    try:
+        list(each(_Source.open, sources, remote=_any_remote(sources)))
+        sums = _ahead(sum_of, todo, threads) if threads else _one_by_one(sum_of, todo)
+        return write_counter(task.output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
+    finally:
+        _close(sources)
+
+
+def _ahead(sum_of: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
+    """Yield the sums in order. One more than threads is under way, so that writing does not hold the threads up."""
+    left = iter(todo)
+    with ThreadPoolExecutor(threads) as pool:
+        waiting = [pool.submit(sum_of, partition) for partition in itertools.islice(left, threads + 1)]
+        while waiting:
+            done = waiting.pop(0).result()
+            waiting += [pool.submit(sum_of, partition) for partition in itertools.islice(left, 1)]
+            yield done
+
+
+def _one_by_one(sum_of: Callable[[int], Columns], todo: range) -> Iterator[Columns]:
+    for partition in todo:
+        yield sum_of(partition)
+        give_back_memory()
+
+
+class _Source:
+    """A counter among those that are added. Threads share its open file and take turns at it."""
+
+    def __init__(
+        self,
+        path: Location,
+        fingerprint: str | None,
+        share: tuple[int, int] = _WHOLE,
+        weight: tuple[int, int] = (1, 1),
+    ) -> None:
+        self.path, self.weight = path, weight
+        self._fingerprint, self._share = fingerprint, share
+        self._file: CounterFile | None = None
+        self._lock = threading.Lock()
+        self._read: dict[int, tuple[Columns, Sequence[int]]] = {}  # partitions of the file, cut into those of the sum
+
+    def open(self) -> CounterFile:
+        """Open the file if it is not open."""
+        if self._file is None:
+            self._file = open_counter(self.path, fingerprint=self._fingerprint)
+        return self._file
+
+    def extent(self) -> combine_plan.Extent:
+        """Read the footer; the file stays open."""
+        return combine_plan.extent_of(self.open(), self._share[1])
+
+    def partition(self, partition: int, partitions: int, kept: int) -> Columns:
+        """Read a partition of the sum; the file may have coarser ones, of which the last `kept` stay in memory."""
+        file = self.open()
+        finer = partitions // (file.partitions * self._share[1])
+        index = partition // finer - self._share[0] * file.partitions
+        with self._lock:
+            if finer == 1:
+                return file.read(index)
+            if index not in self._read:
+                while len(self._read) >= kept:
+                    del self._read[next(iter(self._read))]
+                columns = file.read(index)
+                self._read[index] = columns, _core.partition_starts(columns, partitions)
+            (offsets, data, counts), starts = self._read[index]
         start, stop = starts[partition], starts[partition + 1]
         return (
             memoryview(offsets).cast("B")[8 * start : 8 * (stop + 1)],
@@ -263,5 +222,30 @@ class _Reader:
         )
 
     def close(self) -> None:
-        for file in self._opened:
-            file.close()
+        """Close the file, if it is open."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._read.clear()
+
+
+def _extents(sources: Sequence[_Source], memory_bytes: int) -> list[combine_plan.Extent]:
+    """Read every footer. Files stay open within limits of memory and number, so that no footer is read twice."""
+    too_many = len(sources) > combine_plan.open_files()
+    extents: list[combine_plan.Extent] = []
+    for source, extent in zip(sources, each(_Source.extent, sources, remote=_any_remote(sources)), strict=True):
+        memory_bytes -= extent.footer_bytes
+        extents.append(extent)
+        if too_many or memory_bytes < 0:
+            source.close()
+    return extents
+
+
+def _close(sources: Sequence[_Source]) -> None:
+    for source in sources:
+        source.close()
+
+
+def _any_remote(sources: Sequence[_Source]) -> bool:
+    """Whether any counter is in a store: then several are opened at the same time."""
+    return any(isinstance(source.path, Remote) for source in sources)

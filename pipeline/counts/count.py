@@ -5,14 +5,13 @@ got new files counts only those. Results of other counts are deleted when all ch
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus import losses
 from pipeline.counts import combine, counter_file
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.executors import Executor
 from pipeline.report.summary import CorpusFacts
@@ -27,10 +26,6 @@ from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
-SUMMED = (
-    *("bytes", "documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
-    *("documents_skipped", "bytes_skipped", "pieces_cut"),
-)
 
 
 @dataclass(frozen=True)
@@ -59,17 +54,17 @@ def require_counted(run: Run, executor: Executor) -> Counted:
     return complete
 
 
-def as_counted(run: Run, rows: int, statistics: dict[str, Any]) -> Counted:
+def as_counted(run: Run, rows: int, statistics: ChunkStatistics) -> Counted:
     """Describe a combined counter that was just written or looked at."""
     plan, source = run.manifest.plan, run.manifest.source
     facts = CorpusFacts(
-        files=statistics.get("files", len(plan.files)),
-        bytes=statistics["bytes"],
-        documents=statistics["documents"],
-        pieces=statistics["pieces"],
+        files=statistics.files or len(plan.files),
+        bytes=statistics.bytes,
+        documents=statistics.documents,
+        pieces=statistics.pieces,
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([plan.files_without_text(), statistics["losses"]])),
-        concerned_characters=statistics["concerned_characters"],
+        losses=losses.for_people(losses.add_up([plan.files_without_text(), statistics.losses])),
+        concerned_characters=statistics.concerned_characters,
         source=source.description if source is not None else "",
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts)
@@ -85,7 +80,7 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
     if complete is None:
         work.warn_of_regex()
         statistics = _count_chunks(work, run)
-        check_facts(as_counted(run, statistics["pieces"], statistics).facts, work.options)
+        check_facts(as_counted(run, statistics.pieces, statistics).facts, work.options)
         work.directory.require_lock()
         if run.manifest.merging is None:  # what there is was learned from other counts
             run = manifest.remove_results(run)
@@ -113,7 +108,7 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         raise losses.refusal(facts.losses)
 
 
-def _count_chunks(work: Work, run: Run) -> dict[str, Any]:
+def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     found_run, plan, options = run.manifest, run.manifest.plan, work.options
     workers = counting_workers(options, len(plan.chunks), work.nodes)
@@ -152,12 +147,4 @@ def _count_chunks(work: Work, run: Run) -> dict[str, Any]:
         counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
         for position, statistics in counting:
             found[missing[position]] = statistics
-    return summed([found[index] for index in range(len(planned))])
-
-
-def summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up the statistics of several chunks."""
-    total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in SUMMED}
-    total["losses"] = losses.add_up(one["losses"] for one in statistics)
-    total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))
-    return total
+    return sum((found[index] for index in range(len(planned))), ChunkStatistics())

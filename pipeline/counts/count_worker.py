@@ -1,6 +1,8 @@
-"""Count one chunk in a worker process.
+"""Count one chunk in a worker process, within a memory budget: a counter that outgrows it is written in parts.
 
-It imports little, so that a worker starts fast; pyarrow is imported when the counter is written.
+A part is a counter file next to the chunk's own, with a name that a sweep of the run directory removes: only the
+chunk's complete counter is a checkpoint. This module imports little, so that a worker starts fast; pyarrow is imported
+when the counter is written.
 """
 
 import logging
@@ -10,38 +12,48 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline import _core
-from pipeline.counts.feeding import PLACED, ChunkTask, RegexCutter, feed_chunk
-from pipeline.counts.spill import spill_to, write_chunk
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.combine_worker import CombineTask, combine
+from pipeline.counts.counter_file import counter_partitions, write_counter
+from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_beside
+from pipeline.storage.scratch import own_mark
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountTask(ChunkTask):
-    """One chunk for a worker, and where its counter goes; the room is for the pieces counted so far, too."""
+    """One chunk for a worker, and where its counter goes; the budget includes the pieces counted so far."""
 
     work: ClassVar[str] = "counted"
-    anew: ClassVar[str] = "start again with --overwrite"
+    again: ClassVar[str] = "start from scratch with --overwrite"
 
     output: Location
     fingerprint: str
 
 
-def count_chunk(task: CountTask) -> dict[str, Any]:
+def count_chunk(task: CountTask) -> ChunkStatistics:
     """Count one chunk, write its counter, return its statistics. Runs in a worker process.
 
-    A counter that grows beyond `room_bytes` is written in parts, which are combined at the end.
-
-    Raises `TrainingError` where a piece is too long for that room, `InvalidTextError` under `errors="strict"` and
+    Raises `TrainingError` for a piece that exceeds the budget, `InvalidTextError` under `errors="strict"`, and
     `InputError` for a file that cannot be read or changed.
     """
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern)
     parts: list[Path] = []
-    with parts_beside(task.output) as beside:
-        spill = spill_to(beside, parts)
+    with parts_beside(task.output) as neighbour:
+        # What a killed attempt left. One that is still running on a lost node fails without its parts: names differ.
+        for stale in neighbour.parent.glob(f".{neighbour.name}.*.part"):
+            stale.unlink(missing_ok=True)
+
+        def spill(counter: _core.ChunkCounter) -> None:
+            part = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{len(parts):04d}.part")
+            write_counter(part, counter_partitions(counter), fingerprint="")
+            parts.append(part)
+            _log.info("part %d of %s: %d different pieces", len(parts), neighbour.name, len(counter))
+
         counter = _core.ChunkCounter(
             cutter,
             list(task.special_tokens),
@@ -51,18 +63,30 @@ def count_chunk(task: CountTask) -> dict[str, Any]:
             spill=spill,
         )
         tally = feed_chunk(task, counter)
-        statistics = {name: value for name, value in counter.statistics().items() if name not in PLACED}
-        statistics["losses"] = tally.found
-        statistics["concerned_characters"] = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-        rows = write_chunk(
-            counter,
-            spill,
-            parts,
-            task.output,
-            fingerprint=task.fingerprint,
-            statistics=statistics,
-            room_bytes=task.room_bytes,
-        )
+        characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
+        found = counter.statistics() | {"losses": tally.found, "concerned_characters": characters}
+        statistics = ChunkStatistics.from_values(found)
+        if not parts:
+            partitions = counter_partitions(counter)
+            rows = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
+        else:
+            if len(counter):
+                spill(counter)
+            counter.clear_counts()
+            _core.give_back_memory()
+            combining = CombineTask(
+                [(part, "") for part in parts],
+                task.output,
+                task.fingerprint,
+                statistics,
+                threads=1,
+                memory_bytes=task.room_bytes,
+            )
+            try:
+                rows = combine(combining)
+            finally:
+                for part in parts:
+                    part.unlink(missing_ok=True)
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics["bytes"], rows, elapsed_s)
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, rows, elapsed_s)
     return statistics

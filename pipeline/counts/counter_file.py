@@ -13,16 +13,17 @@ of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain co
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, StorageError
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
+from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.storage import Location, Remote, RemoteError, each, existing, sealed_parquet
 from pipeline.storage.atomic import whole_file
 
-FORMAT_VERSION = 1
 PARTITION_ROWS = 1 << 16  # about so many rows in a row group
 PARTITION_BYTES = 4 << 20  # about so many bytes of pieces, at most
 
@@ -31,6 +32,7 @@ Columns: TypeAlias = tuple[Any, Any, Any]
 
 _COLUMNS = {"piece": "large_binary", "count": "uint64"}
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
+_NOTHING = ChunkStatistics()
 
 
 def partitions_for(rows: int, piece_bytes: int = 0) -> int:
@@ -42,8 +44,8 @@ def partitions_for(rows: int, piece_bytes: int = 0) -> int:
 
 
 def write_counter(
-    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: dict[str, Any]
-) -> None:
+    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
+) -> int:
     """Write a counter whose equal ranges of hashes come one after the other, each becoming a row group.
 
     Only one partition needs to be in memory. Raises `RunDirectoryError` where the file cannot be written.
@@ -54,17 +56,18 @@ def write_counter(
     piece = pa.field("piece", pa.large_binary(), nullable=False)
     count = pa.field("count", pa.uint64(), nullable=False)
     metadata = {
-        _FORMAT: str(FORMAT_VERSION).encode(),
+        _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
-        _STATISTICS: json.dumps(statistics, sort_keys=True).encode(),
+        _STATISTICS: json.dumps(statistics.to_values(), sort_keys=True).encode(),
     }
     schema = pa.schema([piece, count], metadata=metadata)
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
-        checksums = []
+        checksums, written = [], 0
         with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
             for offsets, data, counts in partitions:
-                rows = len(counts)
+                rows = memoryview(counts).nbytes // 8
+                written += rows
                 pieces = pa.LargeBinaryArray.from_buffers(
                     piece.type, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
                 )
@@ -74,6 +77,7 @@ def write_counter(
                 checksums.append(sealed_parquet.checksum(offsets, data, counts))
             writer.add_key_value_metadata(sealed_parquet.seals(checksums))
         sealed_parquet.seal(partial)
+    return written
 
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
@@ -90,7 +94,7 @@ class CounterFile:
     rows: int
     partitions: int
     fingerprint: str
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
     _checksums: Sequence[str] = field(repr=False)
     _metadata: Any = field(repr=False)
     _file: Any = field(repr=False)
@@ -123,14 +127,9 @@ class CounterFile:
                 raise ValueError(f"row group {partition} is not as it was written")
             return columns
 
-    def known(self) -> "CounterFile":
-        """What is known of it, without the open file: what `again` needs."""
-        return replace(self, _file=None)
-
-    def again(self) -> "CounterFile":
-        """The same file, opened once more, by whoever knows it from having opened it before: its footer is not read."""
-        with _damage(self.path):
-            return replace(self, _file=sealed_parquet.open_known(self.path, self._metadata))
+    def read_all(self) -> Iterator[Columns]:
+        """Read one partition after the other."""
+        return map(self.read, range(self.partitions))
 
     def close(self) -> None:
         """Close the file; what was read stays."""
@@ -148,7 +147,7 @@ class CounterFacts:
     """What a counter file says of itself."""
 
     rows: int
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,8 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
 
     def look(metadata: Mapping[bytes, bytes]) -> None:
         version = metadata.get(_FORMAT, b"unknown").decode(errors="replace")
-        if version != str(FORMAT_VERSION):
-            raise RunDirectoryError(f"{path} is a counter of format {version}, not {FORMAT_VERSION}")
+        if version != str(COUNTER_FORMAT):
+            raise RunDirectoryError(f"{path} is a counter of format {version}, not {COUNTER_FORMAT}")
 
     with _damage(path), ExitStack() as closing:
         file, checksums = sealed_parquet.open_sealed(path, _COLUMNS, look)
@@ -210,7 +209,7 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
             file.metadata.num_rows,
             partitions,
             stored[_FINGERPRINT].decode(),
-            dict(json.loads(stored[_STATISTICS])),
+            ChunkStatistics.from_values(json.loads(stored[_STATISTICS])),
             checksums,
             file.metadata,
             file,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine import combine_task
 from pipeline.counts.combine_worker import combine
 from pipeline.counts.count import COMBINING, Counted, as_counted, check_facts, find_counted
@@ -30,7 +31,7 @@ class Parts:
     """Counters with their fingerprints, and what they were made of. weights: of some, as numerator and denominator."""
 
     counters: Sequence[tuple[Location, str]]
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
     weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -58,7 +59,7 @@ def take_counts(
     work.untouched = True
     with _next_to(run.counter_path) as part_path:
         parts = make(run, part_path)
-        check_facts(as_counted(run, parts.statistics["pieces"], parts.statistics).facts, work.options)
+        check_facts(as_counted(run, parts.statistics.pieces, parts.statistics).facts, work.options)
         with work.stage(COMBINING, len(parts.counters), "counters"):
             whole = part_path(len(parts.counters))
             task = combine_task(work, run, parts.counters, parts.statistics, parts.weights, whole)

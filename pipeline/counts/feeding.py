@@ -1,10 +1,10 @@
-"""Feeding a chunk's text to what takes it: a counter, or what makes ids of it.
+"""Feed a chunk's text to a counter, or to what makes ids of it: read and repaired in the same way for both.
 
-Text is read and repaired, its losses are counted and placed in the same way for both.
+What is skipped or altered is counted, with the first locations of each kind.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -20,19 +20,20 @@ from pipeline.corpus.room import Room
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
-# The places that the counter notes, and the losses they are of; one errors policy has only one of them.
+# The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
 PLACED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkTask:
-    """One chunk to read: spans of files, and how their text is taken.
+    """One chunk to read: spans of files, and how to read their text.
 
-    limit_bytes, workers: the memory limit, and how many workers share it; None: nothing is known of it.
+    room_bytes: for the text being read and what is made of it. limit_bytes, workers: the memory limit, if known, and
+    how many workers share it.
     """
 
     work: ClassVar[str]
-    anew: ClassVar[str]  # how to go on when a file was mended
+    again: ClassVar[str]  # how to continue when a file was fixed
 
     name: str
     spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
@@ -40,7 +41,7 @@ class ChunkTask:
     special_tokens: tuple[bytes, ...]
     errors: str
     max_piece_bytes: int | None = None
-    room_bytes: int  # for the text at hand and what is made of it
+    room_bytes: int
     text_field: str = "text"
     limit_bytes: int | None = None
     workers: int = 1
@@ -52,148 +53,119 @@ class ChunkTask:
         return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
 
 
-class Counter(Protocol):
-    """What text is fed to: a `_core.ChunkCounter`, or what stands before one."""
+class _Counter(Protocol):
+    """A `_core.ChunkCounter`, or what is fed in its place."""
 
-    def fed_bytes(self) -> int:
-        """Bytes fed so far."""
-        ...
-
-    def statistics(self) -> dict[str, Any]:
-        """What was met so far."""
-        ...
-
-    def start_inside_document(self) -> None:
-        """The next text goes on with a document."""
-        ...
-
-    def set_room(self, room_bytes: int) -> None:
-        """So many bytes for the text at hand and what is made of it, from now on."""
-        ...
-
-    def feed(self, block: Any, end: bool = False) -> None:
-        """The next bytes of a text."""
-        ...
-
-    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
-        """Documents in a column."""
-        ...
+    def fed_bytes(self) -> int: ...
+    def statistics(self) -> dict[str, Any]: ...
+    def start_inside_document(self) -> None: ...
+    def set_room(self, room_bytes: int) -> None: ...
+    def feed(self, block: Any, end: bool = False) -> None: ...
+    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None: ...
 
 
 def feed_chunk(
-    task: ChunkTask, counter: Counter, before: Callable[[CorpusFile, int, int], None] | None = None
+    task: ChunkTask, counter: _Counter, before: Callable[[CorpusFile, int, int], None] = lambda *_: None
 ) -> Tally:
-    """Feed every span of a chunk; gives what was lost of them. before: called ahead of each span."""
-    specials = _core.SpecialTokens(list(task.special_tokens))
-    tally = Tally()
-    examples: dict[str, list[str]] = {key: [] for key in PLACED}
+    """Feed every span of a chunk; returns what was skipped or altered. before: called ahead of each span."""
+    feeding = _Feeding(task, counter)
     for span in task.spans:
-        if before is not None:
-            before(*span)
+        before(*span)
         try:
-            _feed_span(counter, specials, task, span, tally, examples)
+            feeding.feed_span(*span)
         except PatternTimeoutError as error:
             file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
         except InvalidTextError as error:
             raise InvalidTextError(str(error), span[0].path) from None
-    _note_losses(counter, tally, examples)
-    return tally
-
-
-def _note_losses(counter: Counter, tally: Tally, examples: Mapping[str, list[str]]) -> None:
-    """Add what the counter met, when all was fed."""
     statistics = counter.statistics()
-    for key, places in examples.items():
+    for key, places in feeding.examples.items():
         for kind in PLACED[key]:
-            tally.add(kind, statistics[kind], places)
+            feeding.tally.add(kind, statistics[kind], places)
+    return feeding.tally
 
 
-def _feed_span(
-    counter: Counter,
-    specials: _core.SpecialTokens,
-    task: ChunkTask,
-    span: tuple[CorpusFile, int, int],
-    tally: Tally,
-    examples: dict[str, list[str]],
-) -> None:
-    """Feed one span of a file: its end is the end of a document or, proven by the pattern, of a piece."""
-    file, start, stop = span
-    whole_text = file.format == "text" and file.compression == "none"
-    begin = fed = counter.fed_bytes()
-    took = 0
-    room = Room(task.room_bytes, partial(_leave, counter), limit_bytes=task.limit_bytes, shares=task.workers)
-    for part in read_span(file, start, stop, task.text_field, report_progress, room):
-        if isinstance(part, Text):
-            if fed == begin and whole_text and start > 0 and specials.match_at(part.data, 0) is None:
-                counter.start_inside_document()
-            _feed(task, counter, partial(counter.feed, part.data), _text_place(file, start, begin))
+class _Feeding:
+    """Feeds the spans of a chunk and collects what was skipped or altered."""
+
+    def __init__(self, task: ChunkTask, counter: _Counter) -> None:
+        self.tally = Tally()
+        self.examples: dict[str, list[str]] = {key: [] for key in PLACED}
+        self._task, self._counter = task, counter
+        self._specials = _core.SpecialTokens(list(task.special_tokens))
+
+    def feed_span(self, file: CorpusFile, start: int, stop: int) -> None:
+        """Feed a span. Its end is the end of a document or, proven by the pattern, of a piece."""
+        task, counter = self._task, self._counter
+        plain_text = file.format == "text" and file.compression == "none"
+        begin = counter.fed_bytes()
+        first = start - begin if plain_text else -begin  # of a text, from a number of fed bytes to an offset in it
+        found = 0
+        room = Room(task.room_bytes, self._shrink, limit_bytes=task.limit_bytes, shares=task.workers)
+        for block in read_span(file, start, stop, task.text_field, report_progress, room):
             fed = counter.fed_bytes()
-            took += fed - begin
-            del part
-            continue
-        place = _record_place(file, part, fed)
-        _feed(task, counter, partial(counter.feed_documents, part.offsets, part.data, part.offset_bytes), place)
-        fed = counter.fed_bytes()
-        _note_places(counter, place, examples)
-        for lost in part.lost:
-            tally.add(lost.kind, lost.count, map(file.place, lost.places))
-        took += part.rows + len(part.lost)
-        del part, place  # before the next is read: they may be large
-    if file.format == "text":
-        place = _text_place(file, start if whole_text else 0, begin)
-        _feed(task, counter, partial(counter.feed, b"", end=True), place)
-        _note_places(counter, place, examples)
-    if took == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
-        tally.add("files_empty", 1, [file.path])
-    counter.set_room(task.room_bytes)  # what reading held of it is over
+            if isinstance(block, Text):
+                if fed == begin and plain_text and start > 0 and self._specials.match_at(block.data, 0) is None:
+                    counter.start_inside_document()
+                self._feed(partial(counter.feed, block.data), lambda offset: file.place(first + offset))
+                found += counter.fed_bytes() - fed
+                del block
+                continue
+            place = _record_place(file, block, fed)
+            self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), place)
+            for lost in block.lost:
+                self.tally.add(lost.kind, lost.count, map(file.place, lost.places))
+            found += block.rows + len(block.lost)
+            del block, place  # before the next is read: they may be large
+        if file.format == "text":
+            self._feed(partial(counter.feed, b"", end=True), lambda offset: file.place(first + offset))
+        if found == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
+            self.tally.add("files_empty", 1, [file.path])
+        counter.set_room(task.room_bytes)  # what reading held of it is free again
 
+    def _shrink(self, room_bytes: int) -> None:
+        """Leave the counter this budget: if it holds more, it is written out, and freed memory is given back."""
+        self._counter.set_room(room_bytes)
+        _core.give_back_memory()
 
-def _leave(counter: Counter, room_bytes: int) -> None:
-    """Give the counter this room: where that is less than it takes, it is written out. What was freed is given back."""
-    counter.set_room(room_bytes)
-    _core.give_back_memory()
-
-
-def _feed(task: ChunkTask, counter: Counter, feed: Callable[[], None], place: Callable[[int], str]) -> None:
-    """Feed something, putting into words what the counter refuses. place: from an offset in what was fed."""
-    try:
-        feed()
-    except MemoryError as error:
-        raise _too_long(task, place, error) from None
-    except ValueError as error:
-        offsets = counter.statistics()["invalid_offsets"]
-        if task.errors != "strict" or not offsets:
-            raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
-        raise InvalidTextError(
-            f"invalid UTF-8 in {place(offsets[-1])}; fix it and {task.anew}, or choose "
-            "--errors replace or --errors skip"
-        ) from None
+    def _feed(self, feed: Callable[[], None], place: Callable[[int], str]) -> None:
+        """Feed a block. place: from the number of bytes fed before an error to its location, for messages."""
+        task = self._task
+        try:
+            feed()
+        except MemoryError as error:
+            raise _too_long(task, place, error) from None
+        except ValueError as error:
+            offsets = self._counter.statistics()["invalid_offsets"]
+            if task.errors != "strict" or not offsets:
+                raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
+            raise InvalidTextError(
+                f"invalid UTF-8 in {place(offsets[-1])}; fix it and {task.again}, or choose "
+                "--errors replace or --errors skip"
+            ) from None
+        statistics = self._counter.statistics()
+        for key, places in self.examples.items():
+            places += map(place, statistics[key][len(places) :])
 
 
 def _too_long(task: ChunkTask, place: Callable[[int], str], error: MemoryError) -> TrainingError:
-    """What to tell of a piece, or under `skip` a document, that has no place in the room."""
+    """The error for a piece, or under `skip` a document, that exceeds the budget."""
     if len(error.args) != 2:
         return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
     what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
     if task.errors == "skip":
-        what, cut = "document", ", --errors replace"  # it is judged whole
+        what, cut = "document", ", --errors replace"  # it is checked whole
     remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
     if task.work == "encoded":  # the tokenizer says what cuts
         remedy = ", --errors replace or fewer --workers" if task.errors == "skip" else " or fewer --workers"
     return TrainingError(
-        f"{place(error.args[0])}: about here begins a {what} of {format_bytes(error.args[1])} or more, too much for "
+        f"{place(error.args[0])}: about here a {what} of {format_bytes(error.args[1])} or more starts, too much for "
         f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit{remedy}"
     )
 
 
-def _text_place(file: CorpusFile, start: int, begin: int) -> Callable[[int], str]:
-    """From an offset in what was fed to the place in a text that was fed from `begin` on, and starts at `start`."""
-    return lambda offset: file.place(start + offset - begin)
-
-
 def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
-    """The same for records: the place of the one that was fed there."""
+    """From the number of bytes fed to the location of the record that holds them."""
 
     def place(offset: int) -> str:
         offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q")
@@ -202,15 +174,8 @@ def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[i
     return place
 
 
-def _note_places(counter: Counter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:
-    """Add the places of the losses that the counter met since the last time."""
-    statistics = counter.statistics()
-    for key, places in examples.items():
-        places += map(place, statistics[key][len(places) :])
-
-
 class RegexCutter:
-    """Cuts documents with the `regex` package, noting the characters that it may class differently from runtimes."""
+    """Cuts documents with the `regex` package; notes characters that it may classify differently from runtimes."""
 
     def __init__(self, pattern: CompiledPattern) -> None:
         self._pattern = pattern

@@ -130,7 +130,7 @@ def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
         _core.combine([(offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop])])
         for start, stop in pairwise(starts)
     )
-    counter_file.write_counter(path, ranges, fingerprint=task.fingerprint, statistics={})
+    counter_file.write_counter(path, ranges, fingerprint=task.fingerprint)
     return path
 
 

@@ -7,8 +7,8 @@ from pipeline.counts.count import Counted
 from pipeline.executors import ONE_CORE, Need
 from pipeline.merges import merge_worker
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import merge_budget, with_pad_token
 from pipeline.run import memory
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.work import Work

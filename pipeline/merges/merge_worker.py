@@ -8,12 +8,11 @@ takes it in, with fewer threads, and where even that is too much, nothing is beg
 import logging
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.errors import TrainingError
-from pipeline.counts.combine_worker import take_kept
 from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
@@ -49,10 +48,6 @@ class MergeTask:
         return f"merging {self.counter}"
 
 
-def _ranges(counter: CounterFile) -> Iterator[Columns]:
-    return (counter.read(partition) for partition in range(counter.partitions))
-
-
 def stored(task: MergeTask) -> MergeList | None:
     """The merge list that the task would write, if it is there: perhaps a shorter one. Runs in a worker process.
 
@@ -64,8 +59,8 @@ def stored(task: MergeTask) -> MergeList | None:
 def check(task: MergeTask) -> int:
     """The bytes that `learn` will take; raises as it does where there are not so many. Runs in a worker process."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        _require_some(task, _ranges(counter))
-        return _way(task, None, counter).bytes
+        _require_some(task, counter.read_all())
+        return _way(task, counter).bytes
 
 
 def learn(task: MergeTask) -> MergeList:
@@ -76,17 +71,15 @@ def learn(task: MergeTask) -> MergeList:
     written.
     """
     started = time.monotonic()
-    kept = take_kept(task.counter, task.counter_fingerprint)
     _core.give_back_memory()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        _require_some(task, kept or _ranges(counter))
-        way = _way(task, kept, counter)
+        _require_some(task, counter.read_all())
+        way = _way(task, counter)
         engine = _core.MergeEngine()
         if way.streamed:
-            kept = None
-            engine.stream(lambda: _ranges(counter), counter.piece_bytes)
+            engine.stream(lambda: counter.read_all(), counter.piece_bytes)
         else:
-            batches = kept or list(_ranges(counter))
+            batches = list(counter.read_all())
             while batches:
                 engine.add(*batches.pop())  # which gives the memory back as soon as it can
         result = _run(engine, task, way)
@@ -122,13 +115,13 @@ def _require_some(task: MergeTask, ranges: Iterable[Columns]) -> None:
         )
 
 
-def _way(task: MergeTask, kept: list[Columns] | None, counter: CounterFile) -> Merging:
+def _way(task: MergeTask, counter: CounterFile) -> Merging:
     """The fastest way to merge that there is memory for; raises `TrainingError` where there is none."""
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
     if enough <= task.room_bytes:
         return Merging(enough, task.threads, streamed=False)
     tally = _core.CountTally(task.min_piece_count)
-    for columns in kept or _ranges(counter):
+    for columns in counter.read_all():
         tally.add(*columns)
     shape = shape_of(tally, task.merges, task.min_piece_count)
     way = choose(shape, task.merges, threads=task.threads, room_bytes=task.room_bytes)

@@ -11,11 +11,12 @@ from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import BYTE_ORDER
+from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage import Location
 
 _REPORT_EVERY_S = 0.2
@@ -48,7 +49,7 @@ class Sum:
     bytes: int
     digest: int
     column_bytes: int
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
     @property
     def replay_bytes(self) -> int:
@@ -80,9 +81,9 @@ def add_up(task: SumTask) -> Sum:
             rows, pieces, size, digest = rows + found[0], pieces + found[1], size + found[2], digest + found[3]
             column_bytes += memoryview(columns[1]).nbytes
         statistics = counter.statistics
-    if statistics.get("pieces") != pieces:
+    if statistics.pieces != pieces:
         raise RunDirectoryError(
-            f"the counter {task.path} holds {pieces:,} pieces, but says that {statistics.get('pieces')} were counted"
+            f"the counter {task.path} holds {pieces:,} pieces, but says that {statistics.pieces:,} were counted"
         )
     return Sum(rows, pieces, size % _MODULUS, digest % _MODULUS, column_bytes, statistics)
 

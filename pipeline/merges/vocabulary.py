@@ -14,17 +14,10 @@ from itertools import accumulate, islice, pairwise
 from typing import Literal, NoReturn
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
+from pipeline.run.ids import BYTE_CHARACTERS, BYTE_ORDER, MAX_IDS, check_special_tokens
 
-# The bytes in GPT-2's order, which is also the order of Hugging Face's byte alphabet and of tiktoken's rank files:
-# the printable characters of Latin-1 first, then the bytes whose characters would be invisible.
-_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
-BYTE_ORDER: tuple[int, ...] = _PRINTABLE + tuple(sorted(set(range(256)) - set(_PRINTABLE)))
-
-_BYTE_CHARACTERS = {
-    byte: chr(byte) if byte in _PRINTABLE else chr(0x100 + index - len(_PRINTABLE))
-    for index, byte in enumerate(BYTE_ORDER)
-}
-_BYTE_TABLE = "".join(_BYTE_CHARACTERS[byte] for byte in range(256))
+_ANY_ID, _IDS_PER_TOKEN = 1 << 20, 16  # ids may leave gaps, but a small damaged file cannot ask for tables of gigabytes
+_BYTE_TABLE = "".join(BYTE_CHARACTERS[byte] for byte in range(256))
 _CHARACTER_MAP = codecs.charmap_build(_BYTE_TABLE)
 
 
@@ -34,7 +27,7 @@ def bytes_to_unicode() -> dict[int, str]:
     >>> bytes_to_unicode()[ord(" ")]
     'Ġ'
     """
-    return dict(_BYTE_CHARACTERS)
+    return dict(BYTE_CHARACTERS)
 
 
 def token_to_text(token: bytes) -> str:
@@ -265,59 +258,3 @@ def _refuse_merges(merges: Sequence[tuple[bytes, bytes]], by_bytes: Mapping[byte
             if part not in by_bytes:
                 raise InputError(f"merge {rank} ({a!r}, {b!r}) needs the token {part!r}, which the vocabulary lacks")
     raise AssertionError("every merge has its tokens")
-
-
-MAX_IDS = 1 << 28
-"""Ids stay below this."""
-_ANY_ID, _IDS_PER_TOKEN = 1 << 20, 16
-"""Ids may leave gaps, but a small damaged file cannot ask for tables of gigabytes."""
-
-
-def check_special_tokens(special_tokens: Sequence[str]) -> None:
-    """Raise UsageError naming the first special token that cannot be one, and why."""
-    seen: set[str] = set()
-    for text in special_tokens:
-        if not text:
-            raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
-        if len(text) == 1 and text in _BYTE_TABLE:
-            raise UsageError(
-                f"the special token {text!r} is what tokenizer.json calls the token of a single byte: "
-                "give a longer text such as '<|endoftext|>'"
-            )
-        if text in seen:
-            raise UsageError(f"the special token {text!r} is given twice: remove one of them")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UsageError(
-                f"the special token {text!r} holds a lone surrogate, which no UTF-8 text contains"
-            ) from None
-        seen.add(text)
-
-
-def with_pad_token(special_tokens: Sequence[str], pad_token: str | None) -> list[str]:
-    """All special tokens in order of ids: the named ones, then the pad token unless it is one of them.
-
-    Raises UsageError as `check_special_tokens` does.
-    """
-    listed = list(special_tokens)
-    if pad_token is not None and pad_token not in listed:
-        listed.append(pad_token)
-    check_special_tokens(listed)
-    return listed
-
-
-def merge_budget(vocab_size: int, special_tokens: Sequence[str]) -> int:
-    """Return how many tokens merges may add: vocab_size - 256 - special tokens (the pad token among them).
-
-    Raises UsageError where nothing is left for the bytes.
-    """
-    least = 256 + len(special_tokens)
-    if vocab_size < least:
-        raise UsageError(
-            f"a vocabulary of {vocab_size} is too small: the 256 bytes and {len(special_tokens)} special token(s) "
-            f"already need {least}; give a vocab_size of at least {least}"
-        )
-    if vocab_size > MAX_IDS:
-        raise UsageError(f"a vocabulary of {vocab_size} is too large: at most {MAX_IDS} ids are supported")
-    return vocab_size - least

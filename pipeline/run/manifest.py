@@ -11,8 +11,8 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.machine import versions
-from pipeline.counts.counter_file import FORMAT_VERSION as COUNTER_FORMAT
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
+from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
@@ -22,7 +22,7 @@ from pipeline.storage.atomic import make_directory
 
 RESULTS = ("merges.parquet", "report.txt", "report.json", "report.html")
 _RESERVED = "|".join([*map(re.escape, RESULTS), "tokenizer(-[0-9]+)?", "counts", re.escape("counter.parquet")])
-RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), format_version=2)
+RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 _SOURCE = ("kind", "digest", "description")
 LEARNING_OPTIONS = (  # the merge options that the merge list depends on

@@ -6,9 +6,9 @@ from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile, sample_corpus
-from pipeline.merges.vocabulary import with_pad_token
 from pipeline.pattern import CompiledPattern
 from pipeline.run import manifest
+from pipeline.run.ids import with_pad_token
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import counting_workers
 from pipeline.run.options import Options

@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
+from pipeline.run.ids import MAX_IDS, check_special_tokens, merge_budget, with_pad_token
 from pipeline.run.values import (
     CHAT_TEMPLATES,
     SHARD_FORMATS,
@@ -36,8 +37,6 @@ _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*
 
 def _parse_vocab_size(value: object) -> tuple[int, ...]:
     """Numbers of tokens that ids can count: one, or several in a list or with commas, none twice."""
-    from pipeline.merges.vocabulary import MAX_IDS
-
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     listed = list(value) if isinstance(value, list | tuple) else [value]
@@ -307,8 +306,6 @@ def refuse_unfit(given: Mapping[str, Any], unfit: Collection[str], work: str) ->
 
 
 def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str], str]) -> None:
-    from pipeline.merges.vocabulary import check_special_tokens
-
     try:
         check_special_tokens(texts)
     except UsageError as error:
@@ -317,8 +314,6 @@ def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str]
 
 def check_vocabulary(options: Options) -> None:
     """Raise `UsageError` where a vocabulary asked for has no room for the bytes and all special tokens."""
-    from pipeline.merges.vocabulary import merge_budget, with_pad_token
-
     for size in options.vocab_size:
         merge_budget(size, with_pad_token(options.special_tokens, options.pad_token))
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from pipeline import _core
 from pipeline.corpus.files import CorpusFile
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.executors import Broadcast
 from pipeline.pattern import PatternSequence, compile_pattern
@@ -43,7 +44,7 @@ class IdsTask(ChunkTask):
     """
 
     work: ClassVar[str] = "encoded"
-    anew: ClassVar[str] = "encode it again"
+    again: ClassVar[str] = "encode it again"
 
     special_ids: tuple[int, ...]
     separator: int | None
@@ -58,7 +59,7 @@ class EncodeTask(IdsTask):
     model: what `packed` gives; `tokenizer` is its fingerprint. cache_bytes: for pieces.
     """
 
-    anew: ClassVar[str] = "start again with --overwrite"
+    again: ClassVar[str] = "start from scratch with --overwrite"
 
     output: Location
     fingerprint: str
@@ -103,11 +104,11 @@ def encode_chunk(task: EncodeTask) -> Part:
         statistics = make_ids(task, model, encoder, part)
         written = part.finish(task.fingerprint, statistics)
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d ids in %.2f s", task, statistics["bytes"], written.ids, elapsed_s)
+    _log.info("%s: %d bytes, %d ids in %.2f s", task, statistics.bytes, written.ids, elapsed_s)
     return written
 
 
-def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> dict[str, Any]:
+def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> ChunkStatistics:
     """Read a chunk, and give its ids to the sink; returns how many bytes there were, and what was lost of them.
 
     encoder: the model's; calls from several threads run side by side. How long the `regex` package may take is the
@@ -132,7 +133,7 @@ def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) ->
 
     tally = feed_chunk(task, feeding, before)
     feeding.write(at_least=0)
-    return {"bytes": feeding.fed_bytes(), "losses": tally.found}
+    return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
 
 
 class Feeding:

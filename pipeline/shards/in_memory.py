@@ -16,6 +16,7 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.losses import Tallied, add_up, for_people, refusal
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
@@ -114,8 +115,8 @@ def encode_files(
             for block in part.ids:
                 ids += block
             ends.extend(first + end for block in part.ends for end in block)
-            lost.append(part.statistics["losses"])
-            text_bytes += part.statistics["bytes"]
+            lost.append(part.statistics.losses)
+            text_bytes += part.statistics.bytes
     found = add_up(lost)
     if settled.fail_on_loss and found:
         raise refusal(for_people(found))
@@ -130,7 +131,7 @@ class _IdsInMemory:
     given_up: Event
     ids: list[memoryview] = field(default_factory=list)
     ends: list[memoryview] = field(default_factory=list)
-    statistics: dict[str, Any] = field(default_factory=dict)
+    statistics: ChunkStatistics = field(default_factory=ChunkStatistics)
 
     def add(self, ids: memoryview, ends: memoryview) -> None:
         """One more block."""

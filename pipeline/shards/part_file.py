@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import IO, Any
 
 from pipeline import _core
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.storage import Location, OpenFile, open_file
 
 _MARK = b"bpe-pipeline ids"
@@ -28,7 +29,7 @@ class Part:
 
     ids: int
     ends: int
-    statistics: dict[str, Any]
+    statistics: ChunkStatistics
 
 
 class PartWriter:
@@ -45,9 +46,9 @@ class PartWriter:
             self._file.write(ends)
             self._blocks.append((len(ids), len(ends), _checksum(ids, ends)))
 
-    def finish(self, fingerprint: str, statistics: dict[str, Any]) -> Part:
+    def finish(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
         """The footer, after which nothing follows."""
-        footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": statistics}
+        footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": statistics.to_values()}
         data = json.dumps(footer | {"blocks": self._blocks}).encode()
         numbers = _core.hash64(data).to_bytes(_SUM_BYTES, "little") + len(data).to_bytes(_LENGTH_BYTES, "little")
         self._file.write(data + numbers + _MARK)
@@ -75,7 +76,11 @@ class PartReader:
         sizes = [self.id_bytes * ids + _END_BYTES * ends for ids, ends, _ in self._blocks]
         self._offsets = list(accumulate(sizes, initial=0))
         self._firsts = list(accumulate((ids for ids, _, _ in self._blocks), initial=0))
-        self.part = Part(self._firsts[-1], sum(ends for _, ends, _ in self._blocks), footer["statistics"])
+        self.part = Part(
+            self._firsts[-1],
+            sum(ends for _, ends, _ in self._blocks),
+            ChunkStatistics.from_values(footer["statistics"]),
+        )
 
     def __enter__(self) -> "PartReader":
         return self

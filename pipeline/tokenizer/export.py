@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import Vocabulary, merge_budget, with_pad_token
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.report.summary import VocabularyFacts
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location

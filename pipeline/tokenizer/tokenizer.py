@@ -14,8 +14,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.errors import UsageError
-from pipeline.merges.vocabulary import Vocabulary, with_pad_token
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.run.ids import with_pad_token
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import decode as decoding
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched

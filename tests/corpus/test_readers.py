@@ -222,7 +222,7 @@ def test_losses_have_their_places(tmp_path: Path) -> None:
         "records_without_field": {"count": 1, "examples": [f"{tmp_path}/d.parquet, row 1"]},
         "replacements": {"count": 1, "examples": [f"{tmp_path}/d.parquet, row 2"]},
     }
-    with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*d\.parquet, row 2; mend it"):
+    with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*d\.parquet, row 2; fix it"):
         count(tmp_path, "d.parquet", errors="strict")
     (tmp_path / "e.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "f.jsonl").write_bytes(b" \n\r\n")

@@ -237,8 +237,8 @@ def test_a_line_that_is_a_loss_is_one_in_any_room(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(line(600) + line(70_000_000) + line(500))
     statistics = count_chunk(chunk_task(path, tmp_path / "c.parquet", 12 * MIB))
-    assert statistics["losses"]["records_too_long"]["count"] == 1
-    assert statistics["documents"] == 2
+    assert statistics.losses["records_too_long"]["count"] == 1
+    assert statistics.documents == 2
 
 
 def test_counting_gives_way_to_reading(tmp_path: Path) -> None:

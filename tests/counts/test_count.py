@@ -32,7 +32,7 @@ def task_of(path: Path, **changes: object) -> CountTask:
 def test_a_chunk_is_counted_and_written(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one two two<|endoftext|>three")
     statistics = count_chunk(task_of(tmp_path / "a.txt"))
-    assert (statistics["documents"], statistics["pieces"], statistics["special_tokens"]) == (2, 4, 1)
+    assert (statistics.documents, statistics.pieces, statistics.special_tokens) == (2, 4, 1)
     assert (tmp_path / "a.parquet").exists()
 
 
@@ -62,6 +62,6 @@ def test_places_of_losses_are_in_their_own_file(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_bytes(b"bad \xff")
     one, two = describe(str(tmp_path / "a.txt")), describe(str(tmp_path / "b.txt"))
     task = task_of(tmp_path / "a.txt", spans=((one, 0, 5), (two, 0, 5)))
-    assert count_chunk(task)["losses"] == {"replacements": {"count": 1, "examples": [f"{tmp_path / 'b.txt'}, byte 4"]}}
+    assert count_chunk(task).losses == {"replacements": {"count": 1, "examples": [f"{tmp_path / 'b.txt'}, byte 4"]}}
     with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*b\.txt, byte 4"):
         count_chunk(replace(task, errors="strict"))

@@ -22,10 +22,13 @@ from hypothesis import strategies as st
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.counts import combine_plan, counter_file
-from pipeline.counts.combine_worker import CombineTask, _Reader, combine, take_kept
-from pipeline.counts.join_worker import JoinTask, join
+from pipeline.counts import combine_plan, combine_worker, counter_file
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.combine_worker import CombineTask, combine, join
+from pipeline.counts.counter_file import open_counter
 from pipeline.storage import named, sealed_parquet
+
+LOSSES = {"pieces_cut": {"count": 1, "examples": ["a.txt, byte 2"]}}
 
 
 def read(path, **options):
@@ -42,8 +45,8 @@ def is_there(path, fingerprint):
     return facts is not None
 
 
-def combine_files(paths, output, statistics=None, **options):
-    return combine(CombineTask([(path, None) for path in paths], output, "s", statistics or {}, **options))
+def combine_files(paths, output, **options):
+    return combine(CombineTask([(path, None) for path in paths], output, "s", **options))
 
 
 def random_counts(seed, pieces, most=40):
@@ -59,7 +62,11 @@ def test_what_is_written_is_read(tmp_path, partitions):
     path = write(tmp_path / "c.parquet", counts, partitions, bytes=17)
     assert read(path) == counts
     with counter_file.open_counter(path, fingerprint="f") as counter:
-        assert (counter.partitions, counter.fingerprint, counter.statistics) == (partitions, "f", {"bytes": 17})
+        assert (counter.partitions, counter.fingerprint, counter.statistics) == (
+            partitions,
+            "f",
+            ChunkStatistics(bytes=17),
+        )
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -103,7 +110,9 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     parts = [random_counts(i // 2, 3000 + 1000 * i) for i in range(5)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2**i) for i, part in enumerate(parts)]
     output = tmp_path / "sum.parquet"
-    rows = combine_files(paths, output, statistics={"n": 1}, threads=threads, memory_bytes=memory_bytes)
+    rows = combine_files(
+        paths, output, statistics=ChunkStatistics(pieces=1), threads=threads, memory_bytes=memory_bytes
+    )
     expected = sum(parts, Counter())
     assert rows == len(expected)
     assert read(output, fingerprint="s") == expected
@@ -112,23 +121,27 @@ def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memor
     assert list(whole.items()) == list(read(output).items())
 
 
-@pytest.mark.parametrize("memory_bytes", [1 << 20, 5 << 20, 12 << 20, 1 << 30])
-def test_threads_hold_no_more_than_was_planned(tmp_path, monkeypatch, memory_bytes):
-    """Beside a coarse counter a thread combines several ranges of the fine ones before it hands them on."""
+@pytest.mark.parametrize(
+    ("memory_bytes", "planned"), [(1 << 20, 0), (3 << 19, 1), (2 << 20, 2), (5 << 20, 2), (1 << 30, 2)]
+)
+def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, planned):
     monkeypatch.setattr(counter_file, "PARTITION_ROWS", 4096)
     paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 50_000), 16) for i in range(2)]
     paths.append(write(tmp_path / "coarse.parquet", random_counts(9, 50), 1))
     held = []
-    combine_jobs = _Reader.combine
+    add = _core.combine
 
-    def measured(reader, job):
-        made = combine_jobs(reader, job)
-        held.append(sum(memoryview(column).nbytes for columns in made for column in columns))
-        return made
+    def measured(*given):
+        columns = add(*given)
+        held.append(sum(memoryview(column).nbytes for column in columns))
+        return columns
 
-    monkeypatch.setattr(_Reader, "combine", measured)
-    threads, groups = combine_plan.plan([combine_plan.Part(path, "f") for path in paths], 2, memory_bytes, 1)
-    assert (threads, len(groups)) == ({1 << 20: 0, 5 << 20: 1}.get(memory_bytes, 2), 1)
+    with contextlib.ExitStack() as closing:
+        extents = [combine_plan.extent_of(closing.enter_context(counter_file.open_counter(path)), 1) for path in paths]
+    threads = combine_plan.threads_for(extents, 1, 2, memory_bytes)
+    groups = combine_plan.groups_of(extents, threads, memory_bytes)
+    assert (threads, len(groups)) == (planned, 1)
+    monkeypatch.setattr(_core, "combine", measured)
     combine_files(paths, tmp_path / "sum.parquet", threads=2, memory_bytes=memory_bytes)
     read_bytes = sum(path.stat().st_size for path in paths) // 16
     assert threads * read_bytes + (threads + 2) * max(held) <= memory_bytes
@@ -144,7 +157,7 @@ def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatc
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
     rows = [combine_files(paths, part, share=(index, shares)) for index, part in enumerate(parts)]
     joined = tmp_path / "joined.parquet"
-    assert join(JoinTask([(part, "s") for part in parts], joined, "s", {"n": 1})) == sum(rows)
+    assert join(CombineTask([(part, "s") for part in parts], joined, "s")) == sum(rows)
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
@@ -182,38 +195,31 @@ def test_footers_are_read_once_where_there_is_room_to_know_them(tmp_path, monkey
     assert read(tmp_path / "sum.parquet") == sum(counts, Counter())
 
 
-def test_nothing_stays_open_of_counters_that_were_looked_at(tmp_path):
-    """Whatever is known of a counter, its file is closed, and a store's object is not kept in memory."""
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
+def test_no_counter_stays_open_when_memory_is_short_or_all_is_combined(tmp_path, monkeypatch, memory_bytes):
+    """Nor does an object of a store stay in memory."""
     opened = []
     filesystem = fsspec.filesystem("memory")
+    counts = [random_counts(number, 300) for number in range(3)]
     for number in range(3):
-        path = write(tmp_path / f"{number}.parquet", random_counts(number, 300), 4)
+        path = write(tmp_path / f"{number}.parquet", counts[number], 4)
         filesystem.pipe(f"/looked/{number}.parquet", path.read_bytes())
-    parts = [combine_plan.Part(named(f"fsspec+memory:///looked/{number}.parquet"), "f") for number in range(3)]
+    remote = [named(f"fsspec+memory:///looked/{number}.parquet") for number in range(3)]
+    sources = [combine_worker._Source(path, "f") for path in remote]
     taken = sealed_parquet.open_file
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            sealed_parquet, "open_file", lambda where: opened.append(weakref.ref(file := taken(where))) or file
-        )
-        measured = combine_plan._measured(parts, 1 << 20)
+    monkeypatch.setattr(
+        sealed_parquet, "open_file", lambda where: opened.append(weakref.ref(file := taken(where))) or file
+    )
+    combine_worker._extents(sources, memory_bytes)
     gc.collect()
     assert len(opened) == 3
-    assert [one() for one in opened] == [None] * 3
-    with measured[1].open() as counter:
-        assert sum(map(oracle_counting.as_counter, map(counter.read, range(4))), Counter()) == random_counts(1, 300)
-
-
-def test_what_was_combined_is_kept_once_where_there_is_room(tmp_path):
-    paths = [write(tmp_path / f"{i}.parquet", random_counts(i, 70_000)) for i in range(2)]
-    output = tmp_path / "sum.parquet"
-    combine_files(paths, output, keep_bytes=100_000)
-    assert take_kept(output, "s") is None
-    combine_files(paths, output, keep_bytes=1 << 30)
-    kept = sum((oracle_counting.as_counter(columns) for columns in take_kept(output, "s")), Counter())
-    assert kept == read(output)
-    assert take_kept(output, "s") is None
-    combine_files(paths, output, keep_bytes=1 << 30)
-    assert take_kept(output, "another") is None
+    assert [one() is not None for one in opened] == [memory_bytes > 0] * 3
+    combine_worker._close(sources)
+    assert combine_files(remote, tmp_path / "sum.parquet") == len(sum(counts, Counter()))
+    gc.collect()
+    assert [one() for one in opened] == [None] * len(opened)
+    assert sum(map(oracle_counting.as_counter, map(sources[1].open().read, range(4))), Counter()) == counts[1]
+    sources[1].close()
 
 
 def test_sum_beyond_63_bits_is_refused(tmp_path):
@@ -233,7 +239,7 @@ def test_failure_in_the_middle_leaves_the_old_file(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        counter_file.write_counter(path, failing(), fingerprint="g", statistics={})
+        counter_file.write_counter(path, failing(), fingerprint="g")
     assert read(path, fingerprint="f") == {b"a": 1}
     assert list(tmp_path.iterdir()) == [path]
 
@@ -290,7 +296,7 @@ def test_rows_out_of_order_are_refused(tmp_path):
     pieces = list(oracle_counting.as_counter(columns_of(random_counts(0, 300))[0]).items())[::-1]
     offsets = array("q", accumulate((len(piece) for piece, _ in pieces), initial=0))
     columns = offsets, b"".join(piece for piece, _ in pieces), array("Q", (count for _, count in pieces))
-    counter_file.write_counter(paths[0], [columns], fingerprint="f", statistics={})
+    counter_file.write_counter(paths[0], [columns], fingerprint="f")
     with pytest.raises(RunDirectoryError, match="order of their hash"):
         combine_files(paths, tmp_path / "sum.parquet")
 
@@ -313,9 +319,33 @@ def test_columns_that_do_not_fit_are_refused(columns, reason):
 
 
 def test_statistics_are_json(tmp_path):
-    path = write(tmp_path / "c.parquet", Counter({b"a": 1}), bytes=3, invalid_offsets=[1, 2])
-    stored = pq.read_schema(path).metadata[counter_file._STATISTICS]
-    assert json.loads(stored) == {"bytes": 3, "invalid_offsets": [1, 2]}
+    path = write(tmp_path / "c.parquet", Counter({b"a": 1}), bytes=3, losses=LOSSES, concerned_characters="é")
+    stored = json.loads(pq.read_schema(path).metadata[counter_file._STATISTICS])
+    assert {name: value for name, value in stored.items() if value} == {
+        "bytes": 3,
+        "losses": LOSSES,
+        "concerned_characters": "é",
+    }
+    assert {name for name, value in stored.items() if not value} == {
+        *("documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
+        *("documents_skipped", "bytes_skipped", "pieces_cut", "files"),
+    }
+    with open_counter(path) as counter:
+        assert counter.statistics == ChunkStatistics(bytes=3, losses=LOSSES, concerned_characters="é")
+
+
+def test_adding_statistics_adds_every_field():
+    one = ChunkStatistics(bytes=3, documents=1, losses=LOSSES, concerned_characters="éa")
+    other = ChunkStatistics(
+        bytes=4, files=2, losses={"pieces_cut": {"count": 2, "examples": ["b.txt, byte 4"]}}, concerned_characters="aéƀ"
+    )
+    assert one + other == ChunkStatistics(
+        bytes=7,
+        documents=1,
+        files=2,
+        losses={"pieces_cut": {"count": 3, "examples": ["a.txt, byte 2", "b.txt, byte 4"]}},
+        concerned_characters="aéƀ",
+    )
 
 
 def test_partitions_follow_the_rows():

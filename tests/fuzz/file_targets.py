@@ -61,7 +61,7 @@ def _counter_file(path: Path, counts: dict[bytes, int], partitions: int = 2) -> 
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces(list(counts), list(counts.values()))
     columns = (counter.columns(i, partitions) for i in range(partitions))
-    counter_file.write_counter(path, columns, fingerprint="f", statistics={"bytes": 1})
+    counter_file.write_counter(path, columns, fingerprint="f")
     return path.read_bytes()
 
 
@@ -74,7 +74,9 @@ def counter_files(home: Path) -> Target:
     def one(source: random.Random) -> None:
         bad.write_bytes(mutated(good, source))
         try:
-            rows = combine(CombineTask([(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet", "s", {}, 1))
+            rows = combine(
+                CombineTask([(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet", "s", threads=1)
+            )
         except PipelineError as error:
             assert "\n" not in str(error)
         else:

@@ -6,16 +6,13 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.merges.vocabulary import (
-    BYTE_ORDER,
     Vocabulary,
     bytes_to_unicode,
-    check_special_tokens,
-    merge_budget,
     text_to_token,
     token_to_text,
     tokens_to_texts,
-    with_pad_token,
 )
+from pipeline.run.ids import BYTE_ORDER
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low")]
 ONE_BYTE = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
@@ -110,27 +107,3 @@ def test_merges_of_tokens_that_do_not_exist_are_refused() -> None:
         Vocabulary.from_merges([(b"a", b"b"), (b"xy", b"b")])
     with pytest.raises(TrainingError, match="merge 0 joins tokens 1 and 256"):
         Vocabulary.from_id_pairs([1], [256])
-
-
-@pytest.mark.parametrize(
-    ("special_tokens", "message"),
-    [(["<|a|>", ""], "empty"), (["<|a|>", "<|a|>"], "twice"), (["\ud800"], "surrogate"), (["a"], "a single byte")],
-)
-def test_impossible_special_tokens(special_tokens: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        check_special_tokens(special_tokens)
-
-
-def test_pad_token_counts_in_the_vocabulary() -> None:
-    assert with_pad_token(["<|a|>"], None) == ["<|a|>"]
-    assert with_pad_token(["<|a|>"], "<|pad|>") == ["<|a|>", "<|pad|>"]
-    assert with_pad_token(["<|pad|>", "<|a|>"], "<|pad|>") == ["<|pad|>", "<|a|>"]
-    assert merge_budget(1000, with_pad_token(["<|a|>"], "<|pad|>")) == 742
-
-
-def test_vocabulary_too_small_or_too_large() -> None:
-    assert merge_budget(257, ["<|a|>"]) == 0
-    with pytest.raises(UsageError, match="at least 257"):
-        merge_budget(256, ["<|a|>"])
-    with pytest.raises(UsageError, match="too large"):
-        merge_budget(1 << 40, [])

@@ -41,7 +41,7 @@ def test_a_piece_too_long_for_the_room_is_named(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(b"some words " + b"x" * (8 * MIB) + b" and more")
     with pytest.raises(
-        TrainingError, match=r"a\.txt, byte 1\d: about here begins a piece of .* MiB or more.*--memory-limit"
+        TrainingError, match=r"a\.txt, byte 1\d: about here a piece of .* MiB or more starts.*--memory-limit"
     ):
         count_chunk(chunk_task(text, tmp_path / "c.parquet", 24 * MIB))
     assert not list(tmp_path.glob(".c.*"))
@@ -176,7 +176,7 @@ from pipeline.counts import combine_worker as combine
 
 *parts, output = map(Path, sys.argv[1:])
 grown = growth()
-combine.combine(combine.CombineTask([(part, "") for part in parts], output, "f", {}, 2, memory_bytes=6 << 20))
+combine.combine(combine.CombineTask([(part, "") for part in parts], output, "f", memory_bytes=6 << 20))
 print(grown())
 """
 
@@ -188,7 +188,7 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     for number in range(14):
         pieces = list({source.randbytes(9) for _ in range(60_000)})
         columns = _core.sorted_counter(pieces, [1] * len(pieces))
-        counter_file.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="", statistics={})
+        counter_file.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="")
     parts, output = sorted(tmp_path.iterdir()), tmp_path / "whole"
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:

@@ -72,7 +72,7 @@ def test_copy_of_refused_text_is_deleted(tmp_path: Path) -> None:
         ("ids", ["encode", "-", "--tokenizer", "made", "--output", "ids", "--documents", "offsets"]),
     ):
         refusal = refused(piped(b"text \xff text", *words, "--errors", "strict", cwd=tmp_path), 1)
-        assert "invalid UTF-8 in standard input, byte 5; fix it and start again with --overwrite" in refusal
+        assert "invalid UTF-8 in standard input, byte 5; fix it and start from scratch with --overwrite" in refusal
         assert "stdin" not in refusal
         assert not (tmp_path / name / "stdin").exists()
         again = piped(b"text and text", *words, "--errors", "strict", "--overwrite", cwd=tmp_path)

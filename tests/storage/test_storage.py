@@ -156,7 +156,7 @@ def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pyt
     counter = _core.ChunkCounter(lambda document: [document], [])
     counter.add_pieces([b"a", b"b"], [1, 2])
     path = remote(tmp_path) / "counter.parquet"
-    counter_file.write_counter(path, counter_file.counter_partitions(counter), fingerprint="f", statistics={})
+    counter_file.write_counter(path, counter_file.counter_partitions(counter), fingerprint="f")
     task = counter_file.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
     assert [facts and facts.rows for facts in counter_file.look(task)] == [2, None, None]
 
@@ -288,7 +288,7 @@ def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
     stored = manifest.require(run)
     for ask in (
         lambda: pipeline.verify_run(str(run)),
-        lambda: manifest.with_merging(stored, make_options({"vocab_size": 258})),
+        lambda: manifest.store_merge_options(stored, make_options({"vocab_size": 258}), []),
         lambda: tokenizer_home(run),
         lambda: load_tokenizer(run),
         lambda: pipeline.Tokenizer.load(run),

@@ -2,6 +2,7 @@
 
 from pipeline import _core
 from pipeline.counts import counter_file
+from pipeline.counts.chunk_statistics import ChunkStatistics
 
 
 def columns_of(counts, partitions=1):
@@ -11,5 +12,7 @@ def columns_of(counts, partitions=1):
 
 
 def write(path, counts, partitions=1, fingerprint="f", **statistics):
-    counter_file.write_counter(path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=statistics)
+    counter_file.write_counter(
+        path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=ChunkStatistics(**statistics)
+    )
     return path

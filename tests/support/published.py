@@ -10,8 +10,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
-from pipeline.merges.vocabulary import BYTE_ORDER, token_to_text
+from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import PRESETS
+from pipeline.run.ids import BYTE_ORDER
 
 BOS, EOT = "<|begin|>", "<|end|>"
 DEEPSEEK = [

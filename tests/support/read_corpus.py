@@ -32,5 +32,5 @@ def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked
         with counter_file.open_counter(task.output) as counter:
             for partition in range(counter.partitions):
                 total.update(oracle_counting.as_counter(counter.read(partition)))
-    documents = sum(part["documents"] for part in parts)
-    return total, documents, add_up(part["losses"] for part in parts)
+    documents = sum(part.documents for part in parts)
+    return total, documents, add_up(part.losses for part in parts)

@@ -22,7 +22,8 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, SpecialTokenError, UsageError
-from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.ids import BYTE_ORDER
 
 SPECIALS = ["<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<"]
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError, UsageError
-from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.ids import BYTE_ORDER
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = [EOT, "<|a|>", "<|a|><|b|>"]

@@ -14,7 +14,8 @@ from tokenizers.models import BPE
 
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
-from pipeline.merges.vocabulary import BYTE_ORDER, Vocabulary
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.save import EXPORTS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"

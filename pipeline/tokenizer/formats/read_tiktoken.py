@@ -10,10 +10,11 @@ from itertools import pairwise
 
 from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
-from pipeline.merges.vocabulary import MAX_IDS, Vocabulary
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
 from pipeline.pattern.alike import first_difference
 from pipeline.pattern.translate import leaves_text
+from pipeline.run.ids import MAX_IDS
 from pipeline.storage import Location
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.model import Model

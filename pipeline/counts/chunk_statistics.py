@@ -1,0 +1,45 @@
+"""What reading a chunk found, as its counter file stores it; added together, what reading the corpus found."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from pipeline.corpus.losses import Losses, add_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkStatistics:
+    """Numbers of what was read. The fields' names are those in counter files.
+
+    files: of a counter without a corpus listing; 0 where the run's manifest lists the files.
+    concerned_characters: in order; Unicode versions disagree on them, and the pattern ran on the `regex` package.
+    """
+
+    bytes: int = 0
+    documents: int = 0
+    pieces: int = 0
+    special_tokens: int = 0
+    replacements: int = 0
+    invalid_bytes: int = 0
+    documents_skipped: int = 0
+    bytes_skipped: int = 0
+    pieces_cut: int = 0
+    files: int = 0
+    losses: Losses = field(default_factory=dict)
+    concerned_characters: str = ""
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "ChunkStatistics":
+        """Take the fields from JSON, or from a native counter; other names are ignored."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+    def to_values(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+    def __add__(self, other: "ChunkStatistics") -> "ChunkStatistics":
+        """Add another chunk, which comes later in the corpus: its examples of losses follow."""
+        mine, theirs = vars(self), vars(other)
+        numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
+        characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
+        return ChunkStatistics(**numbers, losses=add_up([self.losses, other.losses]), concerned_characters=characters)
