@@ -6,21 +6,8 @@ from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.losses import Loss
+from pipeline.counts.facts import CorpusFacts
 from pipeline.storage import Location
-
-
-@dataclass(frozen=True)
-class CorpusFacts:
-    """What counting saw of the corpus, summed over all chunks."""
-
-    files: int
-    bytes: int
-    documents: int
-    pieces: int
-    different_pieces: int
-    losses: tuple[Loss, ...] = ()  # what was not taken as it stood
-    concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
-    source: str = ""  # what gave the counts, where no corpus was listed
 
 
 @dataclass(frozen=True)
