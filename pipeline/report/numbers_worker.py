@@ -3,9 +3,12 @@
 Memory and time grow with the vocabulary and the sample, not with the corpus.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
 
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
@@ -15,13 +18,14 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.report.measure import measure, source_names
-from pipeline.report.numbers import Numbers, Sample, SentenceTokens
-from pipeline.report.sentences import SENTENCES
-from pipeline.report.size_curve import merge_numbers
+from pipeline.report.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
 from pipeline.report.tokens import readable, token_group, vocabulary_numbers
 from pipeline.storage import Location
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
+_CURVE_STEPS = 160
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,46 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         vocabulary=vocabulary_numbers(vocabulary.tokens, tuple(vocabulary.special_tokens), unreachable),
         merged=merge_numbers(merges.counts, merges.joined, merges.bytes, fixed, vocabulary.size),
         sample=_sample(task, named),
-        sentences=tuple(_sentence(language, text, [one for _, one in named]) for language, text in SENTENCES),
+        sentences=tuple(_sentence(language, text, [one for _, one in named]) for language, text in SENTENCES.items()),
         machine=machine.describe(),
     )
+
+
+def merge_numbers(
+    counts: Sequence[int], joined: Sequence[int], total_bytes: int, fixed: int, vocab_size: int
+) -> MergeNumbers:
+    """Compute bytes per token at every vocabulary size, exactly, without reading the corpus again.
+
+    Each merge joins `joined` pairs, so after n merges the corpus has `total_bytes - sum(joined[:n])` tokens. fixed: ids
+    that are not merges, the bytes and special tokens.
+    """
+    tokens = [total_bytes, *(total_bytes - done for done in accumulate(joined))]
+
+    def at(size: int) -> SizePoint:
+        now, half = tokens[size - fixed], size // 2 - fixed
+        saved = 1 - now / tokens[half] if half >= 0 and tokens[half] else None
+        return SizePoint(size, now, total_bytes / now if now else 0.0, saved)
+
+    largest = fixed + len(joined)
+    marked = sorted({size for size in (*MARKED_SIZES, vocab_size) if fixed <= size <= largest})
+    return MergeNumbers(
+        merges=len(joined),
+        bytes=total_bytes,
+        curve=tuple(map(at, sorted({*logarithmic(fixed, largest), *marked}))),
+        marked=tuple(map(at, marked)),
+        ranks=tuple((rank, counts[rank - 1]) for rank in logarithmic(1, len(counts))),
+    )
+
+
+def logarithmic(first: int, last: int) -> list[int]:
+    """Return whole numbers from `first` to `last`, both included, about evenly on a logarithmic scale.
+
+    >>> logarithmic(1, 4)
+    [1, 2, 3, 4]
+    """
+    if last < first:
+        return []
+    return sorted({round(first * (last / first) ** (step / _CURVE_STEPS)) for step in range(_CURVE_STEPS + 1)})
 
 
 def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer]]) -> Sample | None:

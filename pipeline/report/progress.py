@@ -11,8 +11,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError
@@ -22,6 +23,8 @@ from pipeline.base.units import format_bytes, format_count
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
+_MARKS = {"warning": "warning: ", "info": ""}
+_StageEvent = StageStarted | Advanced | StageEnded
 _NAMES = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stage_ended", Notice: "notice"}
 
 
@@ -67,7 +70,7 @@ def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
         with _bars() as bars:
             yield bars
     else:
-        yield _Lines()
+        yield _follow_stages(_show_line, lambda notice: write_error(f"{_MARKS[notice.level]}{notice.text}"))
 
 
 def _warnings(event: Event) -> None:
@@ -76,31 +79,31 @@ def _warnings(event: Event) -> None:
 
 
 class _Stage:
-    """How far a stage is, in words."""
+    """How far a stage is, in words. next_s: when its next line is due; bar: its task in a rich progress display."""
 
     def __init__(self, started: StageStarted) -> None:
-        self.started, self.done = started, started.done
+        self.total, self.unit, self.done = started.total, started.unit, started.done
+        self.next_s = 0.0
+        self.bar: Any = None
+        self._earlier = started.done  # it says nothing about the rate
         self._start_s, self._memory_s, self._memory = time.monotonic(), 0.0, ""
 
     def amount(self, count: float) -> str:
-        unit = self.started.unit
-        return format_bytes(count) if unit == "bytes" else format_count(round(count), unit)
+        return format_bytes(count) if self.unit == "bytes" else format_count(round(count), self.unit)
 
     def text(self) -> str:
         """Say how much is done, the rate, the time left at this rate, and the memory in use."""
-        total, unit = self.started.total, self.started.unit
         now_s = time.monotonic()
         words = [self.amount(self.done)]
-        if total:
-            done = words[0] if unit == "bytes" else f"{self.done:,}"
-            words = [f"{done} of {self.amount(total)}, {self.done / total:.0%}"]
+        if self.total:
+            done = words[0] if self.unit == "bytes" else f"{self.done:,}"
+            words = [f"{done} of {self.amount(self.total)}, {self.done / self.total:.0%}"]
         elapsed_s = now_s - self._start_s
-        new = self.done - self.started.done  # what an earlier run did says nothing about the rate
-        if elapsed_s >= _RATE_AFTER_S and new > 0:
-            rate = new / elapsed_s
-            words.append(f"{self.amount(rate) if unit == 'bytes' or rate >= 10 else f'{rate:.1f} {unit}'}/s")
-            if total > self.done:
-                words.append(f"about {_duration((total - self.done) / rate)} left")
+        if elapsed_s >= _RATE_AFTER_S and self.done > self._earlier:
+            rate = (self.done - self._earlier) / elapsed_s
+            words.append(f"{self.amount(rate) if self.unit == 'bytes' or rate >= 10 else f'{rate:.1f} {self.unit}'}/s")
+            if self.total > self.done:
+                words.append(f"about {_duration((self.total - self.done) / rate)} left")
         if now_s - self._memory_s >= _MEMORY_EVERY_S:
             self._memory_s = now_s
             with contextlib.suppress(OSError):
@@ -114,56 +117,58 @@ def _duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class _Lines:
-    """Plain lines: at the start of a stage, every few seconds, and at its end."""
+def _follow_stages(show: Callable[[_StageEvent, _Stage], None], notify: Callable[[Notice], None]) -> Listener:
+    """Make a listener that shows each event of a stage with how far the stage is."""
+    stages: dict[str, _Stage] = {}
 
-    def __init__(self) -> None:
-        self._stages: dict[str, _Stage] = {}
-        self._next_s = 0.0
-
-    def __call__(self, event: Event) -> None:
+    def listen(event: Event) -> None:
+        if isinstance(event, Notice):
+            notify(event)
+            return
         if isinstance(event, StageStarted):
-            stage = self._stages[event.stage] = _Stage(event)
-            self._next_s = time.monotonic() + _LINE_EVERY_S
-            kept = f" ({stage.amount(event.done)} kept from before)" if event.done else ""
-            write_error(f"{event.stage}: {stage.amount(event.total)}{kept}")
+            stages[event.stage] = _Stage(event)
         elif isinstance(event, Advanced):
-            stage = self._stages[event.stage]
-            stage.done += event.amount
-            if time.monotonic() >= self._next_s:
-                self._next_s = time.monotonic() + _LINE_EVERY_S
-                write_error(f"{event.stage}: {stage.text()}")
-        elif isinstance(event, StageEnded):
-            write_error(f"{event.stage}: done in {event.elapsed_s:.2f} s")
-        else:
-            write_error(f"{'warning: ' if event.level == 'warning' else ''}{event.text}")
+            stages[event.stage].done += event.amount
+        show(event, stages[event.stage])
+
+    return listen
+
+
+def _show_line(event: _StageEvent, stage: _Stage) -> None:
+    """Print a line when a stage starts, every few seconds, and when it ends."""
+    if isinstance(event, StageStarted):
+        text = stage.amount(event.total) + (f" ({stage.amount(event.done)} kept from before)" if event.done else "")
+    elif isinstance(event, StageEnded):
+        text = f"done in {event.elapsed_s:.2f} s"
+    elif time.monotonic() < stage.next_s:
+        return
+    else:
+        text = stage.text()
+    stage.next_s = time.monotonic() + _LINE_EVERY_S
+    write_error(f"{event.stage}: {text}")
 
 
 @contextlib.contextmanager
 def _bars() -> Iterator[Listener]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description:<10}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        stages: dict[str, tuple[_Stage, TaskID]] = {}
 
-        def listen(event: Event) -> None:
-            if isinstance(event, Notice):
-                style = "yellow" if event.level == "warning" else None
-                bars.console.print(event.text, style=style, markup=False, highlight=False)
-            elif isinstance(event, StageStarted):
-                stage, total = _Stage(event), event.total or None
-                task = bars.add_task(event.stage, total=total, completed=event.done, text=stage.amount(event.total))
-                stages[event.stage] = stage, task
+        def notify(notice: Notice) -> None:
+            style = "yellow" if notice.level == "warning" else None
+            bars.console.print(notice.text, style=style, markup=False, highlight=False)
+
+        def show(event: _StageEvent, stage: _Stage) -> None:
+            total = stage.total or 1
+            if isinstance(event, StageStarted):
+                text = stage.amount(stage.total)
+                stage.bar = bars.add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
             elif isinstance(event, Advanced):
-                stage, task = stages[event.stage]
-                stage.done += event.amount
-                bars.update(task, advance=event.amount, text=stage.text())
+                bars.update(stage.bar, completed=stage.done, text=stage.text())
             else:
-                stage, task = stages[event.stage]
-                total = stage.started.total
-                text = f"{stage.amount(total)} in {event.elapsed_s:.2f} s"
-                bars.update(task, total=total or 1, completed=total or 1, text=text)
+                text = f"{stage.amount(stage.total)} in {event.elapsed_s:.2f} s"
+                bars.update(stage.bar, total=total, completed=total, text=text)
 
-        yield listen
+        yield _follow_stages(show, notify)

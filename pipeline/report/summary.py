@@ -105,7 +105,10 @@ class Summary:
         if self.tokenizer_directory is not None:
             rows.append(("tokenizer", f"{self.tokenizer_directory} ({', '.join(self.written)})"))
         for other in self.other_sizes:
-            facts = f"{other.vocabulary.vocab_size:,} tokens, {other.vocabulary.bytes_per_token:.3f} bytes per token"
+            rate = other.vocabulary.bytes_per_token
+            facts = f"{other.vocabulary.vocab_size:,} tokens" + (
+                "" if rate is None else f", {rate:.3f} bytes per token"
+            )
             rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
         rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
         rows += [("report", self.report)] if self.report else []

@@ -93,14 +93,9 @@ def _plain(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def shown(value: float | None, form: str = ",.3f") -> str:
     """Format a number; a dash if there is none."""
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def percentage(value: float | None) -> str:
-    """Format a share in per cent; a dash if there is none."""
-    return "–" if value is None else f"{value:.1%}"
+    return "–" if value is None else format(value, form)
 
 
 def stages(header: ReportHeader) -> Table:
@@ -116,7 +111,7 @@ def stages(header: ReportHeader) -> Table:
 def sizes(merged: MergeNumbers) -> Table:
     """The marked vocabulary sizes."""
     rows = tuple(
-        (f"{size.vocab_size:,}", number(size.bytes_per_token), f"{size.tokens:,}", percentage(size.saved))
+        (f"{size.vocab_size:,}", shown(size.bytes_per_token), f"{size.tokens:,}", shown(size.saved, ".1%"))
         for size in merged.marked
     )
     headers = ("vocabulary size", "bytes per token", "tokens of the corpus", "saved by doubling")
@@ -131,8 +126,8 @@ def _measures(
     renyi = any(one.renyi is not None for _, one in listed)
     headers += ("bytes", "tokens", "bytes per token", "tokens per word", "words kept whole")
     rows = tuple(
-        (*cells, f"{one.bytes:,}", f"{one.tokens:,}", number(one.bytes_per_token), number(one.fertility),
-         percentage(one.whole), *((number(one.renyi),) if renyi else ()))
+        (*cells, f"{one.bytes:,}", f"{one.tokens:,}", shown(one.bytes_per_token), shown(one.fertility),
+         shown(one.whole, ".1%"), *((shown(one.renyi),) if renyi else ()))
         for cells, one in listed
     )  # fmt: skip
     return Table(title, (*headers, *(("Rényi efficiency",) if renyi else ())), rows, note)
