@@ -21,7 +21,6 @@ from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
-from pipeline.pattern import CompiledPattern
 from pipeline.report import page
 from pipeline.report.numbers import Numbers
 from pipeline.report.numbers_worker import LearnedTokenizer, NumbersTask, StoredTokenizer, compute_numbers
@@ -31,6 +30,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
+from pipeline.run.work import Work
 from pipeline.storage import Location, exists
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
@@ -59,42 +59,45 @@ def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
+def _needed_after_training(learned: MergeList) -> int:
+    return _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
+
+
 def _free_bytes(options: Options) -> int:
     """Bytes of the memory limit that nothing uses now."""
     return memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
 
 
-def has_room(learned: MergeList, options: Options, executor: Executor, other_bytes: int) -> bool:
+def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
-    return not executor.nodes() and needed + other_bytes <= _free_bytes(options)
+    return not work.nodes and _needed_after_training(learned) + other_bytes <= _free_bytes(work.options)
 
 
-def after_training(
-    run: Run, learned: MergeList, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
-) -> Numbers | None:
+def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
     """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail."""
     if os.environ.get(EXTENT) == "none":
         return None
+    options = work.options
     special_tokens = tuple(with_pad_token(options.special_tokens, options.pad_token))
     merges = merge_budget(options.vocab_size[0], special_tokens)
+    pattern = replace(work.pattern, tree=None)
     try:
-        needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
-        if not executor.nodes() and needed > (free := _free_bytes(options)):
+        needed, free = _needed_after_training(learned), _free_bytes(options)
+        if not work.nodes and needed > free:
             text = f"they take {format_bytes(needed)} and there are {format_bytes(max(free, 0))}"
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
-            listener(Notice("info", f"no numbers in the report: {text}; {remedy}"))
+            work.listener(Notice("info", f"no numbers in the report: {text}; {remedy}"))
             return None
         task = NumbersTask(
             "this tokenizer",
-            LearnedTokenizer(learned, merges, replace(pattern, tree=None), special_tokens, options.special_ids),
+            LearnedTokenizer(learned, merges, pattern, special_tokens, options.special_ids),
             choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES),
             str(run.manifest.counting["text_field"]),
             _RANDOM,
         )
-        [(_, numbers)] = executor.run(compute_numbers, [task])
+        [(_, numbers)] = work.executor.run(compute_numbers, [task])
     except Exception as error:  # the tokenizer is written, whatever happens to the report
-        _warn(listener, "no numbers in the report", error)
+        _warn(work.listener, "no numbers in the report", error)
         return None
     return numbers
 
