@@ -6,23 +6,31 @@ import click
 
 from pipeline import __version__
 from pipeline.base.errors import UsageError
-from pipeline.cli.group import PROGRAM, commands, debug, location_type, tokenizer_option
-from pipeline.cli.options import CLUSTER_OPTIONS, RUN_OPTIONS, run_options, settle
-from pipeline.run.options import READING_OPTIONS, Options, flag_of, make_options
+from pipeline.cli.command import (
+    CLUSTER_OPTIONS,
+    PROGRAM,
+    RUN_OPTIONS,
+    Request,
+    Result,
+    Session,
+    carry_out,
+    command,
+    location_type,
+    tokenizer_option,
+)
+from pipeline.run.options import READING_OPTIONS, flag_of, make_options
 from pipeline.run.values import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.storage import Location
 
-_ENCODE_OPTIONS = (
+_ENCODE = (
     *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
     *("chunk_size", "pattern_timeout", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 
 
-@commands.command()
+@command()
 @click.argument("tokenizer", type=location_type, metavar="RUN|TOKENIZER")
-@click.option(
-    "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
-)
+@click.option("--output", type=location_type, metavar="DIR", help="default: the tokenizer's own directory")
 @click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
 @click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
 @click.option(
@@ -35,37 +43,43 @@ _ENCODE_OPTIONS = (
 @click.option(
     "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
 )
-@click.option("--memory-limit", metavar="SIZE", help="of writing piece counts, for all processes together")
-@debug
-def export(
+@click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
+def export(tokenizer: Location, counts: Location | None, memory_limit: str | None, **values: Any) -> None:
+    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
+    piece counts.
+
+    Each count is a line `piece<TAB>count`, the most frequent first; `import` reads them back exactly.
+
+    \b
+    bpe-pipeline export runs/a --export hf,tiktoken --check
+    bpe-pipeline export runs/a --counts counts.tsv
+    """
+    if counts is None:
+        if memory_limit is not None:
+            raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
+        _export_tokenizer(tokenizer, **values)
+        return
+    if any(values.values()):
+        raise UsageError(
+            "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, --check "
+            "and --sample"
+        )
+    if counts.suffix not in (".tsv", ".parquet"):
+        raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
+    from pipeline.commands.export_counts import export_counts
+
+    export_counts(tokenizer, counts, memory_limit=memory_limit)
+    click.echo(counts)
+
+
+def _export_tokenizer(
     tokenizer: Location,
     output: Location | None,
     formats: str | None,
     chat_template: str | None,
     check: bool,
     samples: tuple[Location, ...],
-    counts: Location | None,
-    memory_limit: str | None,
 ) -> None:
-    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
-    piece counts.
-
-    Counts are a line `piece<TAB>count` each, the most frequent first, which `import` reads back exactly.
-
-    \b
-    bpe-pipeline export runs/a --export hf,tiktoken --check
-    bpe-pipeline export runs/a --counts counts.tsv
-    """
-    if counts is not None:
-        if output is not None or formats is not None or chat_template is not None or check or samples:
-            raise UsageError(
-                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, --check "
-                "and --sample"
-            )
-        _export_counts(tokenizer, counts, memory_limit)
-        return
-    if memory_limit is not None:
-        raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
     from pipeline.tokenizer.export import export_model, with_chat_template
 
@@ -87,23 +101,12 @@ def export(
             click.echo(line)
 
 
-def _export_counts(run: Location, path: Location, memory_limit: str | None) -> None:
-    from pipeline.commands.export_counts import export_counts
-
-    if path.suffix not in (".tsv", ".parquet"):
-        raise UsageError(f"--counts {path}: the name must end in .tsv or .parquet, which says the format")
-    export_counts(run, path, memory_limit=memory_limit)
-    click.echo(path)
-
-
-@commands.command()
+@command(*_ENCODE)
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @click.option("--text", metavar="STRING", help="encode this text instead of files")
 @tokenizer_option
-@click.option("--ordinary", is_flag=True, help="take special tokens in the text as plain text")
-@run_options(*_ENCODE_OPTIONS)
-@debug
-def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordinary: bool, **values: Any) -> None:
+@click.option("--ordinary", is_flag=True, help="encode special tokens in the text as plain text")
+def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bool) -> None:
     """Print the token ids of INPUTs (`-`: standard input) or of --text, a line each; with --output, encode a corpus.
 
     A corpus is files, directories, globs, URIs, as for `train`. --output is the directory of the shards.
@@ -112,52 +115,37 @@ def encode(inputs: tuple[str, ...], text: str | None, tokenizer: Location, ordin
     bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
     bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
     """
-    settled = settle(_ENCODE_OPTIONS, values, inputs)
-    if settled is None:
-        return
-    if (text is None) == (not settled.options.inputs):
+    options = request.options
+    if (text is None) == (not options.inputs):
         raise UsageError("encode needs either files or --text STRING")
-    if settled.options.output is not None:
-        if text is not None or ordinary:
-            raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
-        _encode_corpus(settled.options, tokenizer)
-        return
-    from pipeline.commands.encode_text import encode_command
+    if options.output is None:
+        unfit = next((name for name in request.given if name not in ("inputs", *RUN_OPTIONS)), None)
+        if unfit is not None:
+            raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
+        from pipeline.commands.encode_text import encode_command
 
-    unfit = next((name for name in settled.given if name not in ("inputs", *RUN_OPTIONS)), None)
-    if unfit is not None:
-        raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
-    encode_command(tokenizer, [location_type(name) for name in inputs], text, ordinary=ordinary)
-
-
-def _encode_corpus(options: Options, tokenizer: Location) -> None:
-    from pipeline.run.workers import ENCODING, executor_for
-
-    with executor_for(options, ENCODING) as executor:  # its workers start beside the next imports
-        from pipeline.commands.encode import run_encode
-        from pipeline.commands.encode_text import load_named_model
-        from pipeline.report import progress
-        from pipeline.report.encoded import render
-
-        model = load_named_model(tokenizer)
-        with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-            encoded = run_encode(options, model, executor, listener)
-    if options.log_json:
-        progress.write_json("summary", encoded.to_json())
-    elif options.quiet:
-        progress.write(str(encoded.directory))
+        encode_command(tokenizer, [location_type(name) for name in options.inputs or ()], text, ordinary=ordinary)
+    elif text is not None or ordinary:
+        raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
     else:
-        progress.write(render(encoded, tokenizer))
+        carry_out(request, lambda session: _encode_corpus(session, tokenizer), encoding=True)
 
 
-@commands.command()
+def _encode_corpus(session: Session, tokenizer: Location) -> Result:
+    from pipeline.commands.encode import run_encode
+    from pipeline.commands.encode_text import load_named_model
+
+    summary = run_encode(session.options, load_named_model(tokenizer), session.executor, session.listener)
+    return Result("summary", summary.to_json(), summary.render(tokenizer), str(summary.directory))
+
+
+@command()
 @click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]")
 @tokenizer_option
-@debug
 def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     """Print the text of token IDs, from the command line or, without any, from standard input; or of SHARDS.
 
-    SHARDS is what `encode --output` made: a directory, or one or several of the shards in it.
+    SHARDS is what `encode --output` wrote: a directory, or one or several of the shards in it.
 
     \b
     bpe-pipeline decode --tokenizer runs/a 15496 995
@@ -171,34 +159,26 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
         decode_command(tokenizer, words)
 
 
-@commands.command()
-@run_options(*CLUSTER_OPTIONS)
-@debug
-def env(**values: Any) -> None:
-    """Print versions and machine, of a cluster the nodes too: what a bug report needs.
+@command(*CLUSTER_OPTIONS)
+def env(request: Request) -> None:
+    """Print versions and the machine, and the nodes of a cluster: what a bug report needs.
 
     \b
     bpe-pipeline env
     bpe-pipeline env --executor ray --ray-address auto
     """
-    settled = settle(CLUSTER_OPTIONS, values)
-    if settled is None:
-        return
     from pipeline.base.machine import describe
     from pipeline.run.workers import nodes
 
-    facts = describe()
-    machines = nodes(settled.options)
-    for number, node in enumerate(machines):
-        facts[f"node {number}"] = str(node)
-    if settled.options.executor != "local" and not machines:
+    machines = nodes(request.options)
+    facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
+    if request.options.executor != "local" and not machines:
         facts["nodes"] = "none with cores"
     for name, value in facts.items():
         click.echo(f"{name + ':':26}{value}")
 
 
-@commands.command()
-@debug
+@command()
 def version() -> None:
     """Print the version.
 

@@ -13,7 +13,7 @@ from pipeline.base.errors import StorageError, UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.corpus import losses
 from pipeline.executors import Executor
-from pipeline.report.encoded import Encoded
+from pipeline.report.summary import EncodingSummary
 from pipeline.run.options import Options, make_options, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import ENCODING, executor_for
@@ -59,7 +59,7 @@ def encode_corpus(
         return run_encode(settled, model, executor, warn_of).corpus
 
 
-def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> Encoded:
+def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode and write shards, each only as far as the directory does not hold it yet."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
@@ -80,7 +80,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
                 corpus.write(work.directory)
             work.directory.remove(encoding.owned_parts())
             work.watch.look()
-            return Encoded(
+            return EncodingSummary(
                 work.directory.location, corpus, work.times, work.watch.peak_bytes, executor.retries, executor.used()
             )
 

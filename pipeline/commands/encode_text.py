@@ -1,4 +1,4 @@
-"""The story of `encode` and `decode`: text or files to ids on standard output, and ids back to text."""
+"""The story of `encode` and `decode`: text or files to ids on standard output, and ids or shards back to text."""
 
 import sys
 from collections.abc import Sequence
@@ -11,11 +11,9 @@ from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-_STANDARD_INPUT = Path("-")
-
 
 def tokenizer_home(path: Location) -> Location:
-    """The tokenizer directory that a path names: itself, the one of a run directory, or the one of a tokenizer.json."""
+    """Return the tokenizer directory that a path names: itself, that of a run, or that of a tokenizer.json."""
     nested = path / "tokenizer"
     if exists(nested / "tokenizer.json"):
         return nested
@@ -25,45 +23,48 @@ def tokenizer_home(path: Location) -> Location:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def tokenizer_path(path: Location) -> Location:
+    """Return what to load for a path: a file itself, otherwise the tokenizer directory."""
+    home = tokenizer_home(path)
+    return path if home == path.parent else home
+
+
 def load_tokenizer(path: Location) -> Tokenizer:
-    """The tokenizer in a tokenizer.json, a tokenizer directory, or a run directory."""
+    """Load the tokenizer of a tokenizer.json, a tokenizer directory, or a run directory."""
     return Tokenizer.from_model(load_named_model(path))
 
 
 def load_named_model(path: Location) -> Model:
-    """The same as a value, without the encoder that a tokenizer builds at once."""
+    """Load it as a value, without the encoder that a tokenizer builds at once."""
     try:
-        return load_model(path if path.is_file() else tokenizer_home(path))
+        return load_model(tokenizer_path(path))
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read: {error.strerror or error}; give a tokenizer directory, tokenizer.json, or a run "
-            "that you may read"
+            f"{path} cannot be read: {error.strerror or error}; name a readable tokenizer directory, tokenizer.json, "
+            "or run"
         ) from None
 
 
 def encode_command(tokenizer_path: Location, paths: Sequence[Location], text: str | None, *, ordinary: bool) -> None:
-    """Print the ids of the text, or of each file, on a line of their own."""
+    """Print the ids of the text or of each file, one line each."""
     tokenizer = load_tokenizer(tokenizer_path)
     encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
-    texts = [text] if text is not None else map(_read, paths)
-    for one in texts:
+    for one in [text] if text is not None else map(_read, paths):
         progress.write(" ".join(map(str, encode(one))))
 
 
 def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
-    """Print the text of the ids given as words, or on standard input, byte for byte and without a line end added."""
+    """Print the text of ids, given as words or on standard input, byte for byte and without a line end."""
     tokenizer = load_tokenizer(tokenizer_path)
-    if not words:
-        words = _read_standard_input().decode("utf-8", errors="backslashreplace").split()
     ids = []
-    for word in words:
+    for word in words or _read(Path("-"), "backslashreplace").split():
         try:
             ids.append(int(word))
         except ValueError:
             raise InputError(
                 f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
             ) from None
-    progress.write_bytes(tokenizer.decode_bytes(ids))
+    progress.write(tokenizer.decode_bytes(ids))
 
 
 def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
@@ -73,21 +74,19 @@ def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -
     tokenizer = load_tokenizer(tokenizer_path)
     for path in paths:
         for text in decode_shards(path, tokenizer):
-            progress.write_bytes(text)
+            progress.write(text)
 
 
-def _read_standard_input() -> bytes:
-    if sys.stdin is None:
-        raise InputError("standard input is closed: name files, or connect it (`< file`)")
+def _read(path: Location, errors: str = "replace") -> str:
+    """Read a file, or standard input for `-`."""
     try:
-        return sys.stdin.buffer.read()
+        if path != Path("-"):
+            data = path.read_bytes()
+        elif sys.stdin is None:
+            raise InputError("standard input is closed: name files, or connect it (`< file`)")
+        else:
+            data = sys.stdin.buffer.read()
     except OSError as error:
-        raise InputError(f"standard input cannot be read: {error.strerror or error}; name files instead") from None
-
-
-def _read(path: Location) -> str:
-    try:
-        data = _read_standard_input() if path == _STANDARD_INPUT else path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}; give a file with text") from None
-    return data.decode("utf-8", errors="replace")
+        name = "standard input" if path == Path("-") else path
+        raise InputError(f"{name} cannot be read: {error.strerror or error}; name a file with text") from None
+    return data.decode("utf-8", errors)

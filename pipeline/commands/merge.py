@@ -93,12 +93,12 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     options, pattern = work.options, work.pattern
     learned = merge.learn(work, run, counted)
     exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
-    compute = functools.partial(report.after_training, run, learned, pattern, options, work.executor, work.listener)
+    compute = functools.partial(report.after_training, work, run, learned)
     work.directory.require_lock()
     work.watch.begin("exporting")
     started = time.monotonic()
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
-        fits = report.has_room(learned, options, work.executor, exporting_bytes)
+        fits = report.fits_next_to(exporting_bytes, work, learned)
         computing = pool.submit(compute) if fits else None
         exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
         work.times["exporting"] = time.monotonic() - started

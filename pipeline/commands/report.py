@@ -1,7 +1,7 @@
-"""The story of the report: numbers are computed in a worker, then written as report.json, report.txt and report.html.
+"""The story of the report: a worker computes numbers, then report.json, report.txt and report.html are written.
 
-After training it is quick, and what goes wrong with it is a warning: the run has its tokenizer. `report` makes it anew,
-with a larger sample, held-out text, and other tokenizers to compare with.
+After training it is quick, and its failures are warnings: the run has its tokenizer. `report` makes it again with a
+larger sample, held-out text, and other tokenizers to compare with.
 """
 
 import contextlib
@@ -9,89 +9,95 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
-from pipeline.commands.encode_text import tokenizer_home
+from pipeline.commands.encode_text import tokenizer_path
 from pipeline.corpus.files import find_files
-from pipeline.corpus.formats import Asked
-from pipeline.corpus.sampling import Chosen, choose
+from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
-from pipeline.pattern import CompiledPattern
-from pipeline.report import page, summary, text
-from pipeline.report.numbers import SAMPLE_BYTES, TRAINING_SAMPLE_BYTES, Learned, Numbers, NumbersTask, compute
-from pipeline.report.rows import Told, corpus_rows
+from pipeline.report import page
+from pipeline.report.numbers import Numbers
+from pipeline.report.numbers_worker import LearnedTokenizer, NumbersTask, StoredTokenizer, compute_numbers
+from pipeline.report.summary import Summary
+from pipeline.report.tables import ReportHeader, render_text, report_header
 from pipeline.run import manifest, memory
 from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
+from pipeline.run.work import Work
 from pipeline.storage import Location, exists
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"
-"""A variable of the environment that says how much `train` and `merge` report: all (`page`, where it is not set), no
-page (`text`), or the summary alone (`none`), as for many runs in a row."""
+"""An environment variable: `train` and `merge` write everything (`page`, the default), no page (`text`), or only the
+summary (`none`), which suits many runs in a row."""
 _log = logging.getLogger(__name__)
-_WORK_BYTES, _TOKEN_BYTES, _TOKEN_COPIES = 14 << 20, 480, 6  # of computing numbers: at all, a token, and its bytes
-_SAMPLE_COPIES = 8  # what a byte of the sample takes while it is measured
-_LOADED_TOKEN_BYTES = 1000  # what a token takes while a tokenizer is read from its file
+_TRAINING_SAMPLE_BYTES, _SAMPLE_BYTES = 1 << 16, 1 << 21
+_RANDOM = (
+    "Drawn at random, the same each time; to measure on text of your own: bpe-pipeline report RUN --held-out PATH."
+)
 
 
 @dataclass(frozen=True)
-class Reported:
-    """Files that were written, and what is to be said of one that was not."""
+class WrittenReport:
+    """Files that were written, and a hint about one that was not."""
 
     written: tuple[Location, ...]
     hint: str = ""
 
 
-def has_room(learned: MergeList, options: Options, executor: Executor, beside_bytes: int) -> bool:
-    """Whether numbers can be computed here while something else takes so many bytes."""
-    return not executor.nodes() and _after_training_bytes(learned) + beside_bytes <= _room(options)
+def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
+    """Memory that computing numbers takes: at all, for each token and its bytes, and for the sample."""
+    return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
-def _after_training_bytes(learned: MergeList) -> int:
-    return _needed(len(learned), learned.token_bytes(), TRAINING_SAMPLE_BYTES)
+def _needed_after_training(learned: MergeList) -> int:
+    return _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
 
 
-def after_training(
-    run: Run, learned: MergeList, pattern: CompiledPattern, options: Options, executor: Executor, listener: Listener
-) -> Numbers | None:
-    """The numbers of the vocabulary that was just learned; None, and a word why, where they could not be had."""
+def _free_bytes(options: Options) -> int:
+    """Bytes of the memory limit that nothing uses now."""
+    return memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+
+
+def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
+    """Whether numbers can be computed here while other work takes `other_bytes`."""
+    return not work.nodes and _needed_after_training(learned) + other_bytes <= _free_bytes(work.options)
+
+
+def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
+    """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail."""
     if os.environ.get(EXTENT) == "none":
         return None
+    options = work.options
     special_tokens = tuple(with_pad_token(options.special_tokens, options.pad_token))
     merges = merge_budget(options.vocab_size[0], special_tokens)
-    model = Learned(merges, replace(pattern, tree=None), special_tokens, options.special_ids)
+    pattern = replace(work.pattern, tree=None)
     try:
-        needed = _after_training_bytes(learned)
-        if not executor.nodes() and needed > (room := _room(options)):
-            listener(
-                Notice(
-                    "info",
-                    f"no numbers in the report: they take {format_bytes(needed)} and there are "
-                    f"{format_bytes(max(room, 0))}; bpe-pipeline report {run.directory} makes them where there is more",
-                )
-            )
+        needed, free = _needed_after_training(learned), _free_bytes(options)
+        if not work.nodes and needed > free:
+            text = f"they take {format_bytes(needed)} and there are {format_bytes(max(free, 0))}"
+            remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
+            work.listener(Notice("info", f"no numbers in the report: {text}; {remedy}"))
             return None
         task = NumbersTask(
-            name="this tokenizer",
-            model=model,
-            merges=learned,
-            chosen=choose(run.manifest.plan.files, TRAINING_SAMPLE_BYTES),
-            text_field=str(run.manifest.counting["text_field"]),
-            described=_DRAWN,
+            "this tokenizer",
+            LearnedTokenizer(learned, merges, pattern, special_tokens, options.special_ids),
+            choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES),
+            str(run.manifest.counting["text_field"]),
+            _RANDOM,
         )
-        [(_, numbers)] = executor.run(compute, [task])
-    except Exception as error:  # the tokenizer is there, whatever becomes of the report
-        _warn(listener, "no numbers in the report", error)
+        [(_, numbers)] = work.executor.run(compute_numbers, [task])
+    except Exception as error:  # the tokenizer is written, whatever happens to the report
+        _warn(work.listener, "no numbers in the report", error)
         return None
     return numbers
 
@@ -102,27 +108,15 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
     listener(Notice("warning", f"{what}: {reason}"))
 
 
-_DRAWN = "Drawn at random, the same each time; to measure on text of your own: bpe-pipeline report RUN --held-out PATH."
-
-
-def _needed(tokens: int, token_bytes: int, sample_bytes: int) -> int:
-    return int(_WORK_BYTES + tokens * _TOKEN_BYTES + token_bytes * _TOKEN_COPIES + sample_bytes * _SAMPLE_COPIES)
-
-
-def _room(options: Options) -> int:
-    """Bytes that are left of the memory limit beside all that is taken now."""
-    return memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
-
-
-def write(run: Run, found: summary.Summary, numbers: Numbers | None, listener: Listener) -> None:
-    """Write the report of a command into the run directory. What cannot be written is a warning."""
-    document = {**found.to_json(), "numbers": None if numbers is None else numbers.to_json()}
+def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
+    """Write the report of a command into the run directory. A failure is a warning."""
+    document = summary.to_json()
     try:
-        _write_text(run.directory.location, summary.render(found), document, numbers)
+        _write_text(run.directory.location, summary.render(), document, numbers)
         if numbers is not None and _page_wanted():
-            _write_page(run.directory / "report.html", _told(run, document), numbers)
+            _write_page(run.directory / "report.html", report_header(run, document), numbers)
     except Exception as error:
-        _warn(listener, "the report is not whole", error)
+        _warn(listener, "the report is incomplete", error)
 
 
 def _page_wanted() -> bool:
@@ -130,13 +124,12 @@ def _page_wanted() -> bool:
 
 
 def page_name(run: Run, numbers: Numbers | None) -> str:
-    """Where a person finds the report, for the summary."""
-    if numbers is not None and _page_wanted() and page.plotly_script() is not None:
-        return str(run.directory / "report.html")
-    hint = (
-        "" if numbers is None or not _page_wanted() else " (as a page with plots: pip install 'bpe-pipeline[report]')"
-    )
-    return f"{run.directory / 'report.txt'}{hint}"
+    """Return the path of the report for the summary, with a hint if plotly is missing."""
+    if numbers is None or not _page_wanted():
+        return str(run.directory / "report.txt")
+    if page.plotly_script() is None:
+        return f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
+    return str(run.directory / "report.html")
 
 
 def run_report(
@@ -147,117 +140,83 @@ def run_report(
     compare: Sequence[Location] = (),
     held_out: Sequence[Location] = (),
     output: Location | None = None,
-) -> Reported:
-    """Make the report of a run again. output: where the page goes, and its numbers beside it as .json, in place of the
-    run directory.
+) -> WrittenReport:
+    """Make the report of a run again. output: path of the page, with its numbers next to it as .json; None: the run
+    directory.
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
     run = manifest.require(directory)
     if run.manifest.merging is None or not exists(run.directory / "tokenizer" / "tokenizer.json"):
         raise UsageError(f"{directory} has no tokenizer yet: bpe-pipeline merge {directory}")
+    files = find_files(map(str, held_out)).files if held_out else run.manifest.plan.files
     task = NumbersTask(
-        name="this tokenizer",
-        model=run.directory / "tokenizer",
-        merges=(run.merges_path, run.manifest.merge_fingerprint()),
-        chosen=_chosen(run, held_out),
-        text_field="text" if held_out else str(run.manifest.counting["text_field"]),
+        "this tokenizer",
+        StoredTokenizer(run.directory / "tokenizer", run.merges_path, run.manifest.merge_fingerprint()),
+        choose(files, _SAMPLE_BYTES),
+        "text" if held_out else str(run.manifest.counting["text_field"]),
+        f"From {', '.join(map(str, held_out))}." if held_out else _RANDOM,
         held_out=bool(held_out),
-        compare=tuple(zip(_names(compare), map(_home, compare), strict=True)),
-        thorough=True,
-        described=f"From {', '.join(map(str, held_out))}." if held_out else _DRAWN,
+        compare=tuple(zip(_short_names(compare), map(tokenizer_path, compare), strict=True)),
     )
     size = int(run.manifest.vocab_size or 0)
-    needed = _needed(size, size * 8, SAMPLE_BYTES) + size * _LOADED_TOKEN_BYTES * (1 + len(compare))
-    if needed > (room := _room(options)):
+    loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
+    needed = _needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading
+    if needed > (free := _free_bytes(options)):
         raise UsageError(
-            f"the report takes {format_bytes(needed)} and there are {format_bytes(max(room, 0))}: give a larger "
+            f"the report takes {format_bytes(needed)} and there are {format_bytes(max(free, 0))}: give a larger "
             "--memory-limit, or compare with fewer tokenizers"
         )
     with contextlib.nullcontext() if output is not None else run.directory.locked():
-        [(_, numbers)] = executor.run(compute, [task])
-        before, rendered = _stored(run)
-        document = {**before, "numbers": numbers.to_json()}
-        if output is not None:
-            beside = output.parent / f"{output.name.removesuffix('.html')}.json"
-            write_whole(beside, _as_json(document))
-            written = [beside]
-        else:
+        [(_, numbers)] = executor.run(compute_numbers, [task])
+        document, rendered, header = _stored_summary(run)
+        if output is None:
             written = _write_text(run.directory.location, rendered, document, numbers)
+        else:
+            written = [output.parent / f"{output.name.removesuffix('.html')}.json"]
+            write_whole(written[0], _as_json(document, numbers))
         where = run.directory / "report.html" if output is None else output
-        drawn = _write_page(where, _told(run, document), numbers)
-    return Reported((where, *written) if drawn else tuple(written), "" if drawn else page.HINT)
+        drawn = _write_page(where, header, numbers)
+    return WrittenReport((where, *written) if drawn else tuple(written), "" if drawn else page.HINT)
 
 
-def _chosen(run: Run, held_out: Sequence[Location]) -> list[Chosen]:
-    files = find_files(map(str, held_out), Asked()).files if held_out else run.manifest.plan.files
-    return choose(files, SAMPLE_BYTES)
-
-
-def _home(place: Location) -> Location:
-    """What to load for a path: a file itself, of a run the directory of its tokenizer."""
-    home = tokenizer_home(place)
-    return place if home == place.parent else home
-
-
-def _names(places: Sequence[Location]) -> list[str]:
-    """Short names of tokenizers: the last parts of their places, or all where these are alike."""
-    short = [place.parent.name if place.name in ("tokenizer", "tokenizer.json") else place.name for place in places]
-    alike = len(set(short)) < len(short)
-    return [str(place) if alike or not name else name for place, name in zip(places, short, strict=True)]
+def _short_names(paths: Sequence[Location]) -> list[str]:
+    """Name tokenizers by the last component of their paths if these differ, else by the whole paths."""
+    short = [path.parent.name if path.name in ("tokenizer", "tokenizer.json") else path.name for path in paths]
+    return short if all(short) and len(set(short)) == len(short) else list(map(str, paths))
 
 
 def _write_text(
     directory: Location, rendered: str, document: Mapping[str, Any], numbers: Numbers | None
 ) -> list[Location]:
-    below = "" if numbers is None else f"\n{text.render(numbers)}\n"
+    below = "" if numbers is None else f"\n{render_text(numbers)}\n"
     write_whole(directory / "report.txt", f"{rendered}\n{below}")
-    write_whole(directory / "report.json", _as_json(document))
+    write_whole(directory / "report.json", _as_json(document, numbers))
     return [directory / "report.txt", directory / "report.json"]
 
 
-def _as_json(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, default=str, indent=1) + "\n"
+def _as_json(document: Mapping[str, Any], numbers: Numbers | None) -> str:
+    values = {**document, "numbers": None if numbers is None else asdict(numbers)}
+    return json.dumps(values, default=str, indent=1) + "\n"
 
 
-def _write_page(where: Location, told: Told, numbers: Numbers) -> bool:
-    """Write the page, where there is what draws it."""
+def _write_page(where: Location, header: ReportHeader, numbers: Numbers) -> bool:
+    """Write the page if plotly is installed."""
     script = page.plotly_script()
     if script is None:
         return False
     with whole_file(where) as path, path.open("wb") as file:
-        page.write(file, script, told, numbers)
+        page.write_page(file, script, header, numbers)
     return True
 
 
-def _told(run: Run, document: Mapping[str, Any]) -> Told:
-    plan = run.manifest
-    asked = {**plan.counting, **(plan.merging or {}), "vocab_size": plan.vocab_size}
-    listed = ((name.replace("_", " "), _plain(value)) for name, value in asked.items())
-    source = plan.source.description if plan.source is not None else ""
-    return Told(
-        directory=str(run.directory),
-        options=tuple(listed),
-        corpus=corpus_rows([(file.path, file.size) for file in plan.plan.files], source),
-        versions=plan.cutting,
-        summary={name: value for name, value in document.items() if name != "numbers"},
-    )
-
-
-def _plain(value: object) -> str:
-    if value is None or value == [] or value == ():
-        return "none"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _stored(run: Run) -> tuple[dict[str, Any], str]:
-    """What the run's own command left: its report.json, and the summary at the head of report.txt; nothing where they
-    are gone or not as we write them."""
+def _stored_summary(run: Run) -> tuple[dict[str, Any], str, ReportHeader]:
+    """Read the summary that the run's own command wrote, from report.json and the head of report.txt; an empty one if
+    they are missing or damaged."""
     try:
-        document = json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES))
+        document = {**json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES))}
         rendered = read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0].rstrip("\n")
-        summary.require_readable(document)
+        return document, rendered, report_header(run, document)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        _log.info("the summary of %s is not there: %s", run.directory, error)
-        return {}, f"run  {run.directory}"
-    return document, rendered
+        _log.info("the summary of %s cannot be read: %s", run.directory, error)
+        return {}, f"run  {run.directory}", report_header(run, {})

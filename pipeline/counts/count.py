@@ -13,8 +13,8 @@ from pipeline.corpus import losses
 from pipeline.counts import combine, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count_worker import CountTask, count_chunk
+from pipeline.counts.facts import CorpusFacts
 from pipeline.executors import Executor
-from pipeline.report.summary import CorpusFacts
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import counting_workers

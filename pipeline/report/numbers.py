@@ -1,34 +1,123 @@
-"""Every number of the report, computed in a worker process: from the vocabulary, the merge counts, and a sample.
+"""The numbers of the report. report.json stores them under these names; `numbers_worker` computes them."""
 
-`report.json` holds them as `Numbers` has them, under these names. What they take of memory and time grows with the
-vocabulary and the sample, not with the corpus.
-"""
+from dataclasses import dataclass
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from pipeline.base import machine as environment
-from pipeline.base.errors import RunDirectoryError
-from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
-from pipeline.merges import merge_list
-from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import CompiledPattern
-from pipeline.report import measure, merged, tokens
-from pipeline.report.sentences import SENTENCES
-from pipeline.report.sources import source_names
-from pipeline.storage import Location
-from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.tokenizer import Tokenizer
-
-TRAINING_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 1 << 21
+MARKED_SIZES = tuple(1000 * 2**power for power in range(3, 9))  # 8,000 to 256,000
+FEWEST_SOURCES = 3  # with fewer, no token is reported as one of a single source
 
 
 @dataclass(frozen=True)
-class SentenceCut:
-    """A sentence. tokens: of this tokenizer, the ids of one or of those that share a character, and their text as
-    people can read it; counts: tokens of each tokenizer."""
+class TokenExample:
+    """A token for people: its readable, shortened text and its full length in bytes."""
+
+    id: int
+    text: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TokenGroup:
+    """Tokens of one kind: their number, and the first or longest of them."""
+
+    count: int
+    examples: tuple[TokenExample, ...]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Tokens that differ only by case or a leading space. beyond_one: tokens saved if each group kept one."""
+
+    groups: int
+    tokens: int
+    beyond_one: int
+    largest: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class VocabularyNumbers:
+    """The tokens except special ones. lengths: bytes -> tokens; scripts: most frequent first."""
+
+    tokens: int
+    bytes: int
+    special_tokens: tuple[str, ...]
+    lengths: dict[int, int]
+    scripts: dict[str, int]
+    longest: tuple[TokenExample, ...]
+    variants: Variants
+    partial: TokenGroup
+    unreachable: TokenGroup
+    urls: TokenGroup
+    repeats: TokenGroup
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """A vocabulary size on the training corpus. saved: share of the tokens at half this size that this size saves;
+    None if half the size has no merges."""
+
+    vocab_size: int
+    tokens: int
+    bytes_per_token: float
+    saved: float | None
+
+
+@dataclass(frozen=True)
+class MergeNumbers:
+    """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
+    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged)."""
+
+    merges: int
+    bytes: int
+    curve: tuple[SizePoint, ...]
+    marked: tuple[SizePoint, ...]
+    ranks: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class TextMeasures:
+    """How a tokenizer cuts some text. For a script, bytes and tokens count its words only, and renyi is None.
+
+    fertility: tokens per word; whole: share of words kept whole. Both are None without words.
+    """
+
+    name: str
+    bytes: int
+    tokens: int
+    words: int
+    fertility: float | None
+    whole: float | None
+    bytes_per_token: float | None
+    renyi: float | None = None
+
+
+@dataclass(frozen=True)
+class TokenizerMeasures:
+    """How a tokenizer cuts a sample: all of it, by source, and by script of the words. used: ids that occur in it."""
+
+    whole: TextMeasures
+    sources: tuple[TextMeasures, ...]
+    scripts: tuple[TextMeasures, ...]
+    used: int
+    single_source: tuple[tuple[int, str, int], ...]  # id, source, occurrences
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample as each tokenizer cuts it, this one first. unused: ids of this one that do not occur in it."""
+
+    held_out: bool
+    description: str
+    bytes: int
+    texts: int
+    tokenizers: tuple[TokenizerMeasures, ...]
+    unused: int
+    single_source: TokenGroup
+
+
+@dataclass(frozen=True)
+class SentenceTokens:
+    """A sentence cut by this tokenizer. tokens: ids with their readable text; tokens that share a character are one
+    entry. counts: number of tokens for each tokenizer."""
 
     language: str
     text: str
@@ -37,154 +126,12 @@ class SentenceCut:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A sample and what tokenizers made of it; ours is the first. unused: our ids that do not occur in it."""
-
-    held_out: bool
-    description: str
-    bytes: int
-    texts: int
-    tokenizers: tuple[measure.Measured, ...]
-    unused: int
-    single_source: tokens.Found
-
-
-@dataclass(frozen=True)
 class Numbers:
-    """All of it. tokenizers: names and vocabulary sizes, ours first. sample: None where there was nothing to draw."""
+    """All numbers. tokenizers: names and vocabulary sizes, this one first. sample: None if there was no text."""
 
     tokenizers: tuple[tuple[str, int], ...]
-    vocabulary: tokens.Vocabulary
-    merged: merged.Merged
+    vocabulary: VocabularyNumbers
+    merged: MergeNumbers
     sample: Sample | None
-    sentences: tuple[SentenceCut, ...]
+    sentences: tuple[SentenceTokens, ...]
     machine: dict[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What makes a tokenizer of so many merges. pattern: without what is native."""
-
-    merges: int
-    pattern: CompiledPattern
-    special_tokens: tuple[str, ...]
-    special_ids: str
-
-
-@dataclass(frozen=True)
-class NumbersTask:
-    """What to compute numbers of. model: what makes a tokenizer of the merges, or where one lies. merges: the list, or
-    where it lies and its fingerprint; the vocabulary may be the beginning of it.
-
-    compare: names and places of other tokenizers. thorough: take the time to try whether each
-    token can be made, a second for every few megabytes of them, where it follows from how they were learned.
-    """
-
-    name: str
-    model: Learned | Location
-    merges: MergeList | tuple[Location, str]
-    chosen: Sequence[Chosen]
-    text_field: str = "text"
-    held_out: bool = False
-    compare: tuple[tuple[str, Location], ...] = ()
-    thorough: bool = False
-    described: str = ""
-
-    def __str__(self) -> str:
-        return f"the numbers of {self.name}"
-
-
-def compute(task: NumbersTask) -> Numbers:
-    """Compute all numbers. Runs in a worker process.
-
-    Raises `InputError` for a tokenizer or a held-out file that cannot be read.
-    """
-    learned = _merges(task.merges)
-    tokenizer = _tokenizer(task.model, learned)
-    others = [(name, Tokenizer.load(place)) for name, place in task.compare]
-    named = [(task.name, tokenizer), *others]
-    vocabulary = tokenizer.vocabulary
-    native = tokenizer.model.encoder(threads=1) if task.thorough else None
-    unreachable = native.unreachable(vocabulary.tokens) if native else tokenizer.model.unreachable_tokens()
-    special_tokens = tuple(vocabulary.special_tokens)
-    fixed = vocabulary.size - len(vocabulary.left)
-    return Numbers(
-        tokenizers=tuple((name, one.vocab_size) for name, one in named),
-        vocabulary=tokens.facts(vocabulary.tokens, special_tokens, unreachable),
-        merged=merged.facts(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
-        sample=_sample(task, named),
-        sentences=tuple(_sentence(language, text, [one for _, one in named]) for language, text in SENTENCES),
-        machine=environment.describe(),
-    )
-
-
-def _tokenizer(model: Learned | Location, merges: MergeList) -> Tokenizer:
-    if not isinstance(model, Learned):
-        return Tokenizer.load(model)
-    first = merges.first(model.merges)
-    vocabulary = Vocabulary.from_id_pairs(first.left, first.right, model.special_tokens, special_ids=model.special_ids)
-    return Tokenizer.from_model(Model(vocabulary, model.pattern, trained=True))
-
-
-def _merges(merges: MergeList | tuple[Location, str]) -> MergeList:
-    if isinstance(merges, MergeList):
-        return merges
-    path, fingerprint = merges
-    learned = merge_list.load(path, fingerprint)
-    if learned is None:
-        raise RunDirectoryError(f"{path} is not there, or of another run: merge first")
-    return learned
-
-
-def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer]]) -> Sample | None:
-    drawn = read_chosen(task.chosen, task.text_field, skip_changed=not task.held_out)
-    ours = named[0][1]
-    names = source_names([one.path for one in drawn])
-    texts = [(names[one.path], text) for one in drawn for text in _ordinary(one, ours)]
-    if not texts:
-        return None
-    measured = [measure.measure(one.encode_ordinary, one.vocab, texts, name) for name, one in named]
-    seen_once = measured[0].single_source
-    return Sample(
-        held_out=task.held_out,
-        description=task.described,
-        bytes=measured[0].whole.bytes,
-        texts=len(drawn),
-        tokenizers=tuple(measured),
-        unused=ours.vocab_size - len(ours.special_tokens) - measured[0].used,
-        single_source=tokens.found([id_ for id_, _, _ in seen_once], ours.vocab),
-    )
-
-
-def _ordinary(drawn: Drawn, tokenizer: Tokenizer) -> list[str]:
-    """The text between special tokens: other tokenizers have others, and none is a word."""
-    texts = [drawn.text]
-    for special in sorted(tokenizer.special_tokens, key=len, reverse=True):
-        texts = [part for text in texts for part in text.split(special)]
-    return [text for text in texts if text]
-
-
-def _sentence(language: str, text: str, tokenizers: Sequence[Tokenizer]) -> SentenceCut:
-    cut = [one.encode_ordinary(text) for one in tokenizers]
-    vocab = tokenizers[0].vocab
-    listed: list[tuple[tuple[int, ...], str]] = []
-    ids: tuple[int, ...] = ()
-    for id_ in cut[0]:
-        ids += (id_,)
-        together = b"".join(vocab[one] for one in ids)
-        if _is_text(together):
-            listed.append((ids, tokens.shown(together)))
-            ids = ()
-    return SentenceCut(language, text, tuple(listed), tuple(map(len, cut)))
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

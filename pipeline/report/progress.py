@@ -1,8 +1,9 @@
-"""Listeners that show a run: bars on a terminal, plain lines elsewhere, JSON lines for machines, or only warnings.
+"""Standard output and error of the command, and listeners that show a run's progress.
 
-Where a stage is, is told with its rate since it began, the time that the rest takes at this rate, and the memory of all
-processes. Colour is for terminals alone, and there not where NO_COLOR is set. Progress and notices go to standard
-error, so that what a command was asked for can be piped; JSON lines are what was asked for and go to standard output.
+There is one listener for each style of output: bars on a terminal, plain lines elsewhere, JSON lines for machines, and
+only warnings. Bars and lines show a stage's rate since it started, the time left at this rate, and the memory of all
+processes. Colour is only for terminals, and not if NO_COLOR is set. Progress and notices go to standard error, so that
+results can be piped; JSON lines are the result that was asked for and go to standard output.
 """
 
 import contextlib
@@ -10,8 +11,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError
@@ -19,42 +21,25 @@ from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, 
 from pipeline.base.units import format_bytes, format_count
 
 _LINE_EVERY_S = 5.0
-_MEMORY_EVERY_S = 1.0  # looking at all processes is work
-_RATE_AFTER_S = 1.0  # before that a rate says nothing
+_MEMORY_EVERY_S = 1.0  # looking at all processes takes time
+_RATE_AFTER_S = 1.0  # an earlier rate means nothing
+_MARKS = {"warning": "warning: ", "info": ""}
+_StageEvent = StageStarted | Advanced | StageEnded
+_NAMES = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stage_ended", Notice: "notice"}
 
 
-def write(text: str) -> None:
-    """Print what the command was asked for."""
-    with _to_stdout():
-        sys.stdout.write(text + "\n")
+def write(output: str | bytes) -> None:
+    """Print a line, or bytes as they are.
 
-
-def write_bytes(data: bytes) -> None:
-    """Print bytes as they are."""
-    with _to_stdout():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-
-def write_error(text: str) -> None:
-    """Print one line for the person, beside the output; where that cannot be, the work goes on."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(text + "\n")
-
-
-def write_json(name: str, values: Mapping[str, object]) -> None:
-    """Print one event of `--log-json`."""
-    with _to_stdout():
-        sys.stdout.write(json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str) + "\n")
-        sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _to_stdout() -> Iterator[None]:
-    """Name standard output where it cannot be written; a reader that left is left to the caller."""
+    Raises `PipelineError` if standard output cannot be written, and `BrokenPipeError` if its reader has left.
+    """
     try:
-        yield
+        if isinstance(output, str):
+            sys.stdout.write(output + "\n")
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(output)
+            sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -62,29 +47,30 @@ def _to_stdout() -> Iterator[None]:
         raise PipelineError(f"standard output cannot be written: {reason}; write it somewhere else") from None
 
 
+def write_json(name: str, values: Mapping[str, object]) -> None:
+    """Print one event of `--log-json`."""
+    line = json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str)
+    write(f"{line}\n".encode())
+
+
+def write_error(text: str) -> None:
+    """Print a line on standard error; if that fails, the work continues."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+
+
 @contextlib.contextmanager
 def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
-    """The listener that fits the options and the terminal."""
+    """Choose the listener that suits the options and the terminal."""
     if log_json:
-        yield _json
+        yield lambda event: write_json(_NAMES[type(event)], asdict(event))
     elif quiet:
         yield _warnings
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         with _bars() as bars:
             yield bars
     else:
-        yield _Lines()
-
-
-def _amount(count: int, unit: str) -> str:
-    return format_bytes(count) if unit == "bytes" else format_count(count, unit)
-
-
-def _json(event: Event) -> None:
-    name = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stage_ended", Notice: "notice"}[
-        type(event)
-    ]
-    write_json(name, asdict(event))
+        yield _follow_stages(_show_line, lambda notice: write_error(f"{_MARKS[notice.level]}{notice.text}"))
 
 
 def _warnings(event: Event) -> None:
@@ -92,97 +78,97 @@ def _warnings(event: Event) -> None:
         write_error(f"bpe-pipeline: warning: {event.text}")
 
 
+class _Stage:
+    """How far a stage is, in words. next_s: when its next line is due; bar: its task in a rich progress display."""
+
+    def __init__(self, started: StageStarted) -> None:
+        self.total, self.unit, self.done = started.total, started.unit, started.done
+        self.next_s = 0.0
+        self.bar: Any = None
+        self._earlier = started.done  # it says nothing about the rate
+        self._start_s, self._memory_s, self._memory = time.monotonic(), 0.0, ""
+
+    def amount(self, count: float) -> str:
+        return format_bytes(count) if self.unit == "bytes" else format_count(round(count), self.unit)
+
+    def text(self) -> str:
+        """Say how much is done, the rate, the time left at this rate, and the memory in use."""
+        now_s = time.monotonic()
+        words = [self.amount(self.done)]
+        if self.total:
+            done = words[0] if self.unit == "bytes" else f"{self.done:,}"
+            words = [f"{done} of {self.amount(self.total)}, {self.done / self.total:.0%}"]
+        elapsed_s = now_s - self._start_s
+        if elapsed_s >= _RATE_AFTER_S and self.done > self._earlier:
+            rate = (self.done - self._earlier) / elapsed_s
+            words.append(f"{self.amount(rate) if self.unit == 'bytes' or rate >= 10 else f'{rate:.1f} {self.unit}'}/s")
+            if self.total > self.done:
+                words.append(f"about {_duration((self.total - self.done) / rate)} left")
+        if now_s - self._memory_s >= _MEMORY_EVERY_S:
+            self._memory_s = now_s
+            with contextlib.suppress(OSError):
+                self._memory = f"memory {format_bytes(machine.process_tree_memory())}"
+        return ", ".join(filter(None, [*words, self._memory]))
+
+
 def _duration(seconds: float) -> str:
-    """A time to wait, as roughly as it is known."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class _Progress:
-    """Where a stage is, in words."""
+def _follow_stages(show: Callable[[_StageEvent, _Stage], None], notify: Callable[[Notice], None]) -> Listener:
+    """Make a listener that shows each event of a stage with how far the stage is."""
+    stages: dict[str, _Stage] = {}
 
-    def __init__(self, started: StageStarted) -> None:
-        self._started, self.done = started, started.done
-        self._began_s = time.monotonic()
-        self._looked_s = 0.0
-        self._memory = ""
-
-    def shown(self) -> str:
-        """How much is done, at which rate, how long the rest takes at this rate, and the memory taken now."""
-        total, unit = self._started.total, self._started.unit
-        now_s = time.monotonic()
-        words = [_amount(self.done, unit)]
-        if total:
-            done = _amount(self.done, unit) if unit == "bytes" else f"{self.done:,}"
-            words = [f"{done} of {_amount(total, unit)}, {self.done / total:.0%}"]
-        elapsed_s = now_s - self._began_s
-        fresh = self.done - self._started.done  # what was kept from before says nothing of the rate
-        if elapsed_s >= _RATE_AFTER_S and fresh > 0:
-            rate = fresh / elapsed_s
-            words.append(f"{_amount(round(rate), unit) if unit == 'bytes' or rate >= 10 else f'{rate:.1f} {unit}'}/s")
-            if total > self.done:
-                words.append(f"about {_duration((total - self.done) * elapsed_s / fresh)} left")
-        if now_s - self._looked_s >= _MEMORY_EVERY_S:
-            self._looked_s = now_s
-            with contextlib.suppress(OSError):
-                self._memory = f"memory {format_bytes(machine.process_tree_memory())}"
-        return ", ".join([*words, *filter(None, [self._memory])])
-
-
-class _Lines:
-    """Plain lines: one where a stage begins, one every few seconds, one where it ends."""
-
-    def __init__(self) -> None:
-        self._progress = _Progress(StageStarted("", 0, ""))
-        self._next_s = 0.0
-
-    def __call__(self, event: Event) -> None:
+    def listen(event: Event) -> None:
+        if isinstance(event, Notice):
+            notify(event)
+            return
         if isinstance(event, StageStarted):
-            self._progress = _Progress(event)
-            self._next_s = time.monotonic() + _LINE_EVERY_S
-            kept = f" ({_amount(event.done, event.unit)} kept from before)" if event.done else ""
-            write_error(f"{event.stage}: {_amount(event.total, event.unit)}{kept}")
+            stages[event.stage] = _Stage(event)
         elif isinstance(event, Advanced):
-            self._progress.done += event.amount
-            if time.monotonic() >= self._next_s:
-                self._next_s = time.monotonic() + _LINE_EVERY_S
-                write_error(f"{event.stage}: {self._progress.shown()}")
-        elif isinstance(event, StageEnded):
-            write_error(f"{event.stage}: done in {event.elapsed_s:.2f} s")
-        else:
-            mark = "warning: " if event.level == "warning" else ""
-            write_error(f"{mark}{event.text}")
+            stages[event.stage].done += event.amount
+        show(event, stages[event.stage])
+
+    return listen
+
+
+def _show_line(event: _StageEvent, stage: _Stage) -> None:
+    """Print a line when a stage starts, every few seconds, and when it ends."""
+    if isinstance(event, StageStarted):
+        text = stage.amount(event.total) + (f" ({stage.amount(event.done)} kept from before)" if event.done else "")
+    elif isinstance(event, StageEnded):
+        text = f"done in {event.elapsed_s:.2f} s"
+    elif time.monotonic() < stage.next_s:
+        return
+    else:
+        text = stage.text()
+    stage.next_s = time.monotonic() + _LINE_EVERY_S
+    write_error(f"{event.stage}: {text}")
 
 
 @contextlib.contextmanager
 def _bars() -> Iterator[Listener]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:<10}"), BarColumn(bar_width=20), TextColumn("{task.fields[shown]}"))
-    with Progress(*columns, console=console) as bars:
-        tasks: dict[str, TaskID] = {}
-        stages: dict[str, tuple[StageStarted, _Progress]] = {}
+    columns = (TextColumn("{task.description:<10}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, console=Console(stderr=True)) as bars:
 
-        def listen(event: Event) -> None:
-            if isinstance(event, Notice):
-                style = "yellow" if event.level == "warning" else None
-                bars.console.print(event.text, style=style, markup=False, highlight=False)
-            elif isinstance(event, StageStarted):
-                stages[event.stage] = event, _Progress(event)
-                shown = _amount(event.total, event.unit)
-                tasks[event.stage] = bars.add_task(
-                    event.stage, total=event.total or None, completed=event.done, shown=shown
-                )
+        def notify(notice: Notice) -> None:
+            style = "yellow" if notice.level == "warning" else None
+            bars.console.print(notice.text, style=style, markup=False, highlight=False)
+
+        def show(event: _StageEvent, stage: _Stage) -> None:
+            total = stage.total or 1
+            if isinstance(event, StageStarted):
+                text = stage.amount(stage.total)
+                stage.bar = bars.add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
             elif isinstance(event, Advanced):
-                _, progress = stages[event.stage]
-                progress.done += event.amount
-                bars.update(tasks[event.stage], advance=event.amount, shown=progress.shown())
+                bars.update(stage.bar, completed=stage.done, text=stage.text())
             else:
-                started, _ = stages[event.stage]
-                shown = f"{_amount(started.total, started.unit)} in {event.elapsed_s:.2f} s"
-                bars.update(tasks[event.stage], total=started.total or 1, completed=started.total or 1, shown=shown)
+                text = f"{stage.amount(stage.total)} in {event.elapsed_s:.2f} s"
+                bars.update(stage.bar, total=total, completed=total, text=text)
 
-        yield listen
+        yield _follow_stages(show, notify)

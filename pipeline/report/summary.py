@@ -1,26 +1,20 @@
-"""The summary at the end of a run: plain numbers in, text or JSON out."""
+"""The summary at the end of a command: plain numbers in, text or JSON out."""
 
 import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.losses import Loss
+from pipeline.corpus.losses import for_people
+from pipeline.counts.facts import CorpusFacts
+from pipeline.executors import ClusterUse
 from pipeline.storage import Location
 
+if TYPE_CHECKING:
+    from pipeline.shards.manifest import EncodedCorpus
 
-@dataclass(frozen=True)
-class CorpusFacts:
-    """What counting saw of the corpus, summed over all chunks."""
-
-    files: int
-    bytes: int
-    documents: int
-    pieces: int
-    different_pieces: int
-    losses: tuple[Loss, ...] = ()  # what was not taken as it stood
-    concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
-    source: str = ""  # what gave the counts, where no corpus was listed
+Rows = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class VocabularyFacts:
 
 @dataclass(frozen=True)
 class OtherSize:
-    """One more vocabulary that was cut from the same merge list."""
+    """One more vocabulary cut from the same merge list."""
 
     vocabulary: VocabularyFacts
     tokenizer_directory: Location
@@ -54,7 +48,7 @@ class OtherSize:
 
 @dataclass(frozen=True)
 class Summary:
-    """One run of a command; with several vocabulary sizes, `vocabulary` is of the first that was asked for."""
+    """One run of a command. Of several vocabulary sizes, `vocabulary` is the first that was asked for."""
 
     directory: Location
     pattern: str
@@ -62,128 +56,147 @@ class Summary:
     vocabulary: VocabularyFacts | None = None
     tokenizer_directory: Location | None = None
     written: tuple[str, ...] = ()  # names of the files in the tokenizer directory
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # export format -> reason
     stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
     peak_memory_bytes: int = 0
-    nodes: int = 0  # of a cluster, that had work; 0: this machine alone
+    nodes: int = 0  # cluster nodes that had work; 0: this machine alone
     peak_node_bytes: int = 0  # of all workers of the fullest node together
-    retries: int = 0  # tasks of worker processes that failed and were done again
+    retries: int = 0  # tasks repeated because their worker process failed
     other_sizes: tuple[OtherSize, ...] = ()
-    stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together, while a stage ran
-    report: str = ""  # where a person finds it
+    stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together during a stage
+    report: str = ""  # path of the report, with a hint if it lacks plots
 
     @property
     def bytes_per_token(self) -> float | None:
-        """Bytes of pieces that one token stands for, on the training corpus."""
+        """Bytes of pieces per token on the training corpus."""
         return None if self.vocabulary is None else self.vocabulary.bytes_per_token
 
     @property
     def tokenizer_directories(self) -> tuple[Location, ...]:
-        """Every tokenizer that was written, in the order in which the sizes were asked for."""
+        """Every tokenizer written, in the order in which the sizes were asked for."""
         first = () if self.tokenizer_directory is None else (self.tokenizer_directory,)
         return first + tuple(other.tokenizer_directory for other in self.other_sizes)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `--log-json`."""
-        places = {
-            "directory": str(self.directory),
-            "tokenizer_directory": None if self.tokenizer_directory is None else str(self.tokenizer_directory),
-        }
+        """Return plain values for `--log-json` and report.json."""
+        tokenizer = None if self.tokenizer_directory is None else str(self.tokenizer_directory)
+        places = {"directory": str(self.directory), "tokenizer_directory": tokenizer}
         return {**asdict(self), **places, "bytes_per_token": self.bytes_per_token}
 
-
-def render(summary: Summary) -> str:
-    """The summary as text: a line a fact, the next command at the end."""
-    corpus, vocabulary = summary.corpus, summary.vocabulary
-    rows = [("run", str(summary.directory))]
-    if corpus.source:
-        rows.append(("counts from", corpus.source))
-    if corpus.bytes or not corpus.source:  # of counts that were imported, nobody knows the corpus
-        files = [format_count(corpus.files, "files")] if corpus.files else []
-        documents = format_count(corpus.documents, "documents")
-        rows.append(("corpus", ", ".join([*files, format_bytes(corpus.bytes), documents])))
-    rows.append(
-        ("pieces", f"{corpus.pieces:,}, of which {corpus.different_pieces:,} are different (pattern {summary.pattern})")
-    )
-    rows += [("not as it stood", str(loss)) for loss in corpus.losses]
-    if corpus.concerned_characters:
-        shown = " ".join(f"U+{ord(character):04X}" for character in corpus.concerned_characters[:8])
-        rows.append(
-            ("newer characters", f"{len(corpus.concerned_characters)} that runtimes class differently: {shown}")
+    def render(self) -> str:
+        """Return the summary as text: one fact a line, the next commands at the end."""
+        corpus, vocabulary = self.corpus, self.vocabulary
+        rows = [("run", str(self.directory)), *([("counts from", corpus.source)] if corpus.source else [])]
+        if corpus.bytes or not corpus.source:  # the corpus of imported counts is unknown
+            files = [format_count(corpus.files, "files")] if corpus.files else []
+            documents = format_count(corpus.documents, "documents")
+            rows.append(("corpus", ", ".join([*files, format_bytes(corpus.bytes), documents])))
+        different = f"of which {corpus.different_pieces:,} are different (pattern {self.pattern})"
+        rows.append(("pieces", f"{corpus.pieces:,}, {different}"))
+        rows += [("skipped/altered", str(loss)) for loss in corpus.losses]
+        if concerned := corpus.concerned_characters:
+            codes = " ".join(f"U+{ord(character):04X}" for character in concerned[:8])
+            rows.append(("newer characters", f"{len(concerned)} that runtimes classify differently: {codes}"))
+        if vocabulary is not None:
+            rows += _vocabulary_rows(vocabulary, corpus)
+        rows += _used_rows(
+            self.stages, self.retries, self.peak_memory_bytes, ClusterUse(self.nodes, self.peak_node_bytes)
         )
-    if vocabulary is not None:
-        special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
-        parts = f"256 bytes, {format_count(vocabulary.merges, 'merges')}, {special}"
-        rows += [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({parts})"), ("stopped", vocabulary.stopped)]
-        if vocabulary.left_out_pieces:
-            share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
-            of_all = f"{vocabulary.left_out_pieces:,} of {corpus.different_pieces:,} different pieces"
-            rows.append(("left out", f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"))
-        text = "the text that was kept" if vocabulary.left_out_pieces else "this corpus"
-        rate = summary.bytes_per_token
-        rows.append(("bytes per token", f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"))
-        if vocabulary.longest:
-            rows.append(("longest tokens", " ".join(vocabulary.longest)))
-    times = ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in summary.stages.items())
-    rows.append(("time", times))
-    rows += used_rows(summary.retries, summary.peak_memory_bytes, summary.nodes, summary.peak_node_bytes)
-    if summary.tokenizer_directory is not None:
-        rows.append(("tokenizer", f"{summary.tokenizer_directory} ({', '.join(summary.written)})"))
-    for other in summary.other_sizes:
-        facts = f"{other.vocabulary.vocab_size:,} tokens, {other.vocabulary.bytes_per_token:.3f} bytes per token"
-        rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
-    rows += [(f"no {name} files", reason) for name, reason in summary.refused.items()]
-    if summary.report:
-        rows.append(("report", summary.report))
-    rows += [("next", command) for command in _next_commands(summary)]
-    return table(rows)
+        if self.tokenizer_directory is not None:
+            rows.append(("tokenizer", f"{self.tokenizer_directory} ({', '.join(self.written)})"))
+        for other in self.other_sizes:
+            rate = other.vocabulary.bytes_per_token
+            facts = f"{other.vocabulary.vocab_size:,} tokens" + (
+                "" if rate is None else f", {rate:.3f} bytes per token"
+            )
+            rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
+        rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
+        rows += [("report", self.report)] if self.report else []
+        return two_columns([*rows, *(("next", command) for command in self._next_commands())])
+
+    def _next_commands(self) -> list[str]:
+        run = shlex.quote(str(self.directory))
+        if self.vocabulary is None:
+            return [f"bpe-pipeline merge {run} --vocab-size 32000"]
+        sizes = {self.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
+        other_size = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
+        return [
+            f"bpe-pipeline encode --tokenizer {shlex.quote(str(self.tokenizer_directory))} --text 'Hello world'",
+            f"bpe-pipeline merge {run} --vocab-size {other_size}",
+        ]
 
 
-def used_rows(retries: int, peak_memory_bytes: int, nodes: int, peak_node_bytes: int) -> list[tuple[str, str]]:
-    """What the work took: attempts, nodes of a cluster (0: this machine alone), memory."""
-    rows = []
+@dataclass(frozen=True)
+class EncodingSummary:
+    """One run of `encode --output`. times: seconds of each stage; None: kept from an earlier run. cluster: None: this
+    machine alone."""
+
+    directory: Location
+    corpus: "EncodedCorpus"
+    times: dict[str, float | None]
+    peak_memory_bytes: int
+    retries: int
+    cluster: ClusterUse | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for `--log-json`."""
+        return {**asdict(self), "directory": str(self.directory)}
+
+    def render(self, tokenizer: Location) -> str:
+        """Return the summary as text: one fact a line, the next command at the end."""
+        corpus = self.corpus
+        documents = format_count(corpus.documents, "documents")
+        rows = [
+            ("shards", str(self.directory)),
+            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
+            *(("skipped/altered", str(loss)) for loss in for_people(corpus.losses)),
+            ("tokens", f"{corpus.tokens:,} ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)"),
+        ]
+        if corpus.documents_by == "separator" or corpus.separator is not None:
+            how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
+            rows.append(("documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"))
+        shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
+        rows.append(("files", f"{len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {shard_bytes}"))
+        rows += _used_rows(self.times, self.retries, self.peak_memory_bytes, self.cluster)
+        words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
+        return two_columns([*rows, ("next", shlex.join(words))])
+
+
+def _vocabulary_rows(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Rows:
+    special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
+    kinds = f"256 bytes, {format_count(vocabulary.merges, 'merges')}, {special}"
+    rows = [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({kinds})"), ("stopped", vocabulary.stopped)]
+    text = "this corpus"
+    if vocabulary.left_out_pieces:
+        text = "the text that was kept"
+        share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
+        of_all = f"{vocabulary.left_out_pieces:,} of {corpus.different_pieces:,} different pieces"
+        rows.append(("left out", f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"))
+    rate = vocabulary.bytes_per_token
+    rows.append(("bytes per token", f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"))
+    return [*rows, *([("longest tokens", " ".join(vocabulary.longest))] if vocabulary.longest else [])]
+
+
+def _used_rows(
+    times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
+) -> Rows:
+    rows = [("time", ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items()))]
     if retries:
         rows.append(("retries", f"{retries:,}, of work whose process failed: log.txt says which and why"))
-    peak = format_bytes(peak_memory_bytes)
-    if nodes:
-        peak = f"{format_bytes(peak_node_bytes)} (workers of a node together), {peak} (coordinator)"
-        rows.append(("cluster", f"{format_count(nodes, 'nodes')} had work"))
-    else:
-        peak = f"{peak} (all processes together)"
+    peak = f"{format_bytes(peak_memory_bytes)} (all processes together)"
+    if cluster is not None and cluster.nodes:
+        rows.append(("cluster", f"{format_count(cluster.nodes, 'nodes')} had work"))
+        peak = f"{format_bytes(cluster.peak_bytes)} (workers of a node together), {format_bytes(peak_memory_bytes)}"
+        peak += " (coordinator)"
     return [*rows, ("peak memory", peak)]
 
 
-def require_readable(document: dict[str, Any]) -> None:
-    """Raise TypeError, ValueError, KeyError or AttributeError for a document that is not what `to_json` gives, as far
-    as the page shows it."""
-    for seconds in document["stages"].values():
-        if seconds is not None:
-            float(seconds)
-    for peak in (document["peak_memory_bytes"], *document.get("stage_peak_bytes", {}).values()):
-        format_bytes(peak)
-    corpus = document["corpus"]
-    format_count(corpus["documents"], "documents")
-    for loss in corpus["losses"]:
-        str(Loss(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
-
-
-def table(rows: list[tuple[str, str]]) -> str:
-    """Two columns; a name that repeats is written once."""
-    width = max(len(name) for name, _ in rows)
-    lines, before = [], ""
-    for name, value in rows:
-        lines.append(f"{name if name != before else '':<{width}}  {value}")
-        before = name
+def two_columns(rows: Iterable[tuple[str, object]]) -> str:
+    """Align names and values; a repeated name is written once."""
+    listed = list(rows)
+    width = max(len(name) for name, _ in listed)
+    lines, previous = [], ""
+    for name, value in listed:
+        lines.append(f"{name if name != previous else '':<{width}}  {value}")
+        previous = name
     return "\n".join(lines)
-
-
-def _next_commands(summary: Summary) -> list[str]:
-    run = shlex.quote(str(summary.directory))
-    if summary.vocabulary is None:
-        return [f"bpe-pipeline merge {run} --vocab-size 32000"]
-    sizes = {summary.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in summary.other_sizes)}
-    other_size = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
-    return [
-        f"bpe-pipeline encode --tokenizer {shlex.quote(str(summary.tokenizer_directory))} --text 'Hello world'",
-        f"bpe-pipeline merge {run} --vocab-size {other_size}",
-    ]

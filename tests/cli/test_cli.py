@@ -1,4 +1,4 @@
-"""The command as a person types it: what it does, and what it prints."""
+"""The command as a user types it: what it does and what it prints."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_version_and_env() -> None:
     assert "default workers" in facts
 
 
-def test_everything_is_in_the_run_directory(trained: Path) -> None:
+def test_run_directory_has_all_files(trained: Path) -> None:
     names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
     assert {
         "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json",
@@ -41,7 +41,7 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     assert run("decode", "--tokenizer", trained, stdin=from_file).stdout == text
 
 
-def test_count_once_and_merge_twice(text: Path, tmp_path: Path) -> None:
+def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     assert run("count", text, "--output", output).returncode == 0
     assert not (output / "tokenizer").exists()
@@ -55,7 +55,7 @@ def test_count_once_and_merge_twice(text: Path, tmp_path: Path) -> None:
     assert run("merge", output, "--tie-break", "greatest-bytes", "--vocab-size", 400, "--overwrite").returncode == 0
 
 
-def test_running_again_keeps_everything(text: Path, trained: Path) -> None:
+def test_second_run_keeps_all_files(text: Path, trained: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
     result = run("train", text, "--output", trained, "--vocab-size", 600)
     assert result.returncode == 0
@@ -63,12 +63,12 @@ def test_running_again_keeps_everything(text: Path, trained: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
 
 
-def test_export_elsewhere(trained: Path, tmp_path: Path) -> None:
+def test_export_to_another_directory(trained: Path, tmp_path: Path) -> None:
     assert run("export", trained, "--output", tmp_path / "out", "--export", "gpt2").returncode == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["merges.txt", "vocab.json"]
 
 
-def test_configuration_file_and_flags(text: Path, tmp_path: Path) -> None:
+def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"inputs: ['{text}']\nvocab_size: 400\npattern: llama3\n")
     shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--print-config").stdout
     assert "vocab_size: 500" in shown
@@ -79,14 +79,14 @@ def test_configuration_file_and_flags(text: Path, tmp_path: Path) -> None:
     assert "did you mean 'vocab_size'" in line
 
 
-def test_dry_run_prints_the_plan_and_makes_nothing(text: Path, tmp_path: Path) -> None:
+def test_dry_run_prints_the_plan_and_writes_nothing(text: Path, tmp_path: Path) -> None:
     result = run("train", text, "--output", tmp_path / "run", "--dry-run", "--chunk-size", "64KiB")
     assert result.returncode == 0
     assert "chunks" in result.stdout
     assert not (tmp_path / "run").exists()
 
 
-def test_json_lines(text: Path, tmp_path: Path) -> None:
+def test_log_json_prints_events_and_summary(text: Path, tmp_path: Path) -> None:
     result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--log-json")
     events = [json.loads(line) for line in result.stdout.splitlines()]
     assert {"stage_started", "stage_ended", "summary"} <= {event["event"] for event in events}
@@ -99,21 +99,21 @@ def test_quiet_prints_only_the_result(text: Path, tmp_path: Path) -> None:
     assert result.stdout == f"{tmp_path / 'run' / 'tokenizer'}\n"
 
 
-def test_a_directory_is_made_and_named(text: Path, tmp_path: Path) -> None:
+def test_default_output_is_a_new_directory(text: Path, tmp_path: Path) -> None:
     for number in ("001", "002"):
         result = run("train", text, "--vocab-size", 300, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
         assert f"runs/{number}" in result.stdout
 
 
-def test_too_few_pairs_end_early_with_a_message(tmp_path: Path) -> None:
+def test_summary_says_that_pairs_ran_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab ab ab")
     result = run("train", "a.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
     assert result.returncode == 0
     assert "no pair" in result.stdout
 
 
-def test_merge_goes_on_as_the_run_was(text: Path, tmp_path: Path) -> None:
+def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
     options = ["--tie-break", "greatest-bytes", "--min-frequency", 2, "--pad-token", "<pad>", "--pattern", "llama3"]
     assert run("train", text, "--output", tmp_path / "run", "--vocab-size", 500, *options).returncode == 0
     result = run("merge", tmp_path / "run", "--vocab-size", 400)
@@ -123,7 +123,7 @@ def test_merge_goes_on_as_the_run_was(text: Path, tmp_path: Path) -> None:
     assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
 
 
-def test_own_directories_beside_the_tokenizers_stay(text: Path, tmp_path: Path) -> None:
+def test_overwrite_keeps_foreign_directories(text: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     assert run("train", text, "--output", output, "--vocab-size", 400).returncode == 0
     mine = output / "tokenizer-backup1" / "mine.txt"
@@ -134,7 +134,7 @@ def test_own_directories_beside_the_tokenizers_stay(text: Path, tmp_path: Path) 
     assert mine.read_text() == "mine"
 
 
-def test_added_files_leave_no_file_of_the_smaller_corpus(text: Path, tmp_path: Path) -> None:
+def test_added_files_remove_tokenizers_of_the_smaller_corpus(text: Path, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text(peers.generated_text(4, 500))
     output = tmp_path / "run"
     assert run("train", text, "--output", output, "--vocab-size", 500).returncode == 0
@@ -145,7 +145,7 @@ def test_added_files_leave_no_file_of_the_smaller_corpus(text: Path, tmp_path: P
     assert not (output / "tokenizer" / "merges.txt").exists()
 
 
-def test_the_pad_token_is_never_counted(tmp_path: Path) -> None:
+def test_pad_token_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
     result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, "--pad-token", "<pad>", cwd=tmp_path)
     assert "pieces" in result.stdout

@@ -1,4 +1,4 @@
-"""How the command ends where something fails: one line, or with --debug the traceback that a report of it needs."""
+"""How the command ends after a failure: one line, or with --debug the traceback that a bug report needs."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from pipeline.storage import RemoteError
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
-    """Makes every command fail with an error."""
+    """Return a function that makes every command fail with an error."""
 
     def fail_with(error: BaseException) -> None:
         def main(*_: object, **__: object) -> None:
@@ -26,38 +26,38 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
     return fail_with
 
 
-ENDS = [
+FAILURES = [
     (InputError("a.txt is gone: bring it back"), 1, "a.txt is gone: bring it back"),
     (KeyError("x"), 1, "KeyError: 'x' (a defect: please report it with the output of --debug)"),
     (OSError(5, "Input/output error"), 1, "OSError: [Errno 5] Input/output error (a defect: "),
     (click.UsageError("what\n  is this"), 2, "what is this"),
-    (KeyboardInterrupt(), 130, "interrupted before any work was begun"),
+    (KeyboardInterrupt(), 130, "interrupted before any work started"),
 ]
 
 
-@pytest.mark.parametrize(("error", "code", "told"), ENDS, ids=lambda value: type(value).__name__)
-def test_one_line_tells_of_it(
+@pytest.mark.parametrize(("error", "code", "message"), FAILURES, ids=lambda value: type(value).__name__)
+def test_failure_is_one_line(
     error: BaseException,
     code: int,
-    told: str,
+    message: str,
     failing: Callable[[BaseException], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failing(error)
     assert cli.run(["env"]) == code
     line, rest = capsys.readouterr().err.split("\n")
-    assert line.startswith(f"bpe-pipeline: error: {told}")
+    assert line.startswith(f"bpe-pipeline: error: {message}")
     assert rest == ""
 
 
-@pytest.mark.parametrize("error", [error for error, *_ in ENDS[:3]], ids=lambda error: type(error).__name__)
-def test_debug_lets_the_error_through(error: Exception, failing: Callable[[BaseException], None]) -> None:
+@pytest.mark.parametrize("error", [error for error, *_ in FAILURES[:3]], ids=lambda error: type(error).__name__)
+def test_debug_raises_the_error(error: Exception, failing: Callable[[BaseException], None]) -> None:
     failing(error)
     with pytest.raises(type(error)):
         cli.run(["--debug", "env"])
 
 
-def test_a_store_that_fails_is_named(
+def test_store_failure_names_the_store(
     failing: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing(RemoteError(5, "no answer", "s3://bucket/run"))
@@ -65,14 +65,14 @@ def test_a_store_that_fails_is_named(
     assert capsys.readouterr().err == "bpe-pipeline: error: s3://bucket/run cannot be used: no answer\n"
 
 
-def test_the_traceback_is_there_for_who_asks() -> None:
+def test_debug_prints_the_traceback() -> None:
     asked = run("merge", "/none", "--debug")
     assert asked.returncode == 1
     assert "Traceback" in asked.stderr
     assert "Traceback" not in run("merge", "/none").stderr
 
 
-def test_a_core_that_cannot_be_imported_is_one_line() -> None:
+def test_core_import_failure_is_one_line() -> None:
     program = (
         "import sys; sys.modules['pipeline._core'] = None; sys.argv[1:] = {words}; "
         "from pipeline.__main__ import main; sys.exit(main())"

@@ -1,4 +1,4 @@
-"""What the command refuses, in one clear line and with its exit code, and that nothing is lost by it."""
+"""What the command refuses: one line, the exit code, and no file is lost."""
 
 import json
 import os
@@ -37,7 +37,7 @@ WRONG_INPUT = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "named"), WRONG_INPUT, ids=[" ".join(case[0]) for case in WRONG_INPUT])
-def test_wrong_input_is_one_clear_line(tmp_path: Path, arguments: list[str], code: int, named: str) -> None:
+def test_wrong_input_is_one_line(tmp_path: Path, arguments: list[str], code: int, named: str) -> None:
     (tmp_path / "a.txt").write_text("some text to learn from")
     (tmp_path / "empty.txt").touch()
     (tmp_path / "empty-directory").mkdir()
@@ -47,14 +47,14 @@ def test_wrong_input_is_one_clear_line(tmp_path: Path, arguments: list[str], cod
     assert named in line
 
 
-def test_invalid_text_is_named_with_its_place(tmp_path: Path) -> None:
+def test_invalid_utf8_names_file_and_offset(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"x" * 1000 + b"\xff" + b"y" * 10)
     line = refused(run("train", "bad.txt", "--errors", "strict", "--output", "run", cwd=tmp_path), 1)
     assert "bad.txt" in line
     assert "1000" in line
 
 
-def test_what_is_replaced_is_reported_and_can_fail(tmp_path: Path) -> None:
+def test_replaced_bytes_are_reported_and_fail_on_request(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"some words \xff\xfe and more words")
     result = run("train", "bad.txt", "--vocab-size", 260, "--output", "run", cwd=tmp_path)
     assert result.returncode == 0
@@ -64,7 +64,7 @@ def test_what_is_replaced_is_reported_and_can_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_output_is_one_clear_line(text: Path, tmp_path: Path) -> None:
+def test_read_only_output_is_one_line(text: Path, tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
         assert "run" in refused(run("train", text, "--output", tmp_path / "run"), 1)
@@ -72,13 +72,13 @@ def test_a_read_only_output_is_one_clear_line(text: Path, tmp_path: Path) -> Non
         tmp_path.chmod(stat.S_IRWXU)
 
 
-def test_an_output_that_is_a_file_is_one_clear_line(text: Path, tmp_path: Path) -> None:
+def test_output_that_is_a_file_is_one_line(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     assert "run" in refused(run("train", text, "--output", tmp_path / "run"), 1)
     assert (tmp_path / "run").read_text() == "mine"
 
 
-def test_an_output_under_a_device_is_one_clear_line(text: Path) -> None:
+def test_output_below_a_device_is_one_line(text: Path) -> None:
     assert "/dev/null/run" in refused(run("train", text, "--output", "/dev/null/run"), 1)
 
 
@@ -92,7 +92,7 @@ def test_an_output_under_a_device_is_one_clear_line(text: Path) -> None:
         (["--min-frequency", "2"], "--min-frequency"),
     ],
 )
-def test_another_run_is_refused_naming_the_option(text: Path, trained: Path, arguments: list[str], named: str) -> None:
+def test_directory_of_another_run_names_the_option(text: Path, trained: Path, arguments: list[str], named: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
     line = refused(run("train", text, "--output", trained, "--vocab-size", 600, *arguments), 1)
     assert named in line
@@ -100,7 +100,7 @@ def test_another_run_is_refused_naming_the_option(text: Path, trained: Path, arg
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
 
 
-def test_another_corpus_and_a_changed_corpus_are_refused(tmp_path: Path) -> None:
+def test_other_or_changed_corpus_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text here")
     (tmp_path / "b.txt").write_text("other text there")
     assert run("train", "a.txt", "--output", "run", "--vocab-size", 260, cwd=tmp_path).returncode == 0
@@ -112,7 +112,7 @@ def test_another_corpus_and_a_changed_corpus_are_refused(tmp_path: Path) -> None
     assert overwritten.returncode == 0
 
 
-def test_commands_on_no_run(tmp_path: Path) -> None:
+def test_commands_without_a_run_name_the_missing_file(tmp_path: Path) -> None:
     assert "run.json" in refused(run("merge", tmp_path), 1)
     assert "tokenizer.json" in refused(run("encode", "--tokenizer", tmp_path, "--text", "a"), 1)
     assert "--text" in refused(run("encode", "--tokenizer", tmp_path), 2)
@@ -136,7 +136,7 @@ def _files(directory: Path) -> dict[str, bytes]:
         (["train", "TEXT", "--overwrite", "--special-ids", "first", "--export", "tiktoken"], 1),
     ],
 )
-def test_nothing_is_removed_before_everything_was_checked(
+def test_overwrite_checks_everything_before_it_deletes(
     text: Path, trained: Path, command: list[object], code: int
 ) -> None:
     before = _files(trained)
@@ -145,14 +145,14 @@ def test_nothing_is_removed_before_everything_was_checked(
     assert _files(trained) == before
 
 
-def test_merge_removes_nothing_before_everything_was_checked(trained: Path) -> None:
+def test_merge_overwrite_checks_everything_before_it_deletes(trained: Path) -> None:
     before = _files(trained)
     assert "257" in refused(run("merge", trained, "--overwrite", "--vocab-size", 100), 2)
     assert "first" in refused(run("merge", trained, "--overwrite", "--special-ids", "first", "--export", "tiktoken"), 1)
     assert _files(trained) == before
 
 
-def test_a_run_that_is_worked_on_is_refused_to_a_second(text: Path, tmp_path: Path) -> None:
+def test_locked_run_is_refused(text: Path, tmp_path: Path) -> None:
     with run_directory.locked(tmp_path / "run"):
         line = refused(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300), 1)
         assert "another process" in line
@@ -171,14 +171,14 @@ def test_a_run_that_is_worked_on_is_refused_to_a_second(text: Path, tmp_path: Pa
         ("format_version", 99),
     ],
 )
-def test_a_damaged_manifest_is_one_clear_line(trained: Path, tmp_path: Path, name: str, value: object) -> None:
+def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object) -> None:
     document = json.loads((trained / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps(document | {name: value}))
     assert "run.json" in refused(run("merge", tmp_path), 1)
 
 
-def test_control_c_while_it_works(tmp_path: Path) -> None:
-    """Interrupted in the middle: exit code 130, one line, within a second; the same command then ends the work."""
+def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:
+    """Exit code 130 and one line within two seconds; the same command then completes the work."""
     (tmp_path / "big.txt").write_text(peers.generated_text(3, 20_000) * 60)
     command = [sys.executable, "-P", "-m", "pipeline", "train", "big.txt", "--output", "run", "--workers", "1"]
     process = subprocess.Popen(
@@ -201,7 +201,7 @@ def test_control_c_while_it_works(tmp_path: Path) -> None:
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of shell, `bpe` standing for the command."""
+    """Run a line of shell in which `bpe` is the command."""
     script = script.replace("bpe", f"'{sys.executable}' -P -m pipeline")
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
 
@@ -227,14 +227,14 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ("bpe encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
     ],
 )
-def test_streams_and_texts_that_cannot_be_used(tmp_path: Path, script: str, code: int, named: str) -> None:
+def test_unusable_streams_and_texts_are_one_line(tmp_path: Path, script: str, code: int, named: str) -> None:
     (tmp_path / "a.txt").write_text("some text to learn from")
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "none.json").write_text('{"inputs": []}')
     assert named in refused(shell(script, tmp_path), code)
 
 
-def test_closed_streams_do_not_harm(trained: Path, text: Path, tmp_path: Path) -> None:
+def test_closed_streams_do_no_harm(trained: Path, text: Path, tmp_path: Path) -> None:
     assert shell(f"bpe train '{text}' --vocab-size 300 --output run <&- >&- 2>&-", tmp_path).returncode == 0
     assert (tmp_path / "run/tokenizer/tokenizer.json").exists()
     for command in ("encode", "decode"):
@@ -247,8 +247,8 @@ def test_closed_streams_do_not_harm(trained: Path, text: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("delay_s", [0.03, 0.06, 0.1, 0.15, 0.25])
-def test_control_c_while_it_starts(tmp_path: Path, delay_s: float) -> None:
-    """The interpreter's own start cannot be guarded: the wait begins when the package is imported."""
+def test_control_c_during_start_prints_no_traceback(tmp_path: Path, delay_s: float) -> None:
+    """The interpreter's own start cannot be guarded: the delay starts when the package is imported."""
     script = (
         "import sys, os, threading, signal, time; import pipeline.__main__ as m;"
         "sys.argv = ['x', 'train', '--dry-run'];"

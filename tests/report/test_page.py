@@ -1,4 +1,4 @@
-"""The report of a run: what is written, when, and that a browser shows it without asking for anything."""
+"""The report of a run: what is written, when, and that a browser shows it without any request."""
 
 import json
 import re
@@ -21,7 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_of_it() -> Iterator[None]:
+def whole_report() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BPE_PIPELINE_REPORT", "page")
         yield
@@ -29,7 +29,7 @@ def all_of_it() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose file names, special tokens and text would all run code in a careless page."""
+    """A run whose file names, special tokens and text would all run code in a page without escaping."""
     home = tmp_path_factory.mktemp("reported")
     corpus = home / "corpus"
     corpus.mkdir()
@@ -82,7 +82,7 @@ def test_report_json_has_the_documented_keys(reported: Path) -> None:
     assert max(document["stage_peak_bytes"].values()) <= document["peak_memory_bytes"]
 
 
-def test_numbers_are_those_of_the_tokenizer(reported: Path) -> None:
+def test_numbers_match_the_tokenizer(reported: Path) -> None:
     numbers = numbers_of(reported)
     tokenizer = pipeline.Tokenizer.load(reported / "tokenizer")
     assert numbers["vocabulary"]["tokens"] == len(tokenizer.vocabulary.tokens)
@@ -94,7 +94,7 @@ def test_numbers_are_those_of_the_tokenizer(reported: Path) -> None:
         assert sentence["counts"] == [len(ids)]
 
 
-def test_the_text_has_what_was_learned_below_the_summary(reported: Path) -> None:
+def test_report_txt_has_tables_below_the_summary(reported: Path) -> None:
     head, _, below = (reported / "report.txt").read_text().partition("\n\n")
     assert head.startswith("run ")
     assert "\nnext " in head
@@ -103,7 +103,7 @@ def test_the_text_has_what_was_learned_below_the_summary(reported: Path) -> None
     assert all(line.isprintable() for line in below.splitlines())
 
 
-def test_report_again_with_held_out_text_and_others(reported: Path, tmp_path: Path) -> None:
+def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)
     (tmp_path / "unseen.txt").write_text("lower lowest unseen words\n" * 50)
@@ -131,7 +131,7 @@ def test_report_again_with_held_out_text_and_others(reported: Path, tmp_path: Pa
     assert json.loads((copied / "report.json").read_text()) == after
 
 
-def test_a_run_without_its_report_still_has_one(reported: Path, tmp_path: Path) -> None:
+def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)
     for damage in ('{"stages": {"counting": "<b>"}}', "{" * 100_000):
@@ -140,7 +140,7 @@ def test_a_run_without_its_report_still_has_one(reported: Path, tmp_path: Path) 
         assert numbers_of(copied)["merged"]["merges"] == numbers_of(reported)["merged"]["merges"]
 
 
-def test_what_cannot_be_reported_is_one_line(reported: Path, tmp_path: Path) -> None:
+def test_report_refusals_are_one_line(reported: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b c")
     assert run("count", tmp_path / "a.txt", "--output", tmp_path / "counted").returncode == 0
     assert "merge" in refused(run("report", tmp_path / "counted"), 2)
@@ -150,7 +150,7 @@ def test_what_cannot_be_reported_is_one_line(reported: Path, tmp_path: Path) -> 
     assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "40MiB"), 2)
 
 
-def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_report_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("of our own making")
 
@@ -162,7 +162,7 @@ def test_a_report_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
     assert pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer").vocab_size <= 280
 
 
-def test_without_plotly_there_is_a_hint(reported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_plotly_is_a_hint(reported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from pipeline.commands.report import run_report
     from pipeline.run.options import make_options
     from pipeline.run.workers import executor_here
@@ -180,7 +180,7 @@ def test_without_plotly_there_is_a_hint(reported: Path, monkeypatch: pytest.Monk
     assert named == f"{tmp_path / 'run' / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
 
 
-def test_little_memory_leaves_the_numbers_out(tmp_path: Path) -> None:
+def test_small_memory_limit_omits_the_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the low lower " * 50)
     result = run(
         "train", tmp_path / "a.txt", "--output", tmp_path / "run", "--vocab-size", 270, "--memory-limit", "144MiB"
@@ -190,7 +190,7 @@ def test_little_memory_leaves_the_numbers_out(tmp_path: Path) -> None:
         assert json.loads((tmp_path / "run" / "report.json").read_text())["numbers"] is None
 
 
-def test_a_run_in_a_store_has_its_report_there(store: object_store.Store, tmp_path: Path) -> None:
+def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the low lower " * 50)
     pipeline.train([tmp_path / "a.txt"], output=store.uri("runs/a"), vocab_size=262)
     first = json.loads(store.get("runs/a/report.json"))["numbers"]
@@ -202,7 +202,7 @@ def test_a_run_in_a_store_has_its_report_there(store: object_store.Store, tmp_pa
     assert again["merged"] == first["merged"]
 
 
-def test_less_of_it_may_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_limits_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("the low lower " * 50)
     for extent, numbers in (("text", True), ("none", False)):
         monkeypatch.setenv("BPE_PIPELINE_REPORT", extent)
@@ -211,7 +211,7 @@ def test_less_of_it_may_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (numbers_of(tmp_path / extent) is not None) == numbers
 
 
-def test_texts_are_escaped() -> None:
+def test_markup_escapes_texts() -> None:
     assert element("b", "<i>", class_='"x') == '<b class="&quot;x">&lt;i&gt;</b>'
     assert escaped(element("b", 1)) == "<b>1</b>"
     assert "<script>" not in table(["<script>"], [["<script>", 1]], "<script>")
@@ -231,7 +231,7 @@ def browser() -> Iterator[Any]:
 
 
 def wait_for(view: Any, expression: str) -> None:
-    """Wait until something is true; asked from outside, since the page forbids evaluation within."""
+    """Wait until an expression is true; poll from outside, since the page forbids evaluation."""
     deadline = time.monotonic() + 60
     while not view.evaluate(expression):
         assert time.monotonic() < deadline, expression
@@ -261,7 +261,7 @@ CONTRASTS = """() => {
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
-def test_the_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int) -> None:
+def test_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int) -> None:
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
@@ -283,7 +283,7 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, scheme: str, width:
             "name => [...document.querySelectorAll(`#${name} .trace path`)].filter(p => p.getBBox().width > 0).length",
             name,
         )
-        assert drawn > 0 or name == "gain", f"{name} is empty"  # no size here is large enough to be half of another
+        assert drawn > 0 or name == "gain", f"{name} is empty"  # here no size is half of another
     assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert view.evaluate("document.querySelectorAll('script').length") == 3
     assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
@@ -297,7 +297,7 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, scheme: str, width:
     context.close()
 
 
-def test_the_page_follows_the_scheme(reported: Path, browser: Any) -> None:
+def test_page_follows_the_colour_scheme(reported: Path, browser: Any) -> None:
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")
     view = browser.new_page(color_scheme="light")
@@ -310,7 +310,7 @@ def test_the_page_follows_the_scheme(reported: Path, browser: Any) -> None:
     view.close()
 
 
-def test_plotly_takes_the_figures(reported: Path) -> None:
+def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")

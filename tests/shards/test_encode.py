@@ -209,7 +209,7 @@ def test_the_command_encodes_and_goes_on(corpus: Path, saved: Path, tmp_path: Pa
     first = command.run(*words)
     assert first.returncode == 0, first.stderr
     assert "bytes of text each" in first.stdout
-    assert f"{EOT} (id 498) stands behind each" in first.stdout
+    assert f"{EOT} (id 498) follows each" in first.stdout
     before = everything(output)
     again = command.run(*words)
     assert "encoding kept, writing shards kept" in again.stdout

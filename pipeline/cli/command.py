@@ -1,0 +1,234 @@
+"""What all commands share: the group, flags from the table of options, and running a command's story.
+
+Values come from flags, then from the configuration file, then from defaults. A command that needs workers imports its
+story itself, so that the worker processes start at the same time.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from pipeline import __version__
+from pipeline.run.options import (
+    DEFAULT_SPECIAL_TOKENS,
+    OPTION_FIELDS,
+    Options,
+    check_vocabulary,
+    flag_of,
+    make_options,
+    read_config,
+)
+from pipeline.storage import Location, parse_location
+
+if TYPE_CHECKING:
+    from pipeline.base.events import Listener
+    from pipeline.executors import Executor
+    from pipeline.report.summary import Summary
+
+PROGRAM = "bpe-pipeline"
+RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
+CLUSTER_OPTIONS = ("executor", "ray_address")
+COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes")
+
+
+class Request(NamedTuple):
+    """What a command was asked for. given: values from flags and configuration file; all others are defaults."""
+
+    options: Options
+    given: dict[str, Any]
+
+
+class Session(NamedTuple):
+    """A request with the executor and the listener to carry it out."""
+
+    options: Options
+    given: dict[str, Any]
+    executor: "Executor"
+    listener: "Listener"
+
+
+class Result(NamedTuple):
+    """What a command prints: with `--log-json` values as this event, with `--quiet` the brief text."""
+
+    event: str
+    values: Mapping[str, Any]
+    text: str
+    brief: str = ""
+
+
+def location_type(text: str) -> Location:
+    """Parse a path or URI given as an argument or flag."""
+    try:
+        return parse_location(text)
+    except ValueError as error:
+        raise click.BadParameter(f"expected {error}, not {text!r}") from None
+
+
+_DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure")
+inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
+run_argument = click.argument("run_directory", type=location_type, metavar="RUN")
+tokenizer_option = click.option(
+    "--tokenizer",
+    type=location_type,
+    required=True,
+    metavar="DIR",
+    help="a tokenizer directory, tokenizer.json, or a run",
+)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    params=[_DEBUG],
+)
+@click.version_option(__version__, prog_name=PROGRAM)
+def commands() -> None:
+    """Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable."""
+
+
+def command(*names: str, name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
+    """Add a function to the group as a command that takes the options of these names.
+
+    The function is called with a `Request` and with the values of its own click arguments, `inputs` aside, which is an
+    option. Without names it is called with its own values only.
+    """
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
+        own_names = [parameter.name for parameter in own if parameter.name not in (None, "inputs")]
+
+        def call(**values: Any) -> None:
+            own_values = {str(own_name): values.pop(str(own_name)) for own_name in own_names}
+            request = _settle(names, values) if names else None
+            if request is not None:
+                function(request, **own_values)
+            elif not names:
+                function(**own_values)
+
+        found = click.Command(
+            name or function.__name__, callback=call, params=[*own, *_flags(names), _DEBUG], help=function.__doc__
+        )
+        commands.add_command(found)
+        return found
+
+    return decorate
+
+
+def run_command(
+    *names: str, name: str | None = None, only_here: bool = False
+) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make a function of a `Session` a command, and print its result. only_here: refuse a cluster."""
+
+    def decorate(function: Callable[..., Result]) -> click.Command:
+        @functools.wraps(function)
+        def call(request: Request, **values: Any) -> None:
+            if "dry_run" in names and request.options.dry_run:
+                print_plan(request.options)
+            else:
+                carry_out(request, lambda session: function(session, **values), only_here=only_here)
+
+        return command(*names, name=name)(call)
+
+    return decorate
+
+
+def _flags(names: Sequence[str]) -> list[click.Option]:
+    """Make flags for these options, and for --no-special-tokens, --print-config and --config."""
+    flags = []
+    for name in names:
+        option = OPTION_FIELDS[name]
+        help_text, metavar = option.metadata["help"], option.metadata["metavar"] or "VALUE"
+        default: Any = option.default
+        if name == "vocab_size":
+            default = default[0]
+        if option.type is bool:
+            flags.append(click.Option([flag_of(name), name], is_flag=True, default=None, help=help_text))
+        elif name == "special_tokens":
+            shown = f"{help_text}; repeatable  [default: {' '.join(DEFAULT_SPECIAL_TOKENS)}]"
+            flags.append(click.Option([flag_of(name), name], multiple=True, default=None, metavar=metavar, help=shown))
+            none_help = "every file is one document"
+            flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))
+        else:
+            shown = f"{help_text}  [default: {default}]" if isinstance(default, str | int) else help_text
+            flags.append(click.Option([flag_of(name), name], default=None, metavar=metavar, help=shown))
+    if names:
+        config_help = "YAML, JSON or TOML with the same names; flags override it"
+        print_help = "print the options that would be used, and stop"
+        flags.append(click.Option(["--print-config"], is_flag=True, help=print_help))
+        flags.append(click.Option(["--config"], type=location_type, metavar="FILE", help=config_help))
+    return flags
+
+
+def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
+    """Make options from flags and configuration file; None after `--print-config` printed them."""
+    config, print_config = values.pop("config"), values.pop("print_config")
+    flags = {name: value for name, value in values.items() if value is not None and value != ()}
+    stored = read_config(config) if config is not None else {}
+    unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
+    if flags.keys() & {"special_tokens", "no_special_tokens"}:  # a flag overrides either spelling in the file
+        stored.pop("special_tokens", None)
+        stored.pop("no_special_tokens", None)
+
+    def spell(name: str) -> str:
+        return flag_of(name) if name in flags else f"configuration file {config}: {name!r}"
+
+    given = {**stored, **flags}
+    options = make_options(given, spell)
+    if {"vocab_size", "special_tokens"} <= set(names):  # `merge` takes the special tokens of its run
+        check_vocabulary(options)
+    if print_config:
+        import yaml
+
+        plain = {name: _plain(name, getattr(options, name)) for name in ("inputs", *names) if name not in unfit}
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+        return None
+    return Request(options, given)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return an option's value as a configuration file would have it."""
+    if name == "vocab_size" and len(value) == 1:
+        return value[0]
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Location) else value
+
+
+def carry_out(
+    request: Request, story: Callable[[Session], Result], *, only_here: bool = False, encoding: bool = False
+) -> None:
+    """Start workers, run a story with progress, and print its result."""
+    from pipeline.run.workers import ENCODING, SETUP, executor_for, executor_here
+
+    options, start = request.options, executor_here if only_here else executor_for
+    with start(options, ENCODING if encoding else SETUP) as executor:
+        from pipeline.report import progress
+
+        with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+            result = story(Session(*request, executor, listener))
+        _show(options, result)
+
+
+def _show(options: Options, result: Result) -> None:
+    from pipeline.report import progress
+
+    if options.log_json:
+        progress.write_json(result.event, result.values)
+    elif text := result.brief if options.quiet else result.text:
+        progress.write(text)
+
+
+def summary_result(summary: "Summary") -> Result:
+    """Print a summary; with `--quiet` the tokenizer directories, or the run directory if there are none."""
+    directories = summary.tokenizer_directories or [summary.directory]
+    return Result("summary", summary.to_json(), summary.render(), "\n".join(map(str, directories)))
+
+
+def print_plan(options: Options) -> None:
+    """Print what `--dry-run` shows: the run as it would be carried out."""
+    from pipeline.commands.dry_run import run_dry
+    from pipeline.report import progress
+
+    with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+        plan = run_dry(options, listener)
+    text = "\n".join(f"{name + ':':24}{value}" for name, value in plan.items())
+    _show(options, Result("plan", plan, text, text))
