@@ -11,7 +11,7 @@ from pattern_texts import texts
 
 from pipeline.base.errors import PatternError
 from pipeline.pattern import PRESETS, compile_pattern, cut_with_regex, differing_characters
-from pipeline.pattern.compiled import with_document_end
+from pipeline.pattern.by_regex import with_document_end
 
 TABLE = [  # text, then the pieces of gpt2, llama3 and qwen2 (None: as llama3)
     ("DON'T", ["DON", "'", "T"], ["DON", "'T"], None),
