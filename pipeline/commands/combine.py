@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.commands.count import write_summary
-from pipeline.corpus import losses
+from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts import combine_worker, counter_file
 from pipeline.counts.count import require_counted, summed
 from pipeline.counts.elsewhere import PartPath, Parts, take_counts
@@ -143,7 +143,7 @@ def _statistics(run: Run, executor: Executor) -> dict[str, Any]:
     require_counted(run, executor)
     [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "require_counted found it"
-    lost = losses.add_up([run.manifest.plan.files_without_text(), facts.statistics["losses"]])
+    lost = add_up([run.manifest.plan.files_without_text(), facts.statistics["losses"]])
     return {"files": len(run.manifest.plan.files), **facts.statistics, "losses": lost}
 
 

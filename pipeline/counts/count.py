@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus import losses
+from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
 from pipeline.counts import combine, counter_file
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.executors import Executor
@@ -68,7 +68,7 @@ def as_counted(run: Run, rows: int, statistics: dict[str, Any]) -> Counted:
         documents=statistics["documents"],
         pieces=statistics["pieces"],
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([plan.files_without_text(), statistics["losses"]])),
+        losses=in_words(add_up([plan.files_without_text(), statistics["losses"]])),
         concerned_characters=statistics["concerned_characters"],
         source=source.description if source is not None else "",
     )
@@ -110,7 +110,7 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:
-        raise losses.refusal(facts.losses)
+        raise fail_on_loss_error(facts.losses)
 
 
 def _count_chunks(work: Work, run: Run) -> dict[str, Any]:
@@ -158,6 +158,6 @@ def _count_chunks(work: Work, run: Run) -> dict[str, Any]:
 def summed(statistics: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Add up the statistics of several chunks."""
     total: dict[str, Any] = {name: sum(one[name] for one in statistics) for name in SUMMED}
-    total["losses"] = losses.add_up(one["losses"] for one in statistics)
+    total["losses"] = add_up(one["losses"] for one in statistics)
     total["concerned_characters"] = "".join(sorted({c for one in statistics for c in one["concerned_characters"]}))
     return total

@@ -3,7 +3,6 @@
 Text is read and repaired, its losses are counted and placed in the same way for both.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +12,10 @@ from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.losses import Tally
+from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span
-from pipeline.corpus.records import Records, Text
-from pipeline.corpus.room import Room
+from pipeline.corpus.records import Records
+from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
@@ -122,12 +121,13 @@ def _feed_span(
     whole_text = file.format == "text" and file.compression == "none"
     begin = fed = counter.fed_bytes()
     took = 0
-    room = Room(task.room_bytes, partial(_leave, counter), limit_bytes=task.limit_bytes, shares=task.workers)
-    for part in read_span(file, start, stop, task.text_field, report_progress, room):
-        if isinstance(part, Text):
-            if fed == begin and whole_text and start > 0 and specials.match_at(part.data, 0) is None:
+    on_change = partial(_leave, counter)
+    budget = ReadBudget(task.room_bytes, on_change, limit_bytes=task.limit_bytes, workers=task.workers)
+    for part in read_span(file, start, stop, task.text_field, report_progress, budget):
+        if isinstance(part, bytes):
+            if fed == begin and whole_text and start > 0 and specials.match_at(part, 0) is None:
                 counter.start_inside_document()
-            _feed(task, counter, partial(counter.feed, part.data), _text_place(file, start, begin))
+            _feed(task, counter, partial(counter.feed, part), _text_place(file, start, begin))
             fed = counter.fed_bytes()
             took += fed - begin
             del part
@@ -136,9 +136,9 @@ def _feed_span(
         _feed(task, counter, partial(counter.feed_documents, part.offsets, part.data, part.offset_bytes), place)
         fed = counter.fed_bytes()
         _note_places(counter, place, examples)
-        for lost in part.lost:
-            tally.add(lost.kind, lost.count, map(file.place, lost.places))
-        took += part.rows + len(part.lost)
+        for skipped in part.skipped:
+            tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
+        took += part.rows + len(part.skipped)
         del part, place  # before the next is read: they may be large
     if file.format == "text":
         place = _text_place(file, start if whole_text else 0, begin)
@@ -189,17 +189,12 @@ def _too_long(task: ChunkTask, place: Callable[[int], str], error: MemoryError) 
 
 def _text_place(file: CorpusFile, start: int, begin: int) -> Callable[[int], str]:
     """From an offset in what was fed to the place in a text that was fed from `begin` on, and starts at `start`."""
-    return lambda offset: file.place(start + offset - begin)
+    return lambda offset: file.location(start + offset - begin)
 
 
 def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
     """The same for records: the place of the one that was fed there."""
-
-    def place(offset: int) -> str:
-        offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q")
-        return file.place(records.place(bisect_right(offsets, offset - begin + offsets[0]) - 1))
-
-    return place
+    return lambda offset: file.location(records.position(records.row_at(offset - begin)))
 
 
 def _note_places(counter: Counter, place: Callable[[int], str], examples: dict[str, list[str]]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.losses import for_people
+from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.executors import ClusterUse
 from pipeline.report.summary import table, used_rows
 from pipeline.shards.manifest import EncodedCorpus
@@ -38,7 +38,7 @@ def render(encoded: Encoded, tokenizer: Location) -> str:
     rows = [
         ("shards", str(encoded.directory)),
         ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
-        *(("not as it stood", str(loss)) for loss in for_people(corpus.losses)),
+        *(("not as it stood", str(loss)) for loss in in_words(corpus.losses)),
         ("tokens", f"{corpus.tokens:,} ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)"),
     ]
     if corpus.documents_by == "separator" or corpus.separator is not None:

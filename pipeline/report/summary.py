@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.losses import Loss
+from pipeline.corpus.skipped_or_altered import SkippedOrAltered
 from pipeline.storage import Location
 
 
@@ -18,7 +18,7 @@ class CorpusFacts:
     documents: int
     pieces: int
     different_pieces: int
-    losses: tuple[Loss, ...] = ()  # what was not taken as it stood
+    losses: tuple[SkippedOrAltered, ...] = ()  # what was not taken as it stood
     concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
     source: str = ""  # what gave the counts, where no corpus was listed
 
@@ -164,7 +164,7 @@ def require_readable(document: dict[str, Any]) -> None:
     corpus = document["corpus"]
     format_count(corpus["documents"], "documents")
     for loss in corpus["losses"]:
-        str(Loss(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
+        str(SkippedOrAltered(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
 
 
 def table(rows: list[tuple[str, str]]) -> str:

@@ -19,11 +19,11 @@ from read_corpus import EOT, PATTERN, count
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus import readers, readers_lines
+from pipeline.corpus import lines, readers
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
+from pipeline.corpus.lines import read_lines
 from pipeline.corpus.readers import read_span
-from pipeline.corpus.readers_lines import read_lines
 
 
 def zstd(data: bytes) -> bytes:
@@ -82,7 +82,7 @@ def test_lines_with_their_endings_are_documents(tmp_path, text, chunk_bytes, suf
         for row in range(records.rows):
             start, stop = records.offsets[row : row + 2]
             found.append(records.data[start:stop])
-            place = records.place(row)
+            place = records.position(row)
             assert data[place : place + stop - start] == found[-1]
     assert found == [line + b"\n" for line in data.split(b"\n")[:-1]]
 
@@ -91,7 +91,7 @@ def test_the_last_line_need_not_end_and_a_line_may_be_too_long(tmp_path: Path, m
     asked = Asked("lines")
     (tmp_path / "a.txt").write_bytes(b"one two\none\n" + b"x" * 300 + b"\nlast")
     assert count(tmp_path, "a.txt", asked=asked)[1:] == (4, {})
-    monkeypatch.setattr(readers_lines, "MOST_RECORD_BYTES", 200)
+    monkeypatch.setattr(lines, "MOST_LINE_BYTES", 200)
     monkeypatch.setattr(readers, "BLOCK_BYTES", 100)
     counter, documents, lost = count(tmp_path, "a.txt", asked=asked)
     assert (documents, counter[b"last"], sum(counter.values())) == (3, 1, 6)

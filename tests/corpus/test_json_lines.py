@@ -8,24 +8,26 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError
-from pipeline.corpus import readers_json
+from pipeline.corpus import json_lines
+from pipeline.corpus import lines as line_reader
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.readers_json import parse_lines, read_records, whole_lines
-from pipeline.corpus.room import unlimited
+from pipeline.corpus.json_lines import parse_lines, read_json_lines
+from pipeline.corpus.lines import whole_lines
+from pipeline.corpus.read_budget import UNLIMITED
 
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
 SOME = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def texts_of(records):
-    offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q").tolist()
+    offsets = records.starts.tolist()
     data = bytes(records.data)
     assert len(offsets) >= records.rows + 1
     return [data[start:stop] for start, stop in pairwise(offsets)][: records.rows]
 
 
 def lost_of(records):
-    return {lost.kind: (lost.count, list(lost.places)) for lost in records.lost}
+    return {skipped.kind: (skipped.count, list(skipped.positions)) for skipped in records.skipped}
 
 
 def expected(lines, names=("text",)):
@@ -119,8 +121,8 @@ def test_what_arrow_accepts_json_accepts(records, flips, data):
     for _ in range(flips if lines else 0):
         lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))
     found = parse_lines(bytes(lines), 0, ("text",))
-    prepared = readers_json._ESCAPE.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
-    by_record = readers_json._by_record(prepared, readers_json._places(bytes(lines), 0), ("text",), unlimited(), str)
+    prepared = json_lines._SURROGATES.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
+    by_record = json_lines._by_json(prepared, json_lines._positions(bytes(lines), 0), ("text",), UNLIMITED, str)
     assert texts_of(found) == texts_of(by_record)
     assert lost_of(found) == lost_of(by_record)
 
@@ -166,10 +168,10 @@ def test_depth_has_no_bound(other):
 
 def test_a_byte_order_mark_and_places():
     blocks = [b'\xef\xbb\xbf{"text":"a"}\r\n\r\n', b'{"no":1}\n{"text":', b'"b"}']
-    found = list(read_records(FILE, blocks, 0, "text"))
+    found = list(read_json_lines(FILE, blocks, 0, "text"))
     assert [text for one in found for text in texts_of(one)] == [b"a", b"", b"b"]
     assert [lost_of(one) for one in found] == [{}, {"records_without_field": (1, [19])}, {}]
-    assert [one.place(0) for one in found] == [3, 19, 28]
+    assert [one.position(0) for one in found] == [3, 19, 28]
 
 
 @pytest.mark.parametrize(
@@ -177,12 +179,12 @@ def test_a_byte_order_mark_and_places():
 )
 def test_json_that_is_no_lines_is_refused(text):
     with pytest.raises(InputError, match=r"a\.jsonl is JSON but not JSON Lines.*--input-format text"):
-        list(read_records(FILE, [text], 0, "text"))
+        list(read_json_lines(FILE, [text], 0, "text"))
 
 
 def test_a_record_beyond_the_limit_is_told(monkeypatch):
-    monkeypatch.setattr(readers_json, "MOST_RECORD_BYTES", 50)
+    monkeypatch.setattr(line_reader, "MOST_LINE_BYTES", 50)
     lines = b'{"text":"a"}\n' + b'{"text":"' + b"x" * 60 + b'"}\n' + b'{"text":"b"}\n'
-    found = list(read_records(FILE, [lines[at : at + 9] for at in range(0, len(lines), 9)], 0, "text"))
+    found = list(read_json_lines(FILE, [lines[at : at + 9] for at in range(0, len(lines), 9)], 0, "text"))
     assert [text for one in found for text in texts_of(one)] == [b"a", b"b"]
-    assert [lost_of(one) for one in found if one.lost] == [{"records_too_long": (1, [13])}]
+    assert [lost_of(one) for one in found if one.skipped] == [{"records_too_long": (1, [13])}]

@@ -25,14 +25,14 @@ def read(path: Path, text_field: str = "text"):
     [chunk] = plan_chunks([file], Cutting(text_field=text_field), chunk_bytes=1 << 40)
     [span] = chunk.spans
     for part in read_span(file, span.start, span.stop, text_field, told.append):
-        offsets = memoryview(part.offsets).cast("B").cast("i" if part.offset_bytes == 4 else "q").tolist()
+        offsets = part.starts.tolist()
         data = bytes(part.data)
         rows = [data[start:stop] for start, stop in pairwise(offsets)]
         assert len(rows) == part.rows
-        assert [part.place(row) for row in range(part.rows)] == list(range(len(texts), len(texts) + part.rows))
+        assert [part.position(row) for row in range(part.rows)] == list(range(len(texts), len(texts) + part.rows))
         texts += rows
-        nulls += [place for lost in part.lost for place in lost.places]
-        assert {lost.kind for lost in part.lost} <= {"records_without_field"}
+        nulls += [position for skipped in part.skipped for position in skipped.positions]
+        assert {skipped.kind for skipped in part.skipped} <= {"records_without_field"}
     assert sum(told) == span.bytes
     return texts, nulls
 
@@ -84,7 +84,7 @@ def test_row_groups_are_shared_out(tmp_path: Path) -> None:
     assert all(200_000 < span.bytes <= 250_000 for span in spans)
     found = [part for span in spans for part in read_span(file, span.start, span.stop, "text", lambda _: None)]
     assert sum(part.rows for part in found) == 1000
-    places = [part.place(row) for part in found for row in range(part.rows)]
+    places = [part.position(row) for part in found for row in range(part.rows)]
     assert places == list(range(1000))
     assert plan_chunks([file], Cutting(), chunk_bytes=1 << 30)[0].spans[0] == Span(
         0, 0, 10, sum(s.bytes for s in spans)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command import refused, run
 
-from pipeline.corpus.losses import KINDS, MOST_EXAMPLES, Tally, add_up, for_people
+from pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
 
 
 def test_tallies_add_up_in_order() -> None:
@@ -18,8 +18,8 @@ def test_tallies_add_up_in_order() -> None:
     total = add_up([one.found, two.found])
     assert total["pieces_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
     assert one.found["pieces_cut"]["examples"] == ["a", "b"]
-    assert [loss.kind for loss in for_people(total)] == ["pieces_cut", "files_empty"]
-    assert str(for_people(total)[1]) == "1 file without text (first: f)"
+    assert [loss.kind for loss in in_words(total)] == ["pieces_cut", "files_empty"]
+    assert str(in_words(total)[1]) == "1 file without text (first: f)"
     assert set(total) <= set(KINDS)
 
 

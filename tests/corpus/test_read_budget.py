@@ -26,12 +26,12 @@ from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
 from pipeline.commands import train
-from pipeline.corpus import readers_parquet
+from pipeline.corpus import parquet as parquet_reader
+from pipeline.corpus.decompress import ZstdWindows, xz_memory
 from pipeline.corpus.files import describe
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.pages import pages, sizes
-from pipeline.corpus.room import LEAST_COUNTING_BYTES, Room
-from pipeline.corpus.windows import ZstdWindows, xz_memory
+from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.count_worker import count_chunk
 from pipeline.counts.counts_file import read_counts
 from pipeline.merges import replay_worker
@@ -84,8 +84,7 @@ def test_windows_of_frames_that_zstd_wrote(level: int) -> None:
         frame = pa.Codec("zstd", compression_level=level).compress(text, asbytes=True)
         seen = ZstdWindows()
         seen.see(frame + frame)
-        assert not seen._lost
-        assert (seen._skip, seen._in_frame, bytes(seen._header)) == (0, False, b"")
+        assert (seen._skip, seen._wanted, bytes(seen._header)) == (0, 4, b"")  # the next frame
         assert seen.window_bytes <= max(size, 8 * MIB)
         if size < 100_000:  # one block at once: the window is the text
             assert seen.window_bytes == size
@@ -126,7 +125,7 @@ def test_a_block_of_xz_with_a_larger_dictionary_is_no_damage(tmp_path: Path) -> 
     for name in ("a.txt", "a.txt.xz"):
         count_chunk(chunk_task(tmp_path / name, tmp_path / f"{name}.parquet", 32 * MIB))
     assert pieces_of(tmp_path / "a.txt.parquet") == pieces_of(tmp_path / "a.txt.xz.parquet")
-    message = r"b\.txt\.xz: behind \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
+    message = r"b\.txt\.xz: after \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
     with pytest.raises(InputError, match=message):
         count_chunk(chunk_task(tmp_path / "b.txt.xz", tmp_path / "b.parquet", 32 * MIB))
 
@@ -141,11 +140,11 @@ def test_streams_of_xz_with_other_dictionaries_follow_each_other(tmp_path: Path)
 
 
 class _Watched:
-    """A room that notes how much was left at the least."""
+    """A budget that notes how little was left for counting."""
 
-    def __init__(self, room_bytes: int) -> None:
-        self.least = room_bytes
-        self.room = Room(room_bytes, self._note, limit_bytes=2 * room_bytes, shares=2)
+    def __init__(self, budget_bytes: int) -> None:
+        self.least = budget_bytes
+        self.budget = ReadBudget(budget_bytes, self._note, limit_bytes=2 * budget_bytes, workers=2)
 
     def _note(self, left: int) -> None:
         self.least = min(self.least, left)
@@ -153,13 +152,13 @@ class _Watched:
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(0, 3000), max_size=8), st.integers(300, 2000), st.integers(4, 20))
-def test_the_room_decides_no_loss(lengths: list[int], block_kb: int, room_mib: int) -> None:
+def test_the_room_decides_no_loss(lengths: list[int], block_kb: int, budget_mib: int) -> None:
     text = b"".join(b"x" * (1000 * length) + b"\n" for length in lengths)
     blocks = [text[start : start + 1000 * block_kb] for start in range(0, len(text), 1000 * block_kb)]
 
-    def lost(room: Room | None) -> list[int]:
+    def too_long(budget: ReadBudget) -> list[int]:
         places, told = [], 0
-        for at, found in whole_lines(blocks, 0, 2_000_000, room):
+        for at, found in whole_lines(blocks, 0, 2_000_000, budget):
             assert at == told
             if isinstance(found, bytes):
                 assert found == text[at : at + len(found)]
@@ -174,7 +173,7 @@ def test_the_room_decides_no_loss(lengths: list[int], block_kb: int, room_mib: i
                     assert found == end - at <= 2_000_000
         return places
 
-    assert lost(None) == lost(Room(room_mib * MIB, lambda _: None))
+    assert too_long(UNLIMITED) == too_long(ReadBudget(budget_mib * MIB, lambda _: None))
 
 
 def counted_within(path: Path, room_bytes: int) -> None:
@@ -263,14 +262,14 @@ def test_counting_gives_way_to_reading(tmp_path: Path) -> None:
 
 def test_the_sum_of_what_is_held() -> None:
     watched = _Watched(40 * MIB)
-    assert watched.room.hold("window", 20 * MIB)
-    assert not watched.room.hold("line", 20 * MIB)
-    assert watched.room.left_bytes == watched.least == 20 * MIB
-    error = str(watched.room.too_small("it", "line", 30 * MIB))
+    assert watched.budget.hold("window", 20 * MIB)
+    assert not watched.budget.hold("line", 20 * MIB)
+    assert watched.budget.left_bytes == watched.least == 20 * MIB
+    error = str(watched.budget.too_large("line", 30 * MIB, "it"))
     short = 20 * MIB + 30 * MIB + LEAST_COUNTING_BYTES - 40 * MIB
     assert f"--memory-limit {(80 * MIB + 2 * short) // MIB}MiB, or fewer --workers" in error
-    watched.room.hold("window", 0)
-    assert watched.room.hold("line", 30 * MIB)
+    watched.budget.hold("window", 0)
+    assert watched.budget.hold("line", 30 * MIB)
 
 
 def parquet(path: Path, pieces: list[bytes], **options: object) -> Path:
@@ -384,8 +383,8 @@ def test_pages_that_cannot_matter_are_not_looked_at(tmp_path: Path, monkeypatch:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": [b"some words and " * 100] * 2000}), path, use_dictionary=False)
     looked = []
-    sizes = readers_parquet.pages.sizes
-    monkeypatch.setattr(readers_parquet.pages, "sizes", lambda *given: looked.append(given) or sizes(*given))
+    sizes = parquet_reader.pages.sizes
+    monkeypatch.setattr(parquet_reader.pages, "sizes", lambda *given: looked.append(given) or sizes(*given))
     rows = path.with_suffix(".counter"), path.with_suffix(".other")
     for room, output in zip((1 << 30, 24 * MIB), rows, strict=True):
         assert not looked
@@ -397,8 +396,8 @@ def test_pages_that_cannot_matter_are_not_looked_at(tmp_path: Path, monkeypatch:
 def test_a_dictionary_of_pieces_reads_as_what_it_stands_for(tmp_path: Path) -> None:
     pieces = [peers.generated_text(number % 50, 30).encode() for number in range(3000)]
     path = parquet(tmp_path / "a.parquet", pieces, row_group_size=1000)
-    for room in (None, Room(4 * MIB, lambda _: None)):
-        batches = list(read_counts(path, room))
+    for budget in (UNLIMITED, ReadBudget(4 * MIB, lambda _: None)):
+        batches = list(read_counts(path, budget))
         assert [piece for batch in batches for piece in batch.pieces] == pieces
         for batch in batches[:2]:
             place = int(batch.place(0).rsplit(" ", 1)[1])
