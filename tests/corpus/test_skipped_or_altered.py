@@ -32,7 +32,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_summary_and_the_report_tell_every_loss(corpus: Path) -> None:
+def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None:
     options = ["--output", "run", "--vocab-size", 262, "--max-piece-bytes", 4]
     result = run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus)
     assert result.returncode == 0, result.stderr
@@ -56,12 +56,12 @@ def test_the_summary_and_the_report_tell_every_loss(corpus: Path) -> None:
     ("name", "named"),
     [("a.jsonl", "not a JSON object"), ("b.txt", "replaced"), ("empty.txt", "1 file without text (first: ")],
 )
-def test_any_loss_can_fail(corpus: Path, name: str, named: str) -> None:
+def test_fail_on_loss_stops_for_any_kind(corpus: Path, name: str, named: str) -> None:
     (corpus / "fine.txt").write_text("some fine text to learn from")
     assert named in refused(run("count", "fine.txt", name, "--output", "run", "--fail-on-loss", cwd=corpus), 1)
 
 
-def test_a_corpus_without_its_field_is_told(corpus: Path) -> None:
+def test_missing_text_field_suggests_the_option(corpus: Path) -> None:
     line = refused(run("train", "a.jsonl", "--text-field", "body", "--output", "run", cwd=corpus), 1)
     assert "2 records skipped: no text field (first: " in line
     assert "is --text-field right?" in line

@@ -82,7 +82,7 @@ def test_case_folding_agrees_with_the_engines():
     assert fold_orbits()[ord("k")] == (ord("K"), ord("k"), 0x212A)
 
 
-def test_the_stamp_is_the_engines_version():
+def test_version_stamp_is_that_of_the_engines():
     major, minor, _ = UNICODE_VERSION.split(".")
     assert by_tiktoken(rf"\p{{Age={major}.{minor}}}", "a") == {"a"}
     with pytest.raises(ValueError, match="error parsing"):
@@ -90,7 +90,7 @@ def test_the_stamp_is_the_engines_version():
     assert compile_pattern("gpt2").unicode_version == UNICODE_VERSION
 
 
-def test_white_space_is_the_25_characters():
+def test_white_space_has_25_characters():
     assert len(ours("White_Space")) == 25
     assert not ours("White_Space") & set("\u180e\u200b\ufeff\x1c\x1d\x1e\x1f")
     assert "\u0085" in ours("White_Space")
@@ -107,7 +107,7 @@ def test_differing_characters_are_exactly_where_regex_differs():
     assert category_of(ord(old)) == CATEGORIES.index("Cn")
 
 
-def test_names_of_properties_are_read_loosely():
+def test_property_names_may_be_spelled_loosely():
     assert property_item("uppercase letter", negated=False) == property_item("Lu", negated=False)
     assert property_item("white-space", negated=True) == property_item("White_Space", negated=True)
     assert {*LONG_NAMES} >= set(CATEGORIES)
