@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.commands.count import write_summary
-from pipeline.corpus import losses
+from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts import combine_worker, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
@@ -144,7 +144,7 @@ def _statistics(run: Run, executor: Executor) -> ChunkStatistics:
     require_counted(run, executor)
     [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
     assert facts is not None, "require_counted found it"
-    lost = losses.add_up([run.manifest.plan.files_without_text(), facts.statistics.losses])
+    lost = add_up([run.manifest.plan.files_without_text(), facts.statistics.losses])
     return replace(facts.statistics, files=facts.statistics.files or len(run.manifest.plan.files), losses=lost)
 
 

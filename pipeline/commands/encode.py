@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.base.errors import StorageError, UsageError
 from pipeline.base.events import Listener, warn_of
-from pipeline.corpus import losses
+from pipeline.corpus.skipped_or_altered import KINDS, KindTally, add_up, fail_on_loss_error, in_words
 from pipeline.executors import Executor
 from pipeline.report.summary import EncodingSummary
 from pipeline.run.options import Options, make_options, refuse_unfit
@@ -72,9 +72,9 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             if corpus is None:
                 work.directory.remove([manifest.RESULT])  # which says that the shards are complete
                 parts = encode_chunks(work, encoding, model, separator)
-                lost = losses.add_up([encoding.plan.files_without_text(), *(part.statistics.losses for part in parts)])
+                lost = add_up([encoding.plan.files_without_text(), *(part.statistics.losses for part in parts)])
                 if options.fail_on_loss and lost:
-                    raise losses.refusal(losses.for_people(lost))
+                    raise fail_on_loss_error(in_words(lost))
                 written = write_shards(work, encoding, parts)
                 corpus = _described(encoding, model, separator, parts, lost, written)
                 corpus.write(work.directory)
@@ -112,7 +112,7 @@ def _described(
     model: Model,
     separator: str | None,
     parts: Sequence[Part],
-    lost: Mapping[str, losses.Tallied],
+    lost: Mapping[str, KindTally],
     written: Sequence[Shard],
 ) -> EncodedCorpus:
     options = encoding.options
@@ -129,7 +129,7 @@ def _described(
         documents=sum(shard.documents for shard in written),
         text_bytes=sum(part.statistics.bytes for part in parts),
         files=len(encoding.plan.files),
-        losses={kind: lost[kind] for kind in losses.KINDS if kind in lost},
+        losses={kind: lost[kind] for kind in KINDS if kind in lost},
         shards=tuple(
             manifest.ShardFacts(
                 shard.name,

@@ -5,7 +5,6 @@ without Python's lock. Counters that grow too large are written out in parts and
 An iterable cannot be read again: counting is not resumed after a stop, but what follows it is.
 """
 
-import bisect
 import os
 import queue
 import threading
@@ -26,8 +25,9 @@ from pipeline.base.errors import (
 )
 from pipeline.base.events import warn_of
 from pipeline.commands.merge import merge_and_export
-from pipeline.corpus.items import Block, blocks
-from pipeline.corpus.losses import Loss, Tally, for_people
+from pipeline.corpus.items import blocks
+from pipeline.corpus.records import Records
+from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tally, in_words
 from pipeline.counts import combine_worker, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import STAGE
@@ -91,7 +91,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
             )
 
         def read(run: Run, part_path: PartPath) -> Parts:
-            return _count(work, run, part_path, blocks(documents, text_field, settled.errors))
+            return _count(work, run, part_path, blocks(documents, text_field))
 
         source = Source("iterator", os.urandom(16).hex(), "an iterator")
         run, counted = take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read)
@@ -110,7 +110,7 @@ def _refuse_small_limit(options: Options) -> None:
     replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1)
 
 
-def _count(work: Work, run: Run, part_path: PartPath, documents: Iterable[Block]) -> Parts:
+def _count(work: Work, run: Run, part_path: PartPath, documents: Iterable[Records]) -> Parts:
     work.warn_of_regex()
     with work.stage(STAGE, 0, "bytes") as advance:
         counting = _Counting(work, run, part_path)
@@ -140,17 +140,17 @@ class _Counter:
         )
         self._examples: Examples = {key: [] for key in PLACED}
 
-    def feed(self, block: Block) -> None:
+    def feed(self, block: Records) -> None:
         before = self.counter.statistics()
         try:
-            self.counter.feed_documents(block.offsets, block.data, block.offsets.itemsize)
+            self.counter.feed_documents(block.offsets, block.data, block.offset_bytes)
         except ValueError as error:
             after = self.counter.statistics()
             if self._options.errors != "strict" or not after["invalid_offsets"]:
-                raise TrainingError(f"items {block.first} and after cannot be counted: {error}") from None
+                raise TrainingError(f"items {block.position(0)} and after cannot be counted: {error}") from None
             _, place = _place(block, after["invalid_offsets"][-1] - before["bytes"])
             raise InvalidTextError(
-                f"{place} is invalid UTF-8; mend it, or choose errors='replace' or errors='skip'"
+                f"{place} is invalid UTF-8 or a lone surrogate; fix it, or choose errors='replace' or errors='skip'"
             ) from None
         except PatternTimeoutError as error:  # of the document that was fed last
             number, _ = _place(block, self.counter.statistics()["bytes"] - before["bytes"] - 1)
@@ -168,12 +168,11 @@ class _Counter:
         return statistics, examples
 
 
-def _place(block: Block, offset: int) -> tuple[int, str]:
+def _place(block: Records, offset: int) -> tuple[int, str]:
     """The item, and for people the place, of a byte of a block."""
-    offset += block.offsets[0]
-    row = bisect.bisect_right(block.offsets, offset) - 1
-    number = block.first + min(row, block.rows - 1)
-    return number, f"item {number}, byte {offset - block.offsets[number - block.first]}"
+    row = block.row_at(offset)
+    number = block.position(row)
+    return number, f"item {number}, byte {offset + block.starts[0] - block.starts[row]}"
 
 
 class _Counting:
@@ -198,24 +197,20 @@ class _Counting:
         self._tally = Tally()
 
     @property
-    def lost(self) -> tuple[Loss, ...]:
+    def lost(self) -> tuple[SkippedOrAltered, ...]:
         """The records so far that are no documents."""
-        return for_people(self._tally.found)
+        return in_words(self._tally.found)
 
-    def feed(self, documents: Iterable[Block], advance: Advance) -> None:
+    def feed(self, documents: Iterable[Records], advance: Advance) -> None:
         """Count all blocks. Raises the first error of any thread, `InputError` where there are none."""
-        items = replaced = skipped = 0
+        items = 0
         waiting: deque[Future[int]] = deque()
         with ThreadPoolExecutor(self._threads, "count") as pool:
             try:
                 for block in documents:
-                    replaced, skipped = replaced + block.replaced, skipped + block.skipped
                     items += block.rows
-                    for lost in block.lost:
-                        self._tally.add(lost.kind, lost.count, (f"item {number}" for number in lost.places))
-                    self._examples["invalid_offsets"] += [
-                        (int(text.split()[1].rstrip(",")), text) for text in block.examples
-                    ]
+                    for skipped in block.skipped:
+                        self._tally.add(skipped.kind, skipped.count, (f"item {at}" for at in skipped.positions))
                     waiting.append(pool.submit(self._feed, block))
                     del block
                     if len(waiting) > self._threads:
@@ -230,11 +225,8 @@ class _Counting:
                 "the iterator gave no documents: it is empty, or was read to its end before; give a list, or begin the "
                 "iterator anew"
             )
-        self._statistics.append(
-            ChunkStatistics(replacements=replaced, invalid_bytes=3 * replaced, documents_skipped=skipped)
-        )
 
-    def _feed(self, block: Block) -> int:
+    def _feed(self, block: Records) -> int:
         counter = self._idle.get()
         try:
             counter.feed(block)
@@ -242,7 +234,7 @@ class _Counting:
                 self._write(counter)
         finally:
             self._idle.put(counter)
-        return int(block.offsets[block.rows] - block.offsets[0])
+        return int(block.starts[block.rows] - block.starts[0])
 
     def _write(self, counter: _Counter) -> None:
         with self._lock:

@@ -1,15 +1,16 @@
-"""Where to cut: files become chunks of about the same size, such that counting them apart counts what they hold.
+"""Where to cut: files become chunks of about the same size; counting them apart counts what the files hold.
 
-A file is cut evenly and each cut then moves forward to the next place that is safe: the start of a special token, or,
-where none starts within one chunk's length, the nearest place at which the compiled pattern proves that a piece ends
-whatever stood before. Where neither is found the stretch stays whole. Lines, of JSON or of text, are cut at their
-starts, Parquet files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the
-files, the chunk size, the special tokens and the pattern; what is counted does not depend on the plan.
+A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
+none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends whatever
+is before it. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
+files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the files, the chunk
+size, the special tokens and the pattern; the counts do not depend on the plan.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from pipeline._core import Automaton, SpecialTokens
@@ -17,15 +18,15 @@ from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, file_size, open_file
 from pipeline.storage import OpenFile
 
-_CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two beside a cut
+_CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two around a cut
 
 
 @dataclass(frozen=True)
 class Span:
     """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
 
-    One of text that starts behind the file's start with no special token continues a document of the span before.
-    size: its bytes, where they are not stop - start.
+    A span of text inside a file that does not start with a special token continues a document of the span before.
+    size: its bytes, if they are not stop - start.
     """
 
     file: int
@@ -35,7 +36,7 @@ class Span:
 
     @property
     def bytes(self) -> int:
-        """What counting it costs: bytes of the file, or of a Parquet file's texts."""
+        """The cost of counting it: bytes of the file, or of a Parquet file's texts."""
         return self.stop - self.start if self.size is None else self.size
 
 
@@ -47,16 +48,16 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all spans together."""
+        """The bytes of all spans."""
         return sum(span.bytes for span in self.spans)
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """What decides where text may be cut. `automaton` is None for patterns that prove nothing (those run by `regex`).
+    """What decides where text may be cut. `automaton` is None for patterns that run on `regex`, which prove nothing.
 
-    With `whole_documents`, as `--errors skip` needs it, only special tokens are cuts. `text_field` is the column of
-    Parquet files that is read.
+    With `whole_documents`, which `--errors skip` needs, only special tokens are cuts. `text_field` is the column that
+    is read of Parquet files.
     """
 
     special_tokens: tuple[bytes, ...] = ()
@@ -68,16 +69,23 @@ class Cutting:
 def plan_chunks(
     files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int, read_bytes: int = 1 << 20, threads: int = 2
 ) -> list[Chunk]:
-    """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where nothing is safe.
+    """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where no cut is safe.
 
-    Reads what it needs to find safe places, `read_bytes` at a time. Raises `InputError` where a file cannot be read
-    or is not the size that was listed.
+    Reads what it needs to find safe positions, `read_bytes` at a time. Raises `InputError` if a file cannot be read
+    or does not have the size that was listed.
     """
     chunks: list[Chunk] = []
     spans: list[Span] = []
     filled = 0
     for index, file in enumerate(files):
-        for span in _spans(index, file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads):
+        if file.format == "parquet":
+            found = _row_groups(index, file, cutting.text_field)
+        elif file.compression != "none":
+            found = [Span(index, 0, file.size)]
+        else:
+            cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)
+            found = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
+        for span in found:
             if spans and filled + span.bytes > chunk_bytes:
                 chunks.append(Chunk(tuple(spans)))
                 spans, filled = [], 0
@@ -92,26 +100,15 @@ def plan_chunks(
     return chunks
 
 
-def _spans(
-    index: int, file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int
-) -> Iterator[Span]:
-    """The parts of a file that may be counted apart, none much longer than a chunk where that can be."""
-    if file.format == "parquet":
-        from pipeline.corpus.readers_parquet import row_group_bytes
+def _row_groups(index: int, file: CorpusFile, text_field: str) -> list[Span]:
+    from pipeline.corpus.parquet import row_group_bytes
 
-        for group, (rows, size) in enumerate(row_group_bytes(file, cutting.text_field)):
-            if rows:
-                yield Span(index, group, group + 1, size)
-    elif file.compression != "none":
-        yield Span(index, 0, file.size)
-    else:
-        cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)
-        for start, stop in pairwise([0, *cuts, file.size]):
-            yield Span(index, start, stop)
+    groups = enumerate(row_group_bytes(file, text_field))
+    return [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
 
 
 def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
-    """The inner cuts of one file: ascending, different, none at its start or end."""
+    """Return the inner cuts of one file: ascending, different, none at its start or end."""
     if chunk_bytes < 1:
         raise ValueError("chunk_bytes must be at least 1")
     pieces = -(-file.size // chunk_bytes)
@@ -125,8 +122,9 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
             text = _Text(stream, size, read_bytes)
             reach = -(-size // pieces)
             wanted = [size * i // pieces for i in range(1, pieces)]
-            by_lines = file.format in ("jsonl", "lines")
-            find = _line_finder(text, reach) if by_lines else _finder(text, cutting, reach)
+            find = partial(_line_cut, text, reach)
+            if file.format not in ("jsonl", "lines"):
+                find = partial(_text_cut, text, cutting, SpecialTokens(list(cutting.special_tokens)), reach)
             with ThreadPoolExecutor(max(1, threads)) as pool:
                 found = set(pool.map(find, wanted))
     except OSError as error:
@@ -136,57 +134,48 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
 
 @dataclass(frozen=True)
 class _Text:
-    """An open file that is read by position, so that threads can share it."""
+    """An open file, read by position, so that threads can share it."""
 
     file: OpenFile
     size: int
     read_bytes: int
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes [start, stop), as far as the file has them."""
+        """Return the bytes [start, stop), as far as the file has them."""
         start, stop = max(start, 0), min(stop, self.size)
         return self.file.read_at(start, stop - start) if start < stop else b""
 
     def blocks(self, start: int, stop: int, before: int, after: int) -> Iterator[tuple[int, int, int, bytes]]:
-        """Blocks that together cover [start, stop): their own range, and the text around it from an offset on."""
+        """Yield blocks that together cover [start, stop): their range, and the text around it from an offset on."""
         for block in range(start, stop, self.read_bytes):
             block_stop = min(block + self.read_bytes, stop)
             begin = max(block - before, 0)
             yield block, block_stop, begin, self.read(begin, block_stop + after)
 
 
-def _finder(text: _Text, cutting: Cutting, reach: int) -> Callable[[int], int | None]:
-    """A function from a wanted cut to the safe one that takes its place, or None."""
-    specials = SpecialTokens(list(cutting.special_tokens))
-    # Repair of invalid text could make a token of this kind out of anything: nothing is safe then.
+def _text_cut(text: _Text, cutting: Cutting, specials: SpecialTokens, reach: int, wanted: int) -> int | None:
+    """Return the safe cut nearest behind a wanted one, or None."""
+    # Repair of invalid text could produce a token with this character anywhere: no cut is safe then.
     if any("\N{REPLACEMENT CHARACTER}".encode() in token for token in cutting.special_tokens):
-        return lambda _: None
-
-    def find(wanted: int) -> int | None:
-        stop = min(wanted + reach, text.size)
-        cut = _special_cut(text, specials, wanted, stop)
-        if cut is None and cutting.automaton is not None and not cutting.whole_documents:
-            cut = _provable_cut(text, specials, cutting.automaton, wanted, stop)
-        return cut
-
-    return find
-
-
-def _line_finder(text: _Text, reach: int) -> Callable[[int], int | None]:
-    """The same for lines, of JSON or of text: the next start of one."""
-
-    def find(wanted: int) -> int | None:
-        for _, _, begin, data in text.blocks(wanted - 1, min(wanted - 1 + reach, text.size), 0, 0):
-            end = data.find(b"\n")
-            if end >= 0:
-                return begin + end + 1
         return None
+    stop = min(wanted + reach, text.size)
+    cut = _special_cut(text, specials, wanted, stop)
+    if cut is None and cutting.automaton is not None and not cutting.whole_documents:
+        cut = _provable_cut(text, specials, cutting.automaton, wanted, stop)
+    return cut
 
-    return find
+
+def _line_cut(text: _Text, reach: int, wanted: int) -> int | None:
+    """Return the start of the next line, or None."""
+    for _, _, begin, data in text.blocks(wanted - 1, min(wanted - 1 + reach, text.size), 0, 0):
+        end = data.find(b"\n")
+        if end >= 0:
+            return begin + end + 1
+    return None
 
 
 def _special_cut(text: _Text, specials: SpecialTokens, start: int, stop: int) -> int | None:
-    """The first start of a special token in [start, stop) that no other one before it can hide."""
+    """Return the first start of a special token in [start, stop) that no other one before it can hide."""
     if not specials.longest:
         return None
     around = specials.longest
@@ -200,7 +189,7 @@ def _special_cut(text: _Text, specials: SpecialTokens, start: int, stop: int) ->
 
 
 def _covered(specials: SpecialTokens, data: bytes, at: int, end: int) -> bool:
-    """Whether some special token starts before `at` and ends at or behind `end`."""
+    """Return whether some special token starts before `at` and ends at or after `end`."""
     for start in range(max(end - specials.longest, 0), at):
         match = specials.match_at(data, start)  # the longest that starts there
         if match is not None and match[1] >= end:
@@ -209,12 +198,12 @@ def _covered(specials: SpecialTokens, data: bytes, at: int, end: int) -> bool:
 
 
 def _provable_cut(text: _Text, specials: SpecialTokens, automaton: Automaton, start: int, stop: int) -> int | None:
-    """The first place in [start, stop) where the pattern proves an end of a piece, outside special tokens."""
+    """Return the first position in [start, stop) where the pattern proves that a piece ends, outside special tokens."""
     around = max(specials.longest, _CHARACTER_BYTES)
     for block, block_stop, begin, data in text.blocks(start, stop, around, around):
         low, high = block - begin, block_stop - begin
         while low < high and (cut := automaton.find_provable_cut(data, low, high)) is not None:
-            # Right behind a token a document starts, and spans that start with no token are taken to continue one.
+            # Right after a token a document starts, but a span that does not start with a token continues one.
             if not _covered(specials, data, cut, cut):
                 return begin + cut
             low = cut + 1

@@ -1,68 +1,75 @@
-"""Decompressing in bounded memory: blocks of a fixed size come out, however much a few bytes may expand to.
-
-What the decompressor keeps to look back at (`windows`) is held of the worker's room, as far as it is filled.
+"""Decompression in bounded memory: blocks of a fixed size come out, however much a few bytes may expand to.
 
 gzip, zstd and bzip2 by Arrow's streams, xz by the standard library, which Arrow does not have. Members and frames that
-follow each other are one text. What is cut short or damaged is an error that names the file and the place.
+follow each other are one text. What is cut short or damaged is an error with the file and the position.
+
+What a decompressor keeps to look back at, the dictionary of xz and the window of zstd, is held of the budget. Headers
+give its size. The memory is allocated at once but used as the text grows, so a small file takes little.
 """
 
 import io
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.room import SMALL_BYTES, Room
-from pipeline.corpus.windows import MOST_ZSTD_BYTES, ZstdWindows, xz_memory
+from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
 _BLOCK_BYTES = 1 << 20
-_XZ_HEAD_BYTES = 1 << 12
-_PART = "window"
-_USED_AT_ONCE = 16  # what part of a dictionary is used before there is any text
+_USED_AT_ONCE = 16  # of a window, one byte in that many is used before there is any text
 _ARROW_NAMES = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2"}
+_XZ_OTHER_BYTES = 1 << 20  # next to the dictionary
+_XZ_HEAD_BYTES = 1 << 12  # more than the headers before the first block's content
+_MOST_ZSTD_BYTES = 128 << 20  # of a window that Arrow's decompressor accepts
+_ZSTD_MAGIC, _SKIPPABLE = b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"
+_DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
+_RUN = 1  # a block that is one byte, repeated
 
 
-def decompress(file: CorpusFile, stream: OpenFile, room: Room) -> Iterator[bytes]:
-    """What the compressed file holds, in blocks of at most 1 MiB.
+def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget) -> Iterator[bytes]:
+    """Yield what the compressed file holds, in blocks of at most 1 MiB.
 
-    Raises `InputError` where it is damaged, `TrainingError` where its window outgrows the room.
+    Raises `InputError` if it is damaged, `TrainingError` if its window outgrows the budget.
     """
     out = window = 0
 
-    def noted(size: int) -> None:
+    def note(size: int) -> None:
         nonlocal window
         window = max(window, size)
 
     if file.compression == "xz":
-        blocks = _by_lzma(stream, noted)
+        blocks = _by_lzma(stream, note)
     else:
-        blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], noted)
+        blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], note)
     while True:
         try:
             block = next(blocks, b"")
         except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-            if file.compression == "zstd" and window > MOST_ZSTD_BYTES:
-                raise _window_too_large(file, window) from None
-            if file.compression == "xz" and "limit" in str(error):
-                raise _larger_dictionary(file, window, out) from None
-            raise _damaged(file, stream, out, error) from None
+            raise _failure(file, stream, window, out, error) from None
         if not block:
             return
         out += len(block)
         filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
-        if filled > SMALL_BYTES and not room.hold(_PART, filled):
-            raise room.too_small(
-                f"{file.place(out)}: the window of {format_bytes(window)}, of which more is filled from here on,",
-                _PART,
-                window,
-            )
+        if filled > SMALL_BYTES and not budget.hold("window", filled):
+            what = f"{file.location(out)}: the window of {format_bytes(window)}, which the text from here on fills,"
+            raise budget.too_large("window", window, what)
         yield block
 
 
-def _damaged(file: CorpusFile, stream: OpenFile, out: int, error: Exception) -> InputError:
+def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: Exception) -> InputError:
+    if file.compression == "zstd" and window > _MOST_ZSTD_BYTES:
+        return InputError(
+            f"{file.path} needs a window of {format_bytes(window)} to be decompressed, and "
+            f"{format_bytes(_MOST_ZSTD_BYTES)} is the most for zstd; compress it again, without --long"
+        )
+    if file.compression == "xz" and "limit" in str(error):
+        return InputError(
+            f"{file.path}: after {out} bytes of its text there is a block of xz with a larger dictionary than the "
+            f"first, for which {format_bytes(window)} of memory were reserved; compress it again"
+        )
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     at = stream.tell()
     where = f"before its end ({at} bytes)" if at >= file.size else f"before byte {at}"
@@ -72,22 +79,7 @@ def _damaged(file: CorpusFile, stream: OpenFile, out: int, error: Exception) -> 
     )
 
 
-def _window_too_large(file: CorpusFile, window: int) -> InputError:
-    return InputError(
-        f"{file.path} needs a window of {format_bytes(window)} to be decompressed, and {format_bytes(MOST_ZSTD_BYTES)} "
-        "is the most for zstd; compress it anew, without --long"
-    )
-
-
-def _larger_dictionary(file: CorpusFile, memory: int, out: int) -> InputError:
-    """Of a block of an xz stream that needs more than the first one, by which memory was set aside."""
-    return InputError(
-        f"{file.path}: behind {out} bytes of its text there is a block of xz with a larger dictionary than the first, "
-        f"by which {format_bytes(memory)} of memory were set aside for it; compress it anew"
-    )
-
-
-def _by_arrow(stream: OpenFile, name: str, noted: Callable[[int], None]) -> Iterator[bytes]:
+def _by_arrow(stream: OpenFile, name: str, note: Callable[[int], None]) -> Iterator[bytes]:
     import pyarrow as pa
 
     windows = ZstdWindows()
@@ -95,15 +87,15 @@ def _by_arrow(stream: OpenFile, name: str, noted: Callable[[int], None]) -> Iter
     def see(data: Any) -> None:
         if name == "zstd":
             windows.see(data)
-            noted(windows.window_bytes)
+            note(windows.window_bytes)
 
-    with pa.CompressedInputStream(pa.PythonFile(_Lent(stream, see), mode="r"), name) as decompressed:
+    with pa.CompressedInputStream(pa.PythonFile(_Borrowed(stream, see), mode="r"), name) as decompressed:
         while block := decompressed.read(_BLOCK_BYTES):
             yield block
 
 
-class _Lent(io.RawIOBase):
-    """A file for Arrow to read from, and to close without its owner noticing; `see` sees what is read."""
+class _Borrowed(io.RawIOBase):
+    """A file for Arrow to read from, which its owner closes; `see` sees what is read."""
 
     def __init__(self, stream: OpenFile, see: Callable[[Any], None]) -> None:
         self._stream, self._see = stream, see
@@ -112,13 +104,64 @@ class _Lent(io.RawIOBase):
         return True
 
     def readinto(self, block: Any) -> int:
-        got: int = self._stream.readinto(block)
-        self._see(memoryview(block)[:got])
-        return got
+        size: int = self._stream.readinto(block)
+        self._see(memoryview(block)[:size])
+        return size
 
 
-def _by_lzma(stream: OpenFile, noted: Callable[[int], None]) -> Iterator[bytes]:
-    decoder, data = _decoder(stream, b"", noted)
+class ZstdWindows:
+    """Sees the bytes of zstd frames pass and notes the largest window among them: `window_bytes`."""
+
+    def __init__(self) -> None:
+        self.window_bytes = 0
+        self._headers = self._parse()
+        self._header = bytearray()
+        self._skip, self._wanted = next(self._headers)  # bytes of content, then of the next header
+
+    def see(self, data: Any) -> None:
+        """Take the next bytes of the file."""
+        at = 0
+        while at < len(data):
+            if self._skip:
+                step = min(self._skip, len(data) - at)
+                self._skip -= step
+            else:
+                step = min(self._wanted - len(self._header), len(data) - at)
+                self._header += data[at : at + step]
+                if len(self._header) == self._wanted:
+                    header = bytes(self._header)
+                    self._header.clear()
+                    self._skip, self._wanted = self._headers.send(header)
+            at += step
+
+    def _parse(self) -> Generator[tuple[int, int], bytes, None]:
+        """Yield how many bytes to skip, and how many of a header to send after them."""
+        skip = 0
+        while (magic := (yield skip, 4)) == _ZSTD_MAGIC or (magic[0] & 0xF0 == 0x50 and magic[1:] == _SKIPPABLE):
+            if magic != _ZSTD_MAGIC:
+                skip = int.from_bytes((yield 0, 4), "little")
+                continue
+            [flags] = yield 0, 1
+            single = flags >> 5 & 1  # its window is its content
+            size_bytes = _CONTENT_SIZE_BYTES[flags >> 6] or single
+            header = yield 0, 1 - single + _DICTIONARY_ID_BYTES[flags & 3] + size_bytes
+            if single:
+                window = int.from_bytes(header[-size_bytes:], "little") + (256 if size_bytes == 2 else 0)
+            else:
+                base = 1 << 10 + (header[0] >> 3)
+                window = base + base // 8 * (header[0] & 7)
+            self.window_bytes = max(self.window_bytes, window)
+            skip = last = 0
+            while not last:
+                block = int.from_bytes((yield skip, 3), "little")
+                last, kind, size = block & 1, block >> 1 & 3, block >> 3
+                skip = 1 if kind == _RUN else size
+            skip += 4 if flags & 4 else 0  # a checksum
+        yield 1 << 63, 1  # not a frame: decoding it fails
+
+
+def _by_lzma(stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
+    decoder, data = _decoder(stream, b"", note)
     while True:
         if decoder.eof:  # another stream may follow, after padding of zeros
             data = decoder.unused_data.lstrip(b"\0")
@@ -126,7 +169,7 @@ def _by_lzma(stream: OpenFile, noted: Callable[[int], None]) -> Iterator[bytes]:
                 data = more.lstrip(b"\0")
             if not data:
                 return
-            decoder, data = _decoder(stream, data, noted)
+            decoder, data = _decoder(stream, data, note)
         elif decoder.needs_input and not data:
             data = stream.read(_BLOCK_BYTES)
             if not data:
@@ -137,10 +180,25 @@ def _by_lzma(stream: OpenFile, noted: Callable[[int], None]) -> Iterator[bytes]:
             yield block
 
 
-def _decoder(stream: OpenFile, data: bytes, noted: Callable[[int], None]) -> tuple[lzma.LZMADecompressor, bytes]:
-    """A decoder for the xz stream that begins with `data`, and what it begins with, read further where it is short."""
+def _decoder(stream: OpenFile, data: bytes, note: Callable[[int], None]) -> tuple[lzma.LZMADecompressor, bytes]:
+    """Return a decoder for the xz stream that begins with `data`, and its first bytes: at least all headers."""
     while len(data) < _XZ_HEAD_BYTES and (more := stream.read(_BLOCK_BYTES)):
         data += more
     memory = xz_memory(data)
-    noted(memory)
+    note(memory)
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory), data
+
+
+def xz_memory(head: bytes) -> int:
+    """Return what decoding the xz stream with these first bytes takes: its dictionary, and what is next to it.
+
+    Tries every size that a dictionary can have, the smallest first: 2^n or 2^n + 2^(n-1) bytes.
+    """
+    for memory in ((2 + half << power) + _XZ_OTHER_BYTES for power in range(11, 31) for half in (0, 1)):
+        try:
+            lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory).decompress(head[:_XZ_HEAD_BYTES], 1)
+        except lzma.LZMAError as error:
+            if "limit" in str(error):
+                continue
+        return memory
+    return (1 << 32) + _XZ_OTHER_BYTES

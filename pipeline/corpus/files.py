@@ -1,9 +1,8 @@
 """What to read: files, directories and globs become one listing of corpus files, each named once.
 
-The order is the one in which the inputs were given, sorted by path within a directory or a glob, so that a plan made
-from the listing is the same every time. A file's size is found by seeking to its end, and a digest of samples of it
-tells later whether it is still the same file. What is in a file is only looked at as far as its format and compression
-go (`formats`).
+The order is that of the inputs, sorted by path within a directory or a glob, so a plan made from the listing is the
+same every time. A digest of samples of a file shows later whether it is still the same. Of the content only the format
+and the compression are looked at (`formats`).
 """
 
 import errno
@@ -19,12 +18,11 @@ from pathlib import Path
 
 from pipeline.base.errors import InputError
 from pipeline.corpus import remote
-from pipeline.corpus.formats import Asked, Kind, place_in, recognise
+from pipeline.corpus.formats import Asked, recognise
 from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
 from pipeline.storage import open_file as open_location
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
-_OURS = ("run.json", "encoding.json")  # a run directory has the one, a directory of shards the other
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
@@ -32,8 +30,8 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 class CorpusFile:
     """One file to read. `path` is absolute, links kept, or a URI.
 
-    `digest` is of its size and of up to 16 samples of 4 KiB, so changes in place are noticed. `format` and
-    `compression` are of those that `formats` knows.
+    `digest` is of its size and of up to 16 samples of 4 KiB, which shows changes in place. `formats` lists the values
+    of `format` and `compression`.
     """
 
     path: str
@@ -43,14 +41,16 @@ class CorpusFile:
     format: str = "text"
     compression: str = "none"
 
-    def place(self, number: int) -> str:
-        """A byte of its text, or a row, for people."""
-        return place_in(self.path, Kind(self.format, self.compression), number)
+    def location(self, number: int) -> str:
+        """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
+        if self.format == "parquet":
+            return f"{self.path}, row {number}"
+        return f"{self.path}, byte {number}" + ("" if self.compression == "none" else " of the decompressed text")
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a corpus in the order to read them, and what deserves a warning: files without a byte in them."""
+    """The files of a corpus in the order to read them, and the paths of those without a byte."""
 
     files: tuple[CorpusFile, ...]
     empty: tuple[str, ...]
@@ -65,17 +65,17 @@ def find_files(
     """List the files that the inputs name; for None, those of the sample corpus.
 
     Directories are read with everything below them except hidden files and directories; symbolic links to files are
-    followed, and those to directories too, each directory once. A directory that holds a `run.json` is a run directory
-    of ours and is left out with everything below it. URIs are read so too (`pipeline.corpus.remote`), those of `file://`
-    as local paths. A file that is named twice, also by another
-    spelling or link, is listed where it first appears.
+    followed, and those to directories too, each directory once. A directory with a `run.json` is a run directory of
+    ours and is skipped with everything below it. URIs are read in the same way (`pipeline.corpus.remote`), those of
+    `file://` as local paths. A file that is named twice, also by another spelling or link, is listed where it first
+    appears.
     Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
-    UTF-8, for a corpus without a byte (unless it `may_be_empty`), and for a file that is not what its name says.
+    UTF-8, for a corpus without a byte (unless it `may_be_empty`), and for a file whose name contradicts its content.
     """
     if inputs is None:
         listing = _listing(sample_corpus(), asked)
         _require_text(listing, "the sample corpus")
-        return replace(listing, empty=())  # a library has modules without a line, and nobody chose them
+        return replace(listing, empty=())  # the library has empty modules, which the user did not choose
     names = [os.fspath(name) for name in inputs]
     if not names:
         raise InputError("no inputs: name files, directories or globs")
@@ -89,11 +89,11 @@ def find_files(
 
 
 def sample_corpus() -> list[str]:
-    """The Python files of the running Python's own standard library, without its tests and installed packages."""
+    """Return the Python files of the running Python's standard library, without its tests and installed packages."""
     root = sysconfig.get_path("stdlib")
     paths = [path for path in _walk(root, set(), _NOT_SAMPLED) if path.endswith(".py")]
     if not paths:
-        raise InputError(f"the sample corpus is not there: no Python files in {root}; name files to train on")
+        raise InputError(f"the sample corpus is missing: no Python files in {root}; name files to train on")
     return paths
 
 
@@ -103,7 +103,7 @@ def open_file(path: str) -> OpenFile:
 
 
 def file_size(file: OpenFile) -> int:
-    """The size of an open binary file, by seeking to its end; the position is back at the start afterwards."""
+    """Return the size of an open binary file by seeking to its end, and seek back to its start."""
     file.seek(0, os.SEEK_END)
     size = file.tell()
     file.seek(0)
@@ -111,7 +111,7 @@ def file_size(file: OpenFile) -> int:
 
 
 def describe(path: str, asked: Asked = Asked()) -> CorpusFile:  # noqa: B008 - a constant
-    """Look at a file; raises `InputError` where it cannot be read or is not what its name says."""
+    """Describe a file; raise `InputError` if it cannot be read or its name contradicts its content."""
     try:
         with open_file(path) as file:
             size = file_size(file)
@@ -129,19 +129,11 @@ def describe(path: str, asked: Asked = Asked()) -> CorpusFile:  # noqa: B008 - a
 
 
 def _listing(paths: Sequence[str], asked: Asked) -> Listing:
-    files, empty, seen = [], [], set()
-    different = []
+    different: dict[str, str] = {}
     for path in paths:
-        real = path if is_uri(path) else os.path.realpath(path)
-        if real not in seen:
-            seen.add(real)
-            different.append(path)
-    for file in each(partial(describe, asked=asked), different, remote=any(map(is_uri, different))):
-        if file.size:
-            files.append(file)
-        else:
-            empty.append(file.path)
-    return Listing(tuple(files), tuple(empty))
+        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
+    files = list(each(partial(describe, asked=asked), list(different.values()), remote=any(map(is_uri, paths))))
+    return Listing(tuple(file for file in files if file.size), tuple(file.path for file in files if not file.size))
 
 
 def _require_text(listing: Listing, what: str) -> None:
@@ -155,11 +147,11 @@ def _require_text(listing: Listing, what: str) -> None:
 
 
 def _expand(name: str) -> list[str]:
-    """The files that one input names, as absolute paths or URIs."""
+    """Return the files that one input names, as absolute paths or URIs."""
     if not name:
         raise InputError("an input is empty (''): name a file, a directory or a glob")
     if "\0" in name:
-        raise InputError(f"the input {name!r} holds a NUL character, which no path has: name a file, directory or glob")
+        raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
     _refuse_undecodable(name)
     if is_uri(name):
         where = named(name)
@@ -177,7 +169,7 @@ def _expand(name: str) -> list[str]:
         raise _unreadable(name, error) from None
     if stat.S_ISDIR(mode):
         if _is_run_directory(path):
-            raise InputError(f"{name} is a run directory or one of shards: name the corpus, not what was made of it")
+            raise remote.is_output(name)
         found = list(_walk(path, set()))
         if not found:
             raise InputError(
@@ -194,7 +186,7 @@ def _expand_glob(name: str) -> list[str]:
     found: list[str] = []
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - an absolute glob is not for Path.glob
         path = _absolute(match)
-        if os.path.isfile(path):  # noqa: PTH113 - quiet about what cannot be looked at
+        if os.path.isfile(path):  # noqa: PTH113 - false for what cannot be read
             if "**" not in name or not _in_run_directory(match, name):
                 _refuse_undecodable(path)
                 found.append(path)
@@ -206,7 +198,7 @@ def _expand_glob(name: str) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """The absolute path of a name, links kept except before a `..`, where they decide what it means."""
+    """Return the absolute path of a name, links kept except before a `..`, where they decide what it means."""
     try:
         if ".." in Path(name).parts:
             parent, last = os.path.split(name)
@@ -229,29 +221,28 @@ def _refuse_undecodable(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        shown = os.fsencode(path).decode(errors="backslashreplace") if _from_system(path) else ascii(path)
+        try:
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+        except UnicodeEncodeError:
+            shown = ascii(path)
         raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
 
 
-def _from_system(path: str) -> bool:
-    return not any("\ud800" <= character < "\udc80" or "\udcff" < character <= "\udfff" for character in path)
-
-
 def _is_run_directory(directory: str) -> bool:
-    return any(os.path.isfile(os.path.join(directory, name)) for name in _OURS)  # noqa: PTH113, PTH118
+    return any(os.path.isfile(os.path.join(directory, name)) for name in remote.MANIFESTS)  # noqa: PTH113, PTH118
 
 
 def _in_run_directory(match: str, pattern: str) -> bool:
-    """Whether a glob went through a run directory on its way to a file."""
+    """Return whether a glob went through a run directory to reach a file."""
     wild = next(i for i, part in enumerate(Path(pattern).parts) if glob.has_magic(part))
     parts = Path(match).parts
     return any(_is_run_directory(str(Path(*parts[:end]))) for end in range(wild + 1, len(parts)))
 
 
 def _walk(directory: str, seen: set[str], left_out: Iterable[str] = ()) -> Iterator[str]:
-    """The files in a directory and below, sorted by path, no directory twice.
+    """Yield the files in a directory and below, sorted by path, no directory twice.
 
-    Left out are hidden files and directories, broken and looping links, and run directories.
+    Hidden files and directories, broken and looping links, and run directories are skipped.
     """
     real = os.path.realpath(directory)
     if real in seen or _is_run_directory(directory):

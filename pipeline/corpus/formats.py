@@ -1,9 +1,8 @@
-"""What a file is: its format and its compression, two independent things, told by its first bytes and its name.
+"""The format and the compression of a file, two independent facts, from its first bytes and its name.
 
-Content comes first where it has a mark (Parquet, gzip, zstd, bzip2, xz); JSON Lines has none and goes by the name;
-text whose lines are documents is only taken where it is asked for. A name that promises what the content does not hold
-is refused, so that a damaged file is never taken for text. What was asked for with `--input-format` and `--compression`
-is taken at its word, for every file.
+Content decides first if it has a mark (Parquet, gzip, zstd, bzip2, xz). JSON Lines has none, so its name decides. Lines
+of text are documents only on request. A file whose name contradicts its content is an error, so that a damaged file is
+never read as text. `--input-format` and `--compression` override both for every file.
 """
 
 from dataclasses import dataclass
@@ -23,14 +22,14 @@ _FORMAT_SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
 _PARQUET = b"PAR1"
-_PARQUET_BEGINS = _PARQUET + b"\x15"  # and the header of a page
-_BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # the first block, or the end where there is none
-_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5f
+_PARQUET_START = _PARQUET + b"\x15"  # and the header of a page
+_BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # the first block, or the end if there is none
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options say of format and compression; `auto` leaves it to each file."""
+    """Format and compression by the options; `auto` leaves them to each file."""
 
     format: str = AUTO
     compression: str = AUTO
@@ -45,65 +44,50 @@ class Kind:
 
 
 def recognise(path: str, head: bytes, tail: bytes, asked: Asked) -> Kind:
-    """What a file is by its name, its first and its last bytes.
+    """Return what a file is by its name, its first and its last bytes.
 
-    Raises `InputError` where name and content contradict each other, or for Parquet that is compressed as a whole.
+    Raises `InputError` if name and content contradict each other, or for Parquet that is compressed as a whole.
     """
-    compression = _compression(path, head) if asked.compression == AUTO else asked.compression
-    if asked.format == AUTO:
-        name_format = _format_of(path)
-        is_parquet = compression == "none" and _is_parquet(head, tail)
-        if name_format == "parquet" and compression == "none" and head and not head.startswith(_PARQUET):
-            raise InputError(
-                f"{path} is named as Parquet but does not begin as one: it is damaged, or rename it, or say what it is "
-                "with --input-format"
-            )
-        format_ = "parquet" if is_parquet else name_format
-    else:
-        format_ = asked.format
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
+    by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
+    compression = compression_marked(head) if asked.compression == AUTO else asked.compression
+    if asked.compression == AUTO and compression == "none" and by_name and head:
+        raise _contradiction(path, _COMPRESSION_SUFFIXES[by_name], "such", "--compression")
+    format_ = asked.format
+    if format_ == AUTO:
+        format_ = _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
+        if compression == "none" and head.startswith(_PARQUET):
+            if tail.endswith(_PARQUET) or starts_as_parquet(head):
+                format_ = "parquet"
+        elif format_ == "parquet" and compression == "none" and head:
+            raise _contradiction(path, "Parquet", "one", "--input-format")
     if format_ == "parquet" and compression != "none":
         raise compressed_parquet(path, compression)
     return Kind(format_, compression)
 
 
+def _contradiction(path: str, named: str, pronoun: str, option: str) -> InputError:
+    return InputError(
+        f"{path} is named as {named} but does not begin as {pronoun}: it is damaged, or rename it, or say what it is "
+        f"with {option}"
+    )
+
+
 def compressed_parquet(path: str, compression: str) -> InputError:
-    """The error for a Parquet file within a compressed one: it can only be read from its end."""
+    """Return the error for a Parquet file in a compressed one: it can only be read from its end."""
     return InputError(
         f"{path} is a Parquet file compressed as a whole with {compression}: decompress it (Parquet compresses its "
         "own pages), then name the result"
     )
 
 
-def begins_as_parquet(head: bytes) -> bool:
-    """Whether decompressed content is a Parquet file rather than a text."""
-    return head.startswith(_PARQUET_BEGINS)
-
-
-def place_in(path: str, kind: Kind, number: int) -> str:
-    """A place for people: a byte of the file, a byte of what it decompresses to, or a row (the first is 0)."""
-    if kind.format == "parquet":
-        return f"{path}, row {number}"
-    return f"{path}, byte {number}" + ("" if kind.compression == "none" else " of the decompressed text")
-
-
-def _suffixes(path: str) -> list[str]:
-    return [suffix.lower() for suffix in PurePath(path).suffixes]
-
-
-def _compression(path: str, head: bytes) -> str:
-    found = compression_marked(head)
-    suffixes = _suffixes(path)
-    named = _COMPRESSION_SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if found == "none" and named is not None and head:
-        raise InputError(
-            f"{path} is named as {named} but does not begin as such: it is damaged, or rename it, or say what it is "
-            "with --compression"
-        )
-    return found
+def starts_as_parquet(head: bytes) -> bool:
+    """Return whether decompressed content is a Parquet file rather than text."""
+    return head.startswith(_PARQUET_START)
 
 
 def compression_marked(head: bytes) -> str:
-    """The compression that the first bytes of a file tell, or none."""
+    """Return the compression that the first bytes of a file mark, or none."""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F):
@@ -111,15 +95,3 @@ def compression_marked(head: bytes) -> str:
     if head.startswith(b"BZh") and head[4:10] in _BZIP2_BLOCKS and head[3:4] in b"123456789":
         return "bzip2"
     return "xz" if head.startswith(b"\xfd7zXZ\0") else "none"
-
-
-def _format_of(path: str) -> str:
-    """The format that the name tells, the compression's suffix aside."""
-    suffixes = _suffixes(path)
-    if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES:
-        suffixes.pop()
-    return _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
-
-
-def _is_parquet(head: bytes, tail: bytes) -> bool:
-    return head.startswith(_PARQUET) and (tail.endswith(_PARQUET) or begins_as_parquet(head))

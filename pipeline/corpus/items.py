@@ -1,94 +1,58 @@
-"""Any iterable of documents as blocks for the native core: strings, bytes, columns of Arrow, rows of a data set.
+"""Any iterable of documents -> records for the native core: strings, bytes, columns of Arrow, rows of a data set.
 
 Each item is one document; of an Arrow array each element, of a table each row of its text column. Text goes from
-Arrow's memory to the core as it is, and strings are joined to blocks of about a mebibyte, so memory holds a few blocks
-whatever the iterable gives. A record whose field is not there, or is no text, is lost as one of JSON Lines is, and told
-with its kind and the number of its item.
+Arrow's memory to the core without a copy, and strings are joined to records of about a mebibyte, so memory holds a few
+of them at a time. A record whose field is missing, or is not text, is skipped as one of JSON Lines is, and
+reported with its kind and the number of its item. A lone surrogate of a string becomes one invalid byte, which the
+errors policy then sees as one invalid sequence, as in JSON Lines.
 """
 
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from pipeline.base.errors import InputError, InvalidTextError, UsageError
-from pipeline.corpus.losses import MOST_EXAMPLES
-from pipeline.corpus.records import Lost
+from pipeline.base.errors import InputError, UsageError
+from pipeline.corpus.records import Records, skipped_records
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_INVALID_BYTE = "\udcff"  # as `surrogateescape` has it
 _BATCH_ROWS = 1000  # of a data set at a time
-_Kind = str | None  # of loss, where a record is no document
-
-
-@dataclass(frozen=True)
-class Block:
-    """Documents end to end: document i is data[offsets[i]:offsets[i + 1]], offsets of 32 or 64 bits.
-
-    first: the number of the first one's item, from 1. replaced, skipped: lone surrogates that became U+FFFD, and
-    documents left out because of one; examples: the first places of both. lost: records that are no documents, each an
-    empty row here; their places are numbers of items.
-    """
-
-    first: int
-    offsets: Any
-    data: Any
-    rows: int
-    replaced: int = 0
-    skipped: int = 0
-    examples: tuple[str, ...] = ()
-    lost: tuple[Lost, ...] = ()
-
-
-def blocks(items: Iterable[Any], text_field: str, errors: str) -> Iterator[Block]:
-    """The documents of an iterable, in blocks.
-
-    items: strings or bytes, or mappings that have one in `text_field`; pyarrow Arrays, RecordBatches or Tables, whose
-    column `text_field` is taken; or one such object; or a `datasets.Dataset`. A field is called just that, or it is
-    where the dots of `text_field` lead. None is a record without its field. errors: what becomes of a lone surrogate
-    in a string, as of invalid UTF-8: "replace" by one U+FFFD, "strict" raises, "skip" leaves the document out.
-
-    Raises `UsageError` for what is no iterable of documents, `InputError` naming the item that is none of these or the
-    columns that one object or a data set has, `InvalidTextError` under "strict".
-    """
-    joiner = _Joiner(errors)
-    number = 1
-    for item in _documents(items, text_field):
-        if _is_scalar(item):
-            raise InputError(
-                f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole "
-                "column, or the value's as_py()"
-            )
-        lost: _Kind = None
-        if isinstance(item, Mapping):
-            item, lost = _field(item, text_field)
-        elif item is None:
-            lost = "records_without_field"
-        if lost is not None:
-            yield from joiner.lose(lost, number)
-            number += 1
-        elif isinstance(item, _TEXTS):
-            yield from joiner.add(item, number)
-            number += 1
-        elif _is_arrow(item):
-            yield from joiner.flush()
-            for block in _arrow_blocks(item, text_field, number):
-                yield block
-                number += block.rows
-        else:
-            raise InputError(
-                f"item {number} is of type {type(item).__name__}; give str, bytes, records with a text in "
-                f"{text_field!r}, or pyarrow columns of them"
-            )
-    yield from joiner.flush()
-
-
 _TEXTS = (str, bytes, bytearray, memoryview)
 
 
+def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
+    """Yield the documents of an iterable; their positions are numbers of items, from 1.
+
+    items: strings or bytes, or mappings that have one in `text_field`; pyarrow Arrays, RecordBatches or Tables, whose
+    column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has just that name, or the dots of
+    `text_field` lead to it. None is a record without its field.
+
+    Raises `UsageError` for what is not an iterable of documents, `InputError` naming the item that is none of these or
+    the columns that one object or a data set has.
+    """
+    joiner = _Joiner()
+    number = 1
+    for item in _documents(items, text_field):
+        if _is_arrow(item):
+            yield from joiner.flush()
+            for records in _arrow_records(item, text_field, number):
+                yield records
+                number += records.rows
+            joiner.first = number
+            continue
+        text, kind = (item, "") if isinstance(item, _TEXTS) else _text_of(item, text_field, number)
+        joiner.add(text, kind)
+        number += 1
+        if joiner.is_full():
+            yield from joiner.flush()
+    yield from joiner.flush()
+
+
 def _documents(items: Any, text_field: str) -> Iterable[Any]:
-    """What to iterate over; refuses what would give something else than its documents."""
+    """Return what to iterate over; refuse what would yield something else than its documents."""
     if isinstance(items, _TEXTS):
         raise UsageError(
             "the documents are one single text, which would be read letter by letter; give a list of texts"
@@ -99,16 +63,15 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
             "of records or texts, of a set of data sets one"
         )
     if hasattr(items, "with_format") and hasattr(items, "select_columns"):  # a datasets.Dataset
-        return _data_set(items, text_field)
-    if _is_arrow(items):
-        _require_field("the table", text_field, items)
-        return [items]
-    if not hasattr(items, "__iter__") and not hasattr(items, "__getitem__"):
-        raise UsageError(
-            f"the documents are of type {type(items).__name__}, which gives no items; give a list of texts"
-        )
-    _require_field("the table", text_field, items)
-    documents: Iterable[Any] = items
+        names = items.column_names  # None: they are not known before the first row
+        columns = items if names is None else items.select_columns([_column_name("the data set", text_field, names)])
+        batches: Iterator[Any] = columns.with_format("arrow").iter(batch_size=_BATCH_ROWS)
+        return batches
+    if not any(hasattr(items, name) for name in ("__iter__", "__getitem__")) and not _is_arrow(items):
+        raise UsageError(f"the documents are of type {type(items).__name__}, which has no items; give a list of texts")
+    if _of_arrow(items) and hasattr(items, "schema"):
+        _column_name("the table", text_field, items.schema.names)
+    documents: Iterable[Any] = [items] if _is_arrow(items) else items
     return documents
 
 
@@ -124,102 +87,80 @@ def _is_scalar(item: object) -> bool:
     return _of_arrow(item) and hasattr(item, "as_py")
 
 
-def _require_field(name: str, text_field: str, items: Any) -> None:
-    """Refuse Arrow's records whose schema, known before the first of them, has no such field."""
-    if _of_arrow(items) and hasattr(items, "schema"):
-        _first_name(name, text_field, items.schema.names)
-
-
-def _first_name(name: str, text_field: str, names: Iterable[str]) -> str:
-    """The column in which the field lies."""
+def _column_name(owner: str, text_field: str, names: Iterable[str]) -> str:
+    """Return the column that has the field; raise `InputError` if there is none."""
     first = text_field if text_field in names else text_field.split(".")[0]
     if first not in names:
         raise InputError(
-            f"{name} has no column {text_field!r}, only {', '.join(map(str, names)) or 'none'}; name it with text_field"
+            f"{owner} has no column {text_field!r}, only {', '.join(map(str, names)) or 'none'}; "
+            "name it with text_field"
         )
     return first
 
 
-def _data_set(items: Any, text_field: str) -> Iterator[Any]:
-    names = items.column_names  # None: nobody knows before the first row
-    first = text_field if names is None else _first_name("the data set", text_field, names)
-    columns = items if names is None else items.select_columns([first])
-    batches: Iterator[Any] = columns.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-    return batches
-
-
-def _field(item: Any, text_field: str) -> tuple[Any, _Kind]:
-    """The text of a record, or the kind of loss that it is."""
-    for name in (text_field,) if text_field in item else text_field.split("."):
+def _text_of(item: Any, text_field: str, number: int) -> tuple[Any, str]:
+    """Return the text of a record, or no text and the kind of skipped record that it is."""
+    if _is_scalar(item):
+        raise InputError(
+            f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole column, or "
+            "the value's as_py()"
+        )
+    if item is not None and not isinstance(item, Mapping):
+        raise InputError(
+            f"item {number} is of type {type(item).__name__}; give str, bytes, records with a text in {text_field!r}, "
+            "or pyarrow columns of them"
+        )
+    for name in (text_field,) if item is not None and text_field in item else text_field.split("."):
         item = item.get(name) if isinstance(item, Mapping) else None
     if item is None:
-        return None, "records_without_field"
-    return item, None if isinstance(item, _TEXTS) else "records_not_text"
+        return b"", "records_without_field"
+    return (item, "") if isinstance(item, _TEXTS) else (b"", "records_not_text")
 
 
 class _Joiner:
-    """Joins strings and bytes to blocks."""
+    """Joins strings and bytes to records, the first of which is item `first`."""
 
-    def __init__(self, errors: str) -> None:
-        self._errors = errors
-        self._first = 1
+    def __init__(self) -> None:
+        self.first = 1
         self._start()
 
     def _start(self) -> None:
         self._parts: list[Any] = []
         self._offsets = array("q", [0])
-        self._replaced = self._skipped = 0
-        self._examples: list[str] = []
-        self._lost: dict[str, tuple[int, list[int]]] = {}
+        self._skipped: dict[str, list[int]] = {}
 
-    def lose(self, kind: str, number: int) -> Iterator[Block]:
-        """Take a record that is no document."""
-        count, places = self._lost.get(kind, (0, []))
-        self._lost[kind] = count + 1, [*places, number][:MOST_EXAMPLES]
-        return self.add(b"", number)
-
-    def add(self, item: Any, number: int) -> Iterator[Block]:
-        """Take one more document; gives a block when it is full."""
+    def add(self, item: Any, kind: str) -> None:
+        """Add a document, or an empty row for a skipped record of this kind."""
         if isinstance(item, str):
             try:
-                data: Any = item.encode()
-            except UnicodeEncodeError as error:
-                data = self._repaired(item, number, error.start)
+                data = item.encode()
+            except UnicodeEncodeError:
+                data = _SURROGATE.sub(_INVALID_BYTE, item).encode(errors="surrogateescape")
         else:
             data = item if isinstance(item, bytes) else bytes(item)
-        if not self._parts:
-            self._first = number
-        self._parts.append(data)  # an empty document is none, but keeps the numbers of those after it
+        if kind:
+            self._skipped.setdefault(kind, []).append(len(self._parts))
+        self._parts.append(data)  # also an empty one: later documents keep their numbers
         self._offsets.append(self._offsets[-1] + len(data))
-        if self._offsets[-1] >= _BLOCK_BYTES or len(self._parts) >= _BLOCK_ROWS:
-            yield from self.flush()
 
-    def _repaired(self, item: str, number: int, at: int) -> bytes:
-        place = f"item {number}, character {at}"
-        if self._errors == "strict":
-            raise InvalidTextError(f"{place} is a lone surrogate; mend it, or choose errors='replace' or 'skip'")
-        if len(self._examples) < MOST_EXAMPLES:
-            self._examples.append(place)
-        if self._errors == "skip":
-            self._skipped += 1
-            return b""
-        text, times = _SURROGATE.subn("\ufffd", item)
-        self._replaced += times
-        return text.encode()
+    def is_full(self) -> bool:
+        """Return whether the records are to be flushed."""
+        return self._offsets[-1] >= _BLOCK_BYTES or len(self._parts) >= _BLOCK_ROWS
 
-    def flush(self) -> Iterator[Block]:
-        """What is waiting."""
-        if self._parts:
-            rows = len(self._parts)
-            surrogates = self._replaced, self._skipped, tuple(self._examples)
-            lost = tuple(Lost(kind, count, places) for kind, (count, places) in self._lost.items())
-            yield Block(self._first, self._offsets, b"".join(self._parts), rows, *surrogates, lost)
-        self._start()
+    def flush(self) -> Iterator[Records]:
+        """Yield what is waiting."""
+        if rows := len(self._parts):
+            position = self.first.__add__
+            self.first += rows
+            data, offsets, skipped = b"".join(self._parts), self._offsets, skipped_records(self._skipped, position)
+            self._start()
+            yield Records(rows, offsets, data, 8, position, skipped)
 
 
-def _arrow_blocks(item: Any, text_field: str, number: int) -> Iterator[Block]:
-    """The rows of an Arrow object, the first of which is item `number`; rows of text end to end."""
+def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]:
+    """Yield the rows of an Arrow object, the first of which is item `number`."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from pipeline.corpus import columns
 
@@ -231,57 +172,29 @@ def _arrow_blocks(item: Any, text_field: str, number: int) -> Iterator[Block]:
             for start in range(0, len(chunk), _BLOCK_ROWS):
                 column = chunk.slice(start, _BLOCK_ROWS)
                 if is_record:
-                    column = _column(column, text_field)
-                if columns.is_text(column.type) or pa.types.is_null(column.type):
-                    for part in columns.plain(column):
-                        yield _arrow_block(part, number)
-                        number += len(part)
-                elif is_record:
-                    yield _lost_block(column, number)
-                    number += len(column)
-                else:
+                    column = _field(column, text_field)
+                skipped = []
+                if is_record and not columns.is_text(column.type) and not pa.types.is_null(column.type):
+                    skipped = columns.skipped_rows("records_not_text", pc.is_valid(column), number.__add__)
+                    column = pc.if_else(pc.is_valid(column), pa.scalar(b"", pa.binary()), pa.scalar(None, pa.binary()))
+                elif not columns.is_text(column.type) and not pa.types.is_null(column.type):
                     raise InputError(f"the column at item {number} is of type {column.type}, not text or bytes")
+                for texts in columns.plain(column):
+                    records = columns.records_of(texts, number.__add__)
+                    yield replace(records, skipped=[*records.skipped, *skipped]) if skipped else records
+                    number += len(texts)
     except pa.ArrowException as error:
         raise InputError(f"the column at item {number} cannot be read as text: {str(error).splitlines()[0]}") from None
 
 
-def _column(records: Any, text_field: str) -> Any:
-    """The column of records that has the text, of nulls where there is none."""
+def _field(records: Any, text_field: str) -> Any:
+    """Return the column of records that has the text; of nulls if there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     column = records
-    named = column.type.get_all_field_indices(text_field)
-    for name in (text_field,) if named else text_field.split("."):
+    for name in (text_field,) if column.type.get_all_field_indices(text_field) else text_field.split("."):
         if not pa.types.is_struct(column.type) or not column.type.get_all_field_indices(name):
             return pa.nulls(len(records), pa.binary())
         column = pc.struct_field(column, name)
     return column
-
-
-def _arrow_block(column: Any, first: int) -> Block:
-    from pipeline.corpus import columns
-
-    offsets, data, offset_bytes = columns.buffers(column)
-    places = memoryview(offsets).cast("B").cast("i" if offset_bytes == 4 else "q")
-    lost = _rows_lost("records_without_field", columns.null_rows(column, MOST_EXAMPLES), column.null_count, first)
-    return Block(first, places, data, len(column), lost=lost)
-
-
-def _lost_block(column: Any, first: int) -> Block:
-    """Rows of something else than text."""
-    import pyarrow.compute as pc
-
-    from pipeline.corpus import columns
-
-    empty = column.null_count
-    others = pc.indices_nonzero(pc.is_valid(column)).slice(0, MOST_EXAMPLES).to_pylist()
-    lost = (
-        *_rows_lost("records_without_field", columns.null_rows(column, MOST_EXAMPLES), empty, first),
-        *_rows_lost("records_not_text", others, len(column) - empty, first),
-    )
-    return Block(first, array("q", bytes(8 * (len(column) + 1))), b"", len(column), lost=lost)
-
-
-def _rows_lost(kind: str, rows: list[int], count: int, first: int) -> tuple[Lost, ...]:
-    return (Lost(kind, count, [first + row for row in rows]),) if count else ()

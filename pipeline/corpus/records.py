@@ -1,37 +1,40 @@
-"""What readers give: blocks of one text, or documents in columns with what was lost beside them."""
+"""Documents in columns, as readers yield them."""
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Text:
-    """The next bytes of a text; a buffer."""
-
-    data: Any
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Records that are no documents: a kind of `losses.KINDS`, how many, and the places of the first."""
-
-    kind: str
-    count: int
-    places: Sequence[int]
+from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, SkippedRecords
 
 
 @dataclass(frozen=True)
 class Records:
     """Documents as Arrow holds a column of them: row i is data[offsets[i]:offsets[i + 1]], both buffers.
 
-    offset_bytes: 4 or 8, the width of an offset. place: from a row to its place in the file: the byte at which its line
-    begins, or its row there. A record that is no document is an empty row, or none.
+    offset_bytes: 4 or 8, the width of an offset. position: from a row to the byte at which its line starts, its row in
+    the file, or the number of its item. A record that is not a document is an empty row, or none.
     """
 
     rows: int
     offsets: Any
     data: Any
     offset_bytes: int
-    place: Callable[[int], int]
-    lost: Sequence[Lost] = ()
+    position: Callable[[int], int]
+    skipped: Sequence[SkippedRecords] = ()
+
+    @cached_property
+    def starts(self) -> memoryview:
+        """The offsets as numbers."""
+        return memoryview(self.offsets).cast("B").cast("i" if self.offset_bytes == 4 else "q")
+
+    def row_at(self, byte: int) -> int:
+        """Return the row of a byte, counted from the start of the first row."""
+        return min(bisect_right(self.starts, byte + self.starts[0]), self.rows) - 1
+
+
+def skipped_records(rows_of: Mapping[str, Sequence[int]], position: Callable[[int], int]) -> list[SkippedRecords]:
+    """Describe skipped rows, given by kind."""
+    return [SkippedRecords(kind, len(rows), [position(row) for row in rows[:MOST_EXAMPLES]])
+            for kind, rows in rows_of.items()]  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from pipeline.corpus.losses import Losses, add_up
+from pipeline.corpus.skipped_or_altered import Tallies, add_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class ChunkStatistics:
     bytes_skipped: int = 0
     pieces_cut: int = 0
     files: int = 0
-    losses: Losses = field(default_factory=dict)
+    losses: Tallies = field(default_factory=dict)
     concerned_characters: str = ""
 
     @classmethod

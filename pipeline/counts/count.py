@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus import losses
+from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
 from pipeline.counts import combine, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count_worker import CountTask, count_chunk
@@ -63,7 +63,7 @@ def as_counted(run: Run, rows: int, statistics: ChunkStatistics) -> Counted:
         documents=statistics.documents,
         pieces=statistics.pieces,
         different_pieces=rows,
-        losses=losses.for_people(losses.add_up([plan.files_without_text(), statistics.losses])),
+        losses=in_words(add_up([plan.files_without_text(), statistics.losses])),
         concerned_characters=statistics.concerned_characters,
         source=source.description if source is not None else "",
     )
@@ -105,7 +105,7 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:
-        raise losses.refusal(facts.losses)
+        raise fail_on_loss_error(facts.losses)
 
 
 def _count_chunks(work: Work, run: Run) -> ChunkStatistics:

@@ -19,7 +19,7 @@ from typing import Any
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
-from pipeline.corpus.room import Room, unlimited
+from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.storage import Location, OpenFile, arrow_source, open_file
@@ -47,23 +47,23 @@ class Batch:
     place: Callable[[int], str]
 
 
-def read_counts(path: Location, room: Room | None = None) -> Iterator[Batch]:
+def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
     """The piece counts in a file: Parquet where its name ends so, TSV otherwise.
 
-    room: for reading and writing them; None: as much as is wanted. Raises `InputError` naming file and line or row,
-    `TrainingError` for what has no place in the room.
+    budget: for reading and writing them. Raises `InputError` naming file and line or row,
+    `TrainingError` for what does not fit the budget.
     """
-    return (_read_parquet if path.suffix == ".parquet" else _read_tsv)(path, room or unlimited())
+    return (_read_parquet if path.suffix == ".parquet" else _read_tsv)(path, budget)
 
 
-def _batch_bytes(room: Room) -> int:
-    left = room.left_bytes
+def _batch_bytes(budget: ReadBudget) -> int:
+    left = budget.left_bytes
     return _BATCH_BYTES if left is None else max(min(_BATCH_BYTES, left // (2 * _COPIES)), 1)
 
 
-def _read_tsv(path: Location, room: Room) -> Iterator[Batch]:
-    batch_bytes = _batch_bytes(room)
-    left = room.left_bytes
+def _read_tsv(path: Location, budget: ReadBudget) -> Iterator[Batch]:
+    batch_bytes = _batch_bytes(budget)
+    left = budget.left_bytes
     most_bytes = _MOST_LINE_BYTES if left is None else min(_MOST_LINE_BYTES, left // _COPIES)
     rows = min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES))
     first, filled = 1, 0
@@ -83,7 +83,7 @@ def _read_tsv(path: Location, room: Room) -> Iterator[Batch]:
                     size = len(line) + _rest_of_line(file, most_bytes)
                     if size >= _MOST_LINE_BYTES:
                         raise InputError(_too_long(f"{path}, line {number}"))
-                    _hold("piece", f"{path}, line {number}: the line", size, room)
+                    _hold("piece", f"{path}, line {number}: the line", size, budget)
                 piece, _, count = line.rstrip(b"\r\n").partition(b"\t")
                 if number == 1 and (piece, count) == (b"piece", b"count"):
                     first = 2
@@ -114,10 +114,9 @@ def _rest_of_line(file: Any, block_bytes: int) -> int:
     return size
 
 
-def _hold(part: str, place: str, size: int, room: Room, copies: int = _COPIES) -> None:
-    """Hold copies of something of so many bytes; `TrainingError` where they have no place in the room."""
-    if not room.hold(part, copies * size):
-        raise room.too_small(f"{place} of {format_bytes(size)}", part, copies * size)
+def _hold(part: str, place: str, size: int, budget: ReadBudget, copies: int = _COPIES) -> None:
+    """Hold copies of something of `size` bytes; raise `TrainingError` if they do not fit the budget."""
+    budget.require(part, copies * size, f"{place} of {format_bytes(size)}")
 
 
 def _too_long(place: str) -> str:
@@ -161,7 +160,7 @@ def escaped(piece: bytes) -> str:
     return text if text.isascii() else re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
-def _read_parquet(path: Location, room: Room) -> Iterator[Batch]:
+def _read_parquet(path: Location, budget: ReadBudget) -> Iterator[Batch]:
     import pyarrow as pa
 
     from pipeline.corpus.columns import plain
@@ -174,14 +173,14 @@ def _read_parquet(path: Location, room: Room) -> Iterator[Batch]:
                 group = file.metadata.row_group(number)
                 if not group.num_rows:
                     continue  # it has no pages, and where they begin is not said
-                rows = _batch_rows(path, stream, group, number, room)
+                rows = _batch_rows(path, stream, group, number, budget)
                 for batch in file.iter_batches(
                     rows, row_groups=[number], columns=["piece", "count"], use_threads=False
                 ):
                     at = 0
-                    for pieces in plain(batch.column("piece"), _batch_bytes(room)):
+                    for pieces in plain(batch.column("piece"), _batch_bytes(budget)):
                         if len(pieces) == 1:
-                            _hold("piece", f"{path}, row {first + at}: the piece", pieces.nbytes, room)
+                            _hold("piece", f"{path}, row {first + at}: the piece", pieces.nbytes, budget)
                         counts = batch.column("count").slice(at, len(pieces))
                         yield arrow_batch({"piece": pieces, "count": counts}, str(path), first + at)
                         at += len(pieces)
@@ -204,13 +203,13 @@ def _opened(path: Location) -> Any:
     return pq.ParquetFile(arrow_source(path), read_dictionary=["piece"] if encoded else None, **options)
 
 
-def _batch_rows(path: Location, stream: OpenFile, group: Any, number: int, room: Room) -> int:
+def _batch_rows(path: Location, stream: OpenFile, group: Any, number: int, budget: ReadBudget) -> int:
     """How many rows of a row group to take at once; `TrainingError` where one of its pages has no place in the room."""
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
     pieces, counts = (pages.sizes(stream, columns[name]) for name in ("piece", "count"))
     held = pieces.page + pieces.dictionary + counts.page + counts.dictionary
-    _hold("page", f"{path}, row group {number}: a page with its dictionary", held, room, _PAGE_COPIES)
-    batch_bytes = _batch_bytes(room)
+    _hold("page", f"{path}, row group {number}: a page with its dictionary", held, budget, _PAGE_COPIES)
+    batch_bytes = _batch_bytes(budget)
     return pieces.rows(batch_bytes, min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES)))
 
 

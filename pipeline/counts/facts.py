@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.corpus.losses import Loss
+from pipeline.corpus.skipped_or_altered import SkippedOrAltered
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,6 @@ class CorpusFacts:
     documents: int
     pieces: int
     different_pieces: int
-    losses: tuple[Loss, ...] = ()  # skipped or altered input
+    losses: tuple[SkippedOrAltered, ...] = ()  # skipped or altered input
     concerned_characters: str = ""  # characters of the corpus that `regex` and the runtimes classify differently
     source: str = ""  # where the counts come from, if no corpus was listed

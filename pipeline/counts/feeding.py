@@ -3,7 +3,6 @@
 What is skipped or altered is counted, with the first locations of each kind.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +12,10 @@ from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.losses import Tally
+from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span
-from pipeline.corpus.records import Records, Text
-from pipeline.corpus.room import Room
+from pipeline.corpus.records import Records
+from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
@@ -101,24 +100,24 @@ class _Feeding:
         begin = counter.fed_bytes()
         first = start - begin if plain_text else -begin  # of a text, from a number of fed bytes to an offset in it
         found = 0
-        room = Room(task.room_bytes, self._shrink, limit_bytes=task.limit_bytes, shares=task.workers)
-        for block in read_span(file, start, stop, task.text_field, report_progress, room):
+        budget = ReadBudget(task.room_bytes, self._shrink, limit_bytes=task.limit_bytes, workers=task.workers)
+        for block in read_span(file, start, stop, task.text_field, report_progress, budget):
             fed = counter.fed_bytes()
-            if isinstance(block, Text):
-                if fed == begin and plain_text and start > 0 and self._specials.match_at(block.data, 0) is None:
+            if isinstance(block, bytes):
+                if fed == begin and plain_text and start > 0 and self._specials.match_at(block, 0) is None:
                     counter.start_inside_document()
-                self._feed(partial(counter.feed, block.data), lambda offset: file.place(first + offset))
+                self._feed(partial(counter.feed, block), lambda offset: file.location(first + offset))
                 found += counter.fed_bytes() - fed
                 del block
                 continue
             place = _record_place(file, block, fed)
             self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), place)
-            for lost in block.lost:
-                self.tally.add(lost.kind, lost.count, map(file.place, lost.places))
-            found += block.rows + len(block.lost)
+            for skipped in block.skipped:
+                self.tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
+            found += block.rows + len(block.skipped)
             del block, place  # before the next is read: they may be large
         if file.format == "text":
-            self._feed(partial(counter.feed, b"", end=True), lambda offset: file.place(first + offset))
+            self._feed(partial(counter.feed, b"", end=True), lambda offset: file.location(first + offset))
         if found == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
             self.tally.add("files_empty", 1, [file.path])
         counter.set_room(task.room_bytes)  # what reading held of it is free again
@@ -165,13 +164,8 @@ def _too_long(task: ChunkTask, place: Callable[[int], str], error: MemoryError) 
 
 
 def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
-    """From the number of bytes fed to the location of the record that holds them."""
-
-    def place(offset: int) -> str:
-        offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q")
-        return file.place(records.place(bisect_right(offsets, offset - begin + offsets[0]) - 1))
-
-    return place
+    """Return what maps the number of bytes fed to the location of the record that holds them."""
+    return lambda offset: file.location(records.position(records.row_at(offset - begin)))
 
 
 class RegexCutter:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
-from pipeline.corpus.room import Room
+from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts import counter_file
 from pipeline.counts.counter_file import Columns
 from pipeline.counts.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
@@ -62,9 +62,9 @@ def take_file(task: TakeTask) -> Taken:
 
     Raises `InputError` where it is no longer as it was, and as `take` and `read_counts` do.
     """
-    room = Room(task.room_bytes, lambda _: None, limit_bytes=task.limit_bytes, shares=task.shares)
+    budget = ReadBudget(task.room_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
     _require_unchanged(task)
-    taken = take(read_counts(task.path, room), task)
+    taken = take(read_counts(task.path, budget), task)
     _require_unchanged(task)
     return taken
 

@@ -1,12 +1,12 @@
-"""Patterns: what cuts a document into pieces. `compile_pattern` is the door, `CompiledPattern` what it gives.
+"""Patterns cut documents into pieces. `compile_pattern` takes one and returns a `CompiledPattern`.
 
-A pattern is a preset's name or a regular expression in the dialect of the `regex` package, with `$` read as
-the very end of the document. One of the supported subset (see parse.py) becomes an automaton of the native
-core; any other runs on `regex` itself, slower, and `refusal` says why.
+A pattern is a preset's name or a regular expression in the dialect of the `regex` package, with `$` as the very end of
+the document. One of the supported subset (see parse.py) becomes an automaton of the native core; any other runs on
+`regex` itself, slower, and `refusal` says why.
 """
 
-from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, compile_pattern, cut_with_regex
-from pipeline.pattern.differences import differing_characters
+from pipeline.pattern.by_regex import cut_with_regex, differing_characters
+from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, compile_pattern
 from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.sequence import PatternSequence, in_sequence
 

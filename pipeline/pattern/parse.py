@@ -1,108 +1,49 @@
 """Pattern text -> syntax tree, for the subset that becomes an automaton.
 
-Promise: a tree means exactly what the `regex` package (its version 0 behaviour) means by the text, with `$`
-read as the very end of the document; whatever is outside the subset raises `Refusal` with the place. It is
-not a validator: a text that `regex` itself would reject is refused here with any reason.
+A tree means exactly what the `regex` package (its version 0 behaviour) means by the text, with `$` as the very end of
+the document; anything outside the subset raises `Refusal` with the position. This is no validator: text that `regex`
+itself rejects is refused here with any reason. The parser also notes what tokenizers' and tiktoken's engines may read
+differently (`first_difference`); `translate` writes those parts in another way.
 
 The subset: alternation; groups, capturing or not, with the flags i and s; characters, escapes, classes, `.`;
-`\\p{..}` of general categories, White_Space and Word; `\\s \\d \\w` and their complements; greedy, lazy and
-possessive quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x)` and `(?!x)`;
-`$`, `\\Z`, `\\z`.
+`\\p{..}` of general categories, White_Space and Word; `\\s \\d \\w` and their complements; greedy, lazy and possessive
+quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x)` and `(?!x)`; `$`, `\\Z`, `\\z`.
 """
 
-from dataclasses import dataclass
+import re
 
 from pipeline.pattern.classes import ANY, LINE_FEED, CharSet, Item, folded, property_item, range_item
-from pipeline.pattern.classes import union as union_of
+from pipeline.pattern.tree import Alternation, Atomic, Chars, Look, Node, Refusal, Repeat, Sequence, nullable
 
 MAX_COUNT = 1000  # the largest number in a counted quantifier
 
 SIMPLE_ESCAPES = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "a": 7}
 HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
 CLASS_ESCAPES = {"s": "White_Space", "d": "Nd", "w": "Word"}
-END_ESCAPES = "Zz"
+END_ESCAPES = ("Z", "z")
 
-
-class Refusal(Exception):  # noqa: N818 - not an error: the pattern is fine, it only runs elsewhere
-    """The pattern is outside the subset: why, and at which position of its text."""
-
-    def __init__(self, reason: str, position: int) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.position = position
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character of a set."""
-
-    chars: CharSet
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Nothing, provided that the next character is in the set, or the document ends and `end` says so."""
-
-    chars: CharSet
-    end: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """One after the other; without parts, the empty string."""
-
-    parts: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alternation:
-    """The first of the branches that leads to a match."""
-
-    branches: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """From `least` to `most` (None: without limit) times; `mode` is greedy, lazy or possessive."""
-
-    body: "Node"
-    least: int
-    most: int | None
-    mode: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Atomic:
-    """Matches its body in the body's first way only."""
-
-    body: "Node"
-    position: int
-
-
-Node = Chars | Look | Sequence | Alternation | Repeat | Atomic
+# What is the same in Oniguruma (tokenizers), fancy-regex (tiktoken) and `regex`.
+SAME_ESCAPES = "tnrfvdDsS"
+SAME_PROPERTIES = re.compile(r"[CLMNPSZ][a-z]?")
+SAME_CASELESS = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i:[sdmt]|ll|ve|re)")  # no engine folds these to several characters
 
 
 def parse(pattern: str) -> Node:
-    """The tree of a pattern, or `Refusal`."""
+    """Return the tree of a pattern; raise `Refusal` outside the subset."""
     return _Parser(pattern).whole()
 
 
-def nullable(node: Node) -> bool:
-    """Whether the node can match the empty string anywhere."""
-    match node:
-        case Chars():
-            return False
-        case Look():
-            return True
-        case Sequence(parts):
-            return all(nullable(part) for part in parts)
-        case Alternation(branches):
-            return any(nullable(branch) for branch in branches)
-        case Repeat(body, least):
-            return least == 0 or nullable(body)
-        case Atomic(body):
-            return nullable(body)
+def first_difference(pattern: str) -> str | None:
+    """Return what engines may read differently in a pattern, with its position; None if they read it alike.
+
+    A file from elsewhere is therefore accepted or refused, but never read approximately.
+    """
+    parser = _Parser(pattern)
+    try:
+        parser.whole()
+    except Refusal as refusal:
+        parser.differences.append((refusal.position, refusal.reason))
+    return next((f"{reason} at character {position}" for position, reason in sorted(parser.differences)), None)
 
 
 class _Parser:
@@ -113,6 +54,11 @@ class _Parser:
         self.at = 0
         self.ignore_case = False
         self.dot_all = False
+        self.differences: list[tuple[int, str]] = []  # position, reason
+
+    def differs(self, position: int, reason: str) -> None:
+        """Note something that engines may read differently."""
+        self.differences.append((position, reason))
 
     def whole(self) -> Node:
         if self.pattern.startswith("(?") and (end := self.pattern.find(")")) > 0:
@@ -120,6 +66,7 @@ class _Parser:
             if flags and set(flags) <= set("is"):
                 self.ignore_case, self.dot_all = "i" in flags, "s" in flags
                 self.at = end + 1
+                self.differs(0, "a group with flags or a name")
         node = self.alternation()
         if self.at < len(self.pattern):
             raise Refusal("a parenthesis closes nothing", self.at)
@@ -149,14 +96,20 @@ class _Parser:
     def quantified(self) -> Node:
         start = self.at
         node = self.atom()
+        counts_at = self.at
         counts = self.quantifier()
         if counts is None:
             return node
         if isinstance(node, Look):
             raise Refusal("a quantifier on a look-ahead", start)
         least, most = counts
+        counted = self.pattern[self.at - 1] == "}"
         mode = "possessive" if self.take("+") else "lazy" if self.take("?") else "greedy"
         again = self.at
+        if counted and mode == "possessive":
+            self.differs(counts_at, "a possessive counted quantifier")
+        elif counted and mode == "lazy" and least == most:
+            self.differs(counts_at, "a lazy exact count")
         if self.quantifier() is not None:
             raise Refusal("a quantifier on a quantifier", again)
         if most != 1 and nullable(node):
@@ -174,6 +127,8 @@ class _Parser:
         plain = (least + most).isascii() and (least + most).isdigit()
         if not plain or (not comma and not least):
             raise Refusal("a brace that is not a counted quantifier such as {1,3}", self.at)
+        if not least:
+            self.differs(self.at, "a counted quantifier that is not {n}, {n,} or {n,m}")
         low = int(least or 0)
         high = low if not comma else int(most) if most else None
         if max(low, high or 0) > MAX_COUNT or (high is not None and high < low) or high == 0:
@@ -189,7 +144,8 @@ class _Parser:
         if character == "[":
             return Chars(self.char_class())
         if character == "\\":
-            if self.pattern[self.at + 1 : self.at + 2] in tuple(END_ESCAPES):
+            if self.pattern[self.at + 1 : self.at + 2] in END_ESCAPES:
+                self.differs(start, f"the escape {self.pattern[start : start + 2]}")
                 self.at += 2
                 return Look(CharSet(()), end=True)
             return Chars(CharSet((self.fold(self.escape(), start),)))
@@ -197,6 +153,7 @@ class _Parser:
             raise Refusal(f"{character!r} here", start)
         self.at += 1
         if character == "$":
+            self.differs(start, "the anchor $")
             return Look(CharSet(()), end=True)
         if character == ".":
             return Chars(ANY if self.dot_all else LINE_FEED.complement())
@@ -206,14 +163,17 @@ class _Parser:
         start = self.at
         self.at += 1
         flags = self.ignore_case, self.dot_all
-        if not self.take("?") or self.named():
+        if not self.take("?"):
             return self.closed(start, flags)
-        if self.take("="):
-            return self.look_ahead(start, negative=False)
-        if self.take("!"):
-            return self.look_ahead(start, negative=True)
+        for kind in "=!":
+            if self.take(kind):
+                return self.look_ahead(start, negative=kind == "!")
         if self.take(">"):
             return Atomic(self.closed(start, flags), start)
+        if self.peek() != ":" and not self.pattern.startswith(SAME_CASELESS, start):
+            self.differs(start, "a group with flags or a name")
+        if self.named():
+            return self.closed(start, flags)
         value = True
         while not self.take(":"):
             letter = self.peek()
@@ -256,14 +216,16 @@ class _Parser:
                 end = True
             else:
                 raise Refusal("a look-ahead at more than one character", start)
-        together = union_of(chars)
+        together = chars[0] if len(chars) == 1 else CharSet(tuple(chars))
         return Look(together.complement(), not end) if negative else Look(together, end)
 
     def escape(self) -> Item:
-        """The item that an escape stands for, inside and outside of a class."""
+        """Read an escape, inside or outside of a class."""
         start = self.at
         letter = self.pattern[start + 1 : start + 2]
         self.at += 2
+        if letter not in ("p", "P", "x", "u") and letter not in SAME_ESCAPES and letter.isalnum():
+            self.differs(start, f"the escape \\{letter}")
         if letter in ("p", "P"):
             return self.unicode_property(start, negated=letter == "P")
         if letter.lower() in CLASS_ESCAPES and letter:
@@ -273,6 +235,8 @@ class _Parser:
             self.at += len(digits)
             if len(digits) == HEX_ESCAPES[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
                 code = int(digits, 16)
+                if letter == "x" and code >= 0x80:
+                    self.differs(start, "an escaped byte beyond ASCII")
                 if code < 0x110000:
                     return range_item(code, code)
         elif letter in SIMPLE_ESCAPES:
@@ -289,6 +253,8 @@ class _Parser:
         if name.startswith("^"):
             negated, name = not negated, name[1:]
         self.at = end + 1
+        if not SAME_PROPERTIES.fullmatch(name):
+            self.differs(start, f"the property {name}")
         try:
             return property_item(name, negated=negated)
         except KeyError:
@@ -306,13 +272,19 @@ class _Parser:
         start = self.at
         self.at += 1
         negated = self.take("^")
+        if self.peek() == "]":
+            self.differs(start, "an empty class")
         items: list[Item] = []
         while not items or self.peek() != "]":
             position = self.at
             first = self.class_item(start)
+            if self.pattern[position] == "-" and items and self.peek() != "]":
+                self.differs(start, "a '-' inside a class")
             single = first.single()
             if single is not None and self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
+                if self.peek() == "-":
+                    self.differs(start, "a set inside a class")
                 last = self.class_item(start).single()
                 if last is None or last < single:
                     raise Refusal("a range that does not run from a character to a later one", position)

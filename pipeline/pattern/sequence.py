@@ -1,34 +1,31 @@
-"""Patterns one after the other: each cuts the pieces of the one before, as a Sequence of Splits in tokenizer.json does.
-
-A `PatternSequence` stands wherever a pattern does. It has no automaton of its own: the automata of its steps run one
-after the other over the whole text.
-"""
+"""Patterns in a row: each cuts the pieces of the one before, as a Sequence of Splits in tokenizer.json does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.base.errors import InputError, PatternError
-from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern, pieces_between
 
 
 @dataclass(frozen=True)
 class PatternSequence(CompiledPattern):
-    """At least two steps, each with an automaton; `expression` lists theirs, a line each."""
+    """At least two steps, each with an automaton, which run one after the other over the whole text.
+
+    It has no automaton of its own. `expression` lists those of the steps, a line each.
+    """
 
     steps: tuple[CompiledPattern, ...] = ()
 
     def cut(self, text: str) -> list[str]:
-        """The pieces of a document, in order; together they are the document."""
-        data = text.encode()
-        ends = self.ends(data)
-        return [data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        """Return the pieces of a document, in order; together they are the document."""
+        return pieces_between(text.encode(), self.ends(text.encode()))
 
     def ends(self, data: bytes) -> list[int]:
-        """The end of each piece of a document, UTF-8, in bytes."""
+        """Return the end of each piece of a document, UTF-8, in bytes."""
         return self._cut_within(data, [len(data)] if data else [], self.steps)
 
     def ends_of_part(self, data: bytes) -> tuple[list[int], int]:
-        """The end of each piece that text following this part could not change, and where the rest begins.
+        """Return the end of each piece that text after this part cannot change, and where the rest starts.
 
         These are the pieces that the first step is certain of: none of the others sees beyond them.
         """
@@ -54,7 +51,7 @@ def _require_size(data: bytes) -> None:
 
 
 def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
-    """The pattern that cuts with each of the steps, in order: the step itself where there is one.
+    """Return the pattern that cuts with each of the steps, in order: the step itself if there is only one.
 
     Raises PatternError for a step without an automaton.
     """

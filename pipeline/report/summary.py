@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.losses import for_people
+from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.facts import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.storage import Location
@@ -149,7 +149,7 @@ class EncodingSummary:
         rows = [
             ("shards", str(self.directory)),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
-            *(("skipped/altered", str(loss)) for loss in for_people(corpus.losses)),
+            *(("skipped/altered", str(loss)) for loss in in_words(corpus.losses)),
             ("tokens", f"{corpus.tokens:,} ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)"),
         ]
         if corpus.documents_by == "separator" or corpus.separator is not None:

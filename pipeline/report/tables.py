@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.losses import Loss
+from pipeline.corpus.skipped_or_altered import SkippedOrAltered
 from pipeline.report.numbers import FEWEST_SOURCES, MergeNumbers, Numbers, Sample, TextMeasures, TokenGroup
 from pipeline.run.manifest import Run
 
@@ -74,7 +74,7 @@ def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
             "peak_memory_bytes": int(summary["peak_memory_bytes"]),
             "documents": int(summary["corpus"]["documents"]),
             "skipped": tuple(
-                str(Loss(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
+                str(SkippedOrAltered(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
                 for loss in summary["corpus"]["losses"]
             ),
         }

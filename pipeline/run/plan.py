@@ -14,7 +14,7 @@ from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Chunk, Cutting, Span, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Asked, Kind
-from pipeline.corpus.losses import Losses, Tally
+from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
 
@@ -76,7 +76,7 @@ class Plan:
                 raise RunDirectoryError(f"{known.path} changed since {directory} was planned; restore it, {remedy}")
         return tuple(now.values())
 
-    def files_without_text(self) -> Losses:
+    def files_without_text(self) -> Tallies:
         """Return the files that no worker reads: without a byte, or Parquet without a row."""
         planned = {span.file for chunk in self.chunks for span in chunk.spans}
         without_rows = [file.path for index, file in enumerate(self.files) if index not in planned]

@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
-from pipeline.corpus.losses import Tallied, add_up, for_people, refusal
+from pipeline.corpus.skipped_or_altered import KindTally, add_up, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
@@ -52,7 +52,7 @@ class EncodedFiles(Sequence[memoryview]):
     ids: memoryview
     ends: memoryview
     text_bytes: int
-    losses: dict[str, Tallied] = field(default_factory=dict)
+    losses: dict[str, KindTally] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -119,7 +119,7 @@ def encode_files(
             text_bytes += part.statistics.bytes
     found = add_up(lost)
     if settled.fail_on_loss and found:
-        raise refusal(for_people(found))
+        raise fail_on_loss_error(in_words(found))
     whole = memoryview(ids).cast("H" if width == 2 else "I")
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), text_bytes, found)
 

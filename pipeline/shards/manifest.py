@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.base.errors import InputError, StorageError
-from pipeline.corpus.losses import Losses
+from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan
@@ -171,7 +171,7 @@ class EncodedCorpus:
     documents: int
     text_bytes: int
     files: int
-    losses: Losses
+    losses: Tallies
     shards: tuple[ShardFacts, ...]
     encoding: str
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.corpus.sampling import corpus_sample, sample_texts
+from pipeline.corpus.files import find_files
+from pipeline.corpus.sampling import sample_texts
 from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
@@ -57,7 +58,12 @@ def check_command(
     Raises `ExportRefusedError` at the end where ids differ.
     """
     run = run_of(source)
-    texts = sample_texts(samples) if samples else corpus_sample(run) if run else []
+    texts: list[str] = []
+    if samples:
+        texts = sample_texts(find_files(map(str, samples)).files, skip_changed=False)
+    elif run:
+        text_field = str(run.manifest.counting["text_field"])
+        texts = sample_texts(run.manifest.plan.files, text_field=text_field, skip_changed=True)
     with _on_this_machine(directory) as place:
         checks = check_exports(tokenizer, place, formats, texts)
     yield from map(str, checks)

@@ -80,10 +80,10 @@ KINDS: dict[str, Any] = {
 def test_items_of_all_kinds_are_the_same_documents(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(items, "_BLOCK_ROWS", 64)
     got: list[bytes] = []
-    for block in blocks(KINDS[kind](), "text", "replace"):
-        assert block.first == len(got) + 1
+    for block in blocks(KINDS[kind](), "text"):
+        assert block.position(0) == len(got) + 1
         data = memoryview(block.data).cast("B")
-        ends = block.offsets
+        ends = block.starts
         got += [bytes(data[ends[row] : ends[row + 1]]) for row in range(block.rows)]
     assert got == [text.encode() for text in DOCUMENTS]
 
@@ -127,7 +127,7 @@ def test_a_small_memory_limit_writes_parts_and_changes_nothing(
 def test_documents_are_counted_one_by_one(documents, errors):
     """Against an oracle for whole texts: a special token between documents is all that keeps them apart."""
     counter = _core.ChunkCounter(compile_pattern("gpt2").automaton, [b"<x>"], errors=errors)
-    [block] = blocks(documents, "text", errors) if documents else [None]
+    [block] = blocks(documents, "text") if documents else [None]
     if block is not None:
         counter.feed_documents(block.offsets, block.data)
     expected = count(b"<x>".join(documents), [b"<x>"], errors)
@@ -145,12 +145,12 @@ def test_lone_surrogates_follow_the_errors_policy(tmp_path: Path) -> None:
     tokenizer = pipeline.train_from_iterator(documents, output=tmp_path / "replace", vocab_size=270, pattern="none")
     [loss] = losses_in(tmp_path / "replace")
     assert (loss["kind"], loss["count"]) == ("replacements", 3)
-    assert loss["examples"] == ["item 2, character 1", "item 3, character 1"]
+    assert loss["examples"] == ["item 2, byte 1", "item 2, byte 2", "item 3, byte 1"]
     assert tokenizer.encode("a\ufffd\ufffdb") == tokenizer.encode("a\ufffd\ufffdb".encode().decode())
     pipeline.train_from_iterator(documents, output=tmp_path / "skip", vocab_size=258, errors="skip")
     [loss] = losses_in(tmp_path / "skip")
     assert (loss["kind"], loss["count"]) == ("documents_skipped", 2)
-    with pytest.raises(InvalidTextError, match="item 2, character 1 is a lone surrogate"):
+    with pytest.raises(InvalidTextError, match="item 2, byte 1 is invalid UTF-8 or a lone surrogate"):
         pipeline.train_from_iterator(documents, output=tmp_path / "strict", errors="strict")
 
 
@@ -160,7 +160,7 @@ def test_invalid_bytes_are_named_by_item(tmp_path: Path) -> None:
         pipeline.train_from_iterator(documents, output=tmp_path / "strict", errors="strict")
     pipeline.train_from_iterator(pa.array(documents)[1:], output=tmp_path / "replace", vocab_size=260)
     assert [loss["examples"] for loss in losses_in(tmp_path / "replace")] == [["item 70, byte 4"]]
-    with pytest.raises(InputError, match="not everything was taken as it stood"):
+    with pytest.raises(InputError, match="input was skipped or altered"):
         pipeline.train_from_iterator(documents, output=tmp_path / "loss", fail_on_loss=True)
 
 
@@ -174,7 +174,7 @@ def test_invalid_bytes_are_named_by_item(tmp_path: Path) -> None:
         ({"text": "a"}, UsageError, "the documents are one dict"),
         (pa.scalar({"text": "a"}), UsageError, "the documents are one StructScalar"),
         (pa.scalar("a"), UsageError, "the documents are one StringScalar"),
-        (3, UsageError, "the documents are of type int, which gives no items"),
+        (3, UsageError, "the documents are of type int, which has no items"),
         ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
         ([pa.scalar({"text": "a"})], InputError, "item 1 is of type StructScalar"),
         (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
@@ -293,7 +293,7 @@ def test_records_without_text_are_lost_as_lines_of_json_are(tmp_path: Path) -> N
     ]
     with (
         pytest.warns(UserWarning, match="records skipped"),
-        pytest.raises(InputError, match="not everything was taken as it stood: 4 records"),
+        pytest.raises(InputError, match="input was skipped or altered: 4 records"),
     ):
         pipeline.train_from_iterator(RECORDS, output=tmp_path / "strict", fail_on_loss=True, **options)
 

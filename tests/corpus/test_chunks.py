@@ -43,7 +43,7 @@ TEXT = st.lists(
 @given(TEXT, st.integers(1, 60), st.integers(1, 20), st.sampled_from(["replace", "skip"]))
 @example(b"ab " * 40, 16, 3, "replace")
 @example((b"x" * 15 + END) * 9, 22, 4, "skip")
-def test_chunks_apart_are_the_whole(tmp_path, text, chunk_bytes, read_bytes, errors):
+def test_chunks_add_up_to_the_whole(tmp_path, text, chunk_bytes, read_bytes, errors):
     path = tmp_path / "text"
     path.write_bytes(text or b"x")
     specials = (END, b"<|e", b"d|><|")
@@ -75,7 +75,7 @@ def test_cuts_at_the_next_special_token(tmp_path, text, chunk_bytes):
     assert cuts == sorted(expected)
 
 
-def test_hidden_special_tokens_are_no_cuts(tmp_path):
+def test_hidden_special_tokens_are_not_cuts(tmp_path):
     path = tmp_path / "text"
     # `aab` hides the `b<` that starts inside of it, so only the last one is a token for certain.
     path.write_bytes(b"x" * 40 + b"aab<" + b"x" * 10 + b"b<" + b"x" * 44)
@@ -98,13 +98,13 @@ def test_one_enormous_document_is_cut_between_pieces(tmp_path):
     "cutting",
     [Cutting((END,)), Cutting((END,), AUTOMATON, whole_documents=True), Cutting(("\ufffd".encode(),), AUTOMATON)],
 )
-def test_stays_whole_where_nothing_is_safe(tmp_path, cutting):
+def test_file_without_a_safe_cut_stays_whole(tmp_path, cutting):
     path = tmp_path / "text"
     path.write_bytes(b"some words, " * 1000)
     assert cut_file(describe(str(path)), cutting, chunk_bytes=1000, read_bytes=64, threads=2) == []
 
 
-def test_a_letter_without_end_stays_whole(tmp_path):
+def test_endless_word_stays_whole(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(b"\xff" * 500 + b"a" * 3000)
     assert cut_file(describe(str(path)), Cutting((), AUTOMATON), chunk_bytes=300, read_bytes=64, threads=2) in (
@@ -130,7 +130,7 @@ def test_small_files_share_chunks_and_large_ones_are_cut(tmp_path):
     assert list(covered.values()) == sizes
 
 
-def test_a_file_that_changed_or_vanished(tmp_path):
+def test_changed_or_missing_file_is_an_error(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(b"x" * 100)
     file = describe(str(path))

@@ -34,7 +34,7 @@ def test_directories_are_read_in_order_without_hidden_files(tree):
 
 
 @pytest.mark.usefixtures("tree")
-def test_globs():
+def test_globs_match_files_and_directories():
     assert names("*.txt") == ["a.txt", "b.txt"]
     assert names("**/*.txt") == ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]
     assert names("s*") == ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
@@ -66,7 +66,7 @@ def test_a_name_with_glob_characters_is_a_file_first(tree):
     assert names("x[1].txt") == ["x[1].txt"]
 
 
-def test_empty_files_are_told(tree):
+def test_empty_files_are_listed(tree):
     (tree / "nothing.txt").touch()
     listing = find_files(["nothing.txt", "a.txt"])
     assert listing.empty == (str(tree / "nothing.txt"),)
@@ -90,7 +90,7 @@ def test_empty_files_are_told(tree):
         ("a.txt/b", "does not exist: check"),
     ],
 )
-def test_refused(tree, name, reason):
+def test_bad_input_names_are_errors(tree, name, reason):
     (tree / "hollow" / ".hidden").mkdir(parents=True)
     (tree / "loop").symlink_to("loop")
     with pytest.raises(InputError, match=reason):
@@ -120,7 +120,7 @@ def test_no_inputs_are_not_the_sample_corpus():
         find_files([])
 
 
-def test_a_walk_leaves_out_runs_and_loops(tree):
+def test_walk_skips_run_directories_and_loops(tree):
     before = names(".")
     (tree / "runs" / "a" / "counts").mkdir(parents=True)
     for name in ("run.json", "log.txt", "counts/0.txt"):
@@ -132,12 +132,12 @@ def test_a_walk_leaves_out_runs_and_loops(tree):
         find_files(["runs/a"])
 
 
-def test_a_name_that_is_not_utf8_is_refused_in_a_walk(tree):
+def test_name_that_is_not_utf8_is_an_error(tree):
     Path(os.fsdecode(os.fsencode(tree) + b"/sub/\xff.txt")).write_text("x")
     with pytest.raises(InputError, match=r"\\xff\.txt is not valid UTF-8: rename it"):
         find_files(["sub"])
 
 
-def test_dots_after_a_link_are_read_as_the_system_does(tree):
+def test_dots_after_a_link_mean_the_parent_of_its_target(tree):
     (tree / "link").symlink_to("sub/deep")
     assert names("link/../c.txt") == ["sub/c.txt"]

@@ -19,11 +19,11 @@ from read_corpus import EOT, PATTERN, count
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus import readers, readers_lines
+from pipeline.corpus import lines, readers
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
+from pipeline.corpus.lines import read_lines
 from pipeline.corpus.readers import read_span
-from pipeline.corpus.readers_lines import read_lines
 
 
 def zstd(data: bytes) -> bytes:
@@ -82,16 +82,16 @@ def test_lines_with_their_endings_are_documents(tmp_path, text, chunk_bytes, suf
         for row in range(records.rows):
             start, stop = records.offsets[row : row + 2]
             found.append(records.data[start:stop])
-            place = records.place(row)
+            place = records.position(row)
             assert data[place : place + stop - start] == found[-1]
     assert found == [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
-def test_the_last_line_need_not_end_and_a_line_may_be_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_line_need_not_end_and_long_lines_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked("lines")
     (tmp_path / "a.txt").write_bytes(b"one two\none\n" + b"x" * 300 + b"\nlast")
     assert count(tmp_path, "a.txt", asked=asked)[1:] == (4, {})
-    monkeypatch.setattr(readers_lines, "MOST_RECORD_BYTES", 200)
+    monkeypatch.setattr(lines, "MOST_LINE_BYTES", 200)
     monkeypatch.setattr(readers, "BLOCK_BYTES", 100)
     counter, documents, lost = count(tmp_path, "a.txt", asked=asked)
     assert (documents, counter[b"last"], sum(counter.values())) == (3, 1, 6)
@@ -116,9 +116,9 @@ def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path, docum
     names.append("a.parquet")
     for name in names:
         assert count(tmp_path, name) == (expected, number, {}), name
-        file, told = describe(str(tmp_path / name)), list[int]()
-        list(read_span(file, 0, 6 if file.format == "parquet" else file.size, "text", told.append))
-        assert file.format == "parquet" or sum(told) == file.size
+        file, reported = describe(str(tmp_path / name)), list[int]()
+        list(read_span(file, 0, 6 if file.format == "parquet" else file.size, "text", reported.append))
+        assert file.format == "parquet" or sum(reported) == file.size
     both = count(tmp_path, *names, chunk_bytes=30_000)
     assert both == ({piece: times * len(names) for piece, times in expected.items()}, number * len(names), {})
 
@@ -161,16 +161,14 @@ def test_content_decides_before_the_name(tmp_path: Path) -> None:
         ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), Asked(), "is JSON but not JSON Lines"),
     ],
 )  # fmt: skip
-def test_what_contradicts_itself_is_refused(
-    tmp_path: Path, name: str, content: bytes, asked: Asked, reason: str
-) -> None:
+def test_contradictory_files_are_errors(tmp_path: Path, name: str, content: bytes, asked: Asked, reason: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}.*{reason}"):
         count(tmp_path, name, asked=asked)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
-def test_damaged_and_cut_streams_are_named_with_their_place(tmp_path: Path, suffix: str) -> None:
+def test_damaged_stream_names_the_position(tmp_path: Path, suffix: str) -> None:
     plain = random.Random(1).randbytes(200_000).hex().encode()
     whole = COMPRESS[suffix](plain)
     for cut in (1, 9, len(whole) // 2):
@@ -188,7 +186,7 @@ def test_damaged_and_cut_streams_are_named_with_their_place(tmp_path: Path, suff
             count(tmp_path, f"a{suffix}")
 
 
-def test_losses_have_their_places(tmp_path: Path) -> None:
+def test_skipped_and_altered_input_has_locations(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9)
     assert count(tmp_path, "a.txt", max_piece_bytes=8)[2] == {
         "replacements": {"count": 2, "examples": [f"{tmp_path}/a.txt, byte 5", f"{tmp_path}/a.txt, byte 11"]},
@@ -236,8 +234,8 @@ def test_losses_have_their_places(tmp_path: Path) -> None:
     st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
     st.integers(1, 60),
 )
-def test_cut_pieces_are_where_they_were_fed(parts, window):
-    """The text between replacements lies where it was fed, whatever the window."""
+def test_cut_pieces_have_their_offsets(parts, window):
+    """The text between replacements has the offsets of the input, whatever the window."""
     text = b"".join(parts)
     counter = _core.ChunkCounter(PATTERN.automaton, [EOT], max_piece_bytes=8, window_bytes=window)
     counter.feed(text, end=True)
@@ -288,7 +286,7 @@ def grown_mib(directory: Path, name: str) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_bomb_and_one_huge_document_stay_small(tmp_path: Path, times: int) -> None:
+def test_decompression_bombs_and_huge_documents_need_little_memory(tmp_path: Path, times: int) -> None:
     """Up to a gigabyte of lines out of a megabyte, a document of as much, a line that does not end."""
     mib = 1 << 20
     lines = (b"word \n" * 10 + b"abc\n") * (mib // 64)

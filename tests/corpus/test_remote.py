@@ -28,7 +28,7 @@ def _listed(inputs: str, prefix: str = "") -> list[str] | None:
     st.lists(st.lists(_NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=8),
     st.lists(_PARTS, max_size=4).map("/".join),
 )
-def test_directories_and_globs_are_those_of_local_inputs(
+def test_uris_match_the_same_files_as_paths(
     tmp_path_factory: pytest.TempPathFactory, files: list[str], pattern: str
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
@@ -46,7 +46,7 @@ def test_directories_and_globs_are_those_of_local_inputs(
     assert ours == local
 
 
-def test_everything_below_a_prefix(tmp_path: Path) -> None:
+def test_double_star_matches_everything_below_a_prefix(tmp_path: Path) -> None:
     for name in ("a/1.txt", "a/b/2.txt", "a/.b/3.txt", "c.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("text")
@@ -54,7 +54,7 @@ def test_everything_below_a_prefix(tmp_path: Path) -> None:
     assert _listed(f"fsspec+file://{tmp_path}/c.txt/**") is None
 
 
-def test_nothing_lies_in_an_object(tmp_path: Path) -> None:
+def test_objects_have_no_children(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "b").write_text("text")
     assert _listed(f"fsspec+file://{tmp_path}/**/b/*", f"fsspec+file://{tmp_path}/") == ["b/b"]
@@ -66,13 +66,13 @@ def test_uris_of_files_are_paths(tmp_path: Path) -> None:
     assert [file.path for file in listing.files] == [str(tmp_path / "a b.txt")]
 
 
-def test_a_described_object_is_a_described_file(tmp_path: Path) -> None:
+def test_object_is_described_like_a_file(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_bytes(bytes(range(256)) * 4000)
     [local], [ours] = (find_files([f"{scheme}{tmp_path}/big.txt"]).files for scheme in ("", "fsspec+file://"))
     assert (ours.size, ours.digest) == (local.size, local.digest)
 
 
-def test_a_run_anywhere_that_arrow_writes(tmp_path: Path) -> None:
+def test_run_in_any_store_that_arrow_writes(tmp_path: Path) -> None:
     """Any other scheme: here one whose files a test sees, too."""
     (tmp_path / "corpus").mkdir()
     for number in range(3):

@@ -20,7 +20,7 @@ import samples
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import PatternError
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.pattern.compiled import with_document_end
+from pipeline.pattern.by_regex import with_document_end
 
 Target = Callable[[random.Random], None]
 

@@ -11,7 +11,7 @@ from pattern_texts import texts
 
 from pipeline.base.errors import PatternError
 from pipeline.pattern import PRESETS, compile_pattern, cut_with_regex, differing_characters
-from pipeline.pattern.compiled import with_document_end
+from pipeline.pattern.by_regex import with_document_end
 
 TABLE = [  # text, then the pieces of gpt2, llama3 and qwen2 (None: as llama3)
     ("DON'T", ["DON", "'", "T"], ["DON", "'T"], None),
@@ -33,7 +33,7 @@ TABLE = [  # text, then the pieces of gpt2, llama3 and qwen2 (None: as llama3)
 
 
 @pytest.mark.parametrize(("text", "gpt2", "llama3", "qwen2"), TABLE)
-def test_table_of_the_specification(text, gpt2, llama3, qwen2):
+def test_known_texts_are_cut_as_specified(text, gpt2, llama3, qwen2):
     assert compile_pattern("gpt2").cut(text) == gpt2
     assert compile_pattern("llama3").cut(text) == llama3
     assert compile_pattern("qwen2").cut(text) == (llama3 if qwen2 is None else qwen2)
@@ -59,7 +59,7 @@ def test_named_patterns_cut_as_regex_does(name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_named_patterns_leave_nothing_to_the_slow_path(name):
+def test_named_patterns_never_take_the_slow_path(name):
     """No SLOW entry: the time is linear in the text, whatever the text."""
     assert not any(entry & 32 for entry in memoryview(compile_pattern(name).tables.folded).cast("I"))
 
@@ -90,7 +90,7 @@ def test_patterns_of_the_subset_cut_as_regex_does(seed):
 @pytest.mark.parametrize(
     "pattern", [r"\w+|[^\w\s]+", "foo|[a-z]+[0-9]?| ?[А-я]+", r" ?\p{L}+| ?\p{N}+", "abcd|b", "(?:ab)+c|a"]
 )
-def test_text_that_nothing_matches_is_kept_each_stretch_a_piece(pattern):
+def test_each_unmatched_stretch_is_a_piece(pattern):
     compiled = compile_pattern(pattern)
     assert compiled.refusal is None
     for text in [*texts(3000), "ababab", "abcabc", "xxabcdyy", " !? a", "!!"]:
@@ -120,7 +120,7 @@ REFUSED = [  # pattern, position, a word of the reason
 
 
 @pytest.mark.parametrize(("pattern", "position", "word"), REFUSED)
-def test_refusals_point_at_the_place(pattern, position, word):
+def test_refusal_names_the_position(pattern, position, word):
     try:
         compiled = compile_pattern(pattern)
     except PatternError as error:  # `regex` itself may not know it
@@ -138,31 +138,31 @@ def test_refused_patterns_run_on_regex(pattern):
 
 
 @pytest.mark.parametrize(("pattern", "place"), [("(", 1), ("a)", 1), ("x[z-a]", 5), (r"\p{Nope}", 8), ("*a", 0)])
-def test_patterns_that_do_not_compile_are_errors_with_a_place(pattern, place):
+def test_pattern_error_names_the_position(pattern, place):
     with pytest.raises(PatternError, match=rf"does not compile: .*, at character {place} of the pattern") as caught:
         compile_pattern(pattern)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("pattern", ["", "a*", "a|", "(?=a)", r"(?!\S)|a", "$", r"a|(?=b)", r"\b|a", "(?:a?){2}"])
-def test_patterns_that_can_match_the_empty_string_are_errors(pattern):
+def test_pattern_that_matches_the_empty_string_is_an_error(pattern):
     with pytest.raises(PatternError, match="empty string"):
         compile_pattern(pattern).cut("ab")
 
 
-def test_possessive_quantifiers_are_accepted_where_they_are_greedy_ones():
+def test_possessive_quantifiers_that_equal_greedy_ones_are_accepted():
     for pattern in (r"\p{L}++|\S", r"a?+b|\S", r"(?:ab)++|.", r"\s++$|\s", r"(?>\d{1,3})|."):
         assert compile_pattern(pattern).refusal is None
     assert compile_pattern(r"(?:ab|a)++b|.").refusal is not None
 
 
-def test_the_end_of_the_document_is_its_very_end():
+def test_dollar_is_the_very_end_of_the_document():
     assert compile_pattern("a$|b").cut("a\n") == ["a\n"]
     assert list(cut_with_regex("a$|b", "a\n")) == ["a\n"]
     assert with_document_end(r"[$]\$[^]$]$|$") == r"[$]\$[^]$]\Z|\Z"
 
 
-def test_a_state_limit_refuses_what_explodes():
+def test_too_many_states_are_refused():
     compiled = compile_pattern("(?:a|b)*a(?:a|b){14}|.")
     assert compiled.automaton is None
     assert "states" in compiled.refusal
@@ -183,7 +183,7 @@ def test_a_state_limit_refuses_what_explodes():
     ],
 )
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_a_dollar_in_any_class_stays(pattern, written):
+def test_dollar_inside_a_class_stays(pattern, written):
     assert with_document_end(pattern) == written
     regex.compile(written)
     assert compile_pattern(pattern).cut("ab$") is not None

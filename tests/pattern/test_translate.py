@@ -55,7 +55,7 @@ def test_tiktoken_cuts_as_we_do(pattern):
         assert by_tiktoken(for_tiktoken(compiled), batch) == [compiled.cut(text) for text in batch]
 
 
-def test_generated_patterns_are_translated():
+def test_translated_patterns_cut_the_same():
     rng = random.Random(11)
     for _ in range(250):
         try:
@@ -70,7 +70,7 @@ def test_generated_patterns_are_translated():
         assert by_tiktoken(for_tiktoken(compiled), batch) == expected
 
 
-def test_the_trap_of_possessive_counts():
+def test_tokenizers_reads_possessive_counts_differently():
     assert by_tokenizers(PRESETS["cl100k"], "12345678") == ["12345678"]
     assert by_tokenizers(for_tokenizers(compile_pattern("cl100k")), "12345678") == ["123", "456", "78"]
 
@@ -81,14 +81,14 @@ def test_well_known_patterns_keep_their_text():
     assert for_tiktoken(compile_pattern("cl100k")) == PRESETS["cl100k"]
 
 
-def test_text_that_tiktoken_would_drop_is_taken_by_a_last_branch():
+def test_translation_keeps_text_that_tiktoken_would_drop():
     assert not leaves_text(compile_pattern("llama3"))
     assert leaves_text(compile_pattern("a+"))
     assert leaves_text(compile_pattern("(?s:(?:..)*(?:...))"))
     assert by_tiktoken(for_tiktoken(compile_pattern("a+")), ["!?aab"]) == [["!?", "aa", "b"]]
 
 
-def test_a_pattern_outside_the_subset_is_not_exported():
+def test_pattern_outside_the_subset_is_not_exported():
     compiled = compile_pattern(r"\bfoo|.")
     for translate in (for_tokenizers, for_tiktoken):
         with pytest.raises(ExportRefusedError, match=r"because of the escape .b, at character 0"):

@@ -5,8 +5,17 @@ import regex
 import tiktoken
 from tokenizers import Regex, pre_tokenizers
 
-from pipeline.pattern import _unicode, compile_pattern, differing_characters
-from pipeline.pattern.classes import LONG_NAMES, CharSet, category_of, fold_orbits, partition, property_item
+from pipeline.pattern import compile_pattern, differing_characters
+from pipeline.pattern.classes import (
+    CATEGORIES,
+    LONG_NAMES,
+    UNICODE_VERSION,
+    CharSet,
+    category_of,
+    fold_orbits,
+    partition,
+    property_item,
+)
 
 CHARACTERS = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
 
@@ -34,7 +43,7 @@ def by_tokenizers(expression, text=CHARACTERS):
     return set(text) - left
 
 
-@pytest.mark.parametrize("name", [name for name in _unicode.CATEGORIES if name != "Cs"])
+@pytest.mark.parametrize("name", [name for name in CATEGORIES if name != "Cs"])
 def test_categories_agree_with_the_engines(name):
     """Every code point has one category, so it is enough that no engine denies ours."""
     assert_members(name)
@@ -73,15 +82,15 @@ def test_case_folding_agrees_with_the_engines():
     assert fold_orbits()[ord("k")] == (ord("K"), ord("k"), 0x212A)
 
 
-def test_the_stamp_is_the_engines_version():
-    major, minor, _ = _unicode.UNICODE_VERSION.split(".")
+def test_version_stamp_is_that_of_the_engines():
+    major, minor, _ = UNICODE_VERSION.split(".")
     assert by_tiktoken(rf"\p{{Age={major}.{minor}}}", "a") == {"a"}
     with pytest.raises(ValueError, match="error parsing"):
         by_tiktoken(rf"\p{{Age={int(major) + 1}.0}}", "a")
-    assert compile_pattern("gpt2").unicode_version == _unicode.UNICODE_VERSION
+    assert compile_pattern("gpt2").unicode_version == UNICODE_VERSION
 
 
-def test_white_space_is_the_25_characters():
+def test_white_space_has_25_characters():
     assert len(ours("White_Space")) == 25
     assert not ours("White_Space") & set("\u180e\u200b\ufeff\x1c\x1d\x1e\x1f")
     assert "\u0085" in ours("White_Space")
@@ -95,13 +104,13 @@ def test_differing_characters_are_exactly_where_regex_differs():
         theirs = set(regex.findall(rf"\p{{{name}}}", CHARACTERS))
         assert theirs ^ ours(name) <= differing
     old = next(character for character in differing if regex.match(r"\p{L}", character) and character not in ours("L"))
-    assert category_of(ord(old)) == _unicode.CATEGORIES.index("Cn")
+    assert category_of(ord(old)) == CATEGORIES.index("Cn")
 
 
-def test_names_of_properties_are_read_loosely():
+def test_property_names_may_be_spelled_loosely():
     assert property_item("uppercase letter", negated=False) == property_item("Lu", negated=False)
     assert property_item("white-space", negated=True) == property_item("White_Space", negated=True)
-    assert {*LONG_NAMES} >= set(_unicode.CATEGORIES)
+    assert {*LONG_NAMES} >= set(CATEGORIES)
     with pytest.raises(KeyError):
         property_item("Han", negated=False)
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.base.errors import PatternError, PatternTimeoutError
-from pipeline.pattern import compile_pattern
-from pipeline.pattern.compiled import cut_with_regex
+from pipeline.pattern import compile_pattern, cut_with_regex
 
 # Each goes back through all ways of sharing out a run of letters, were it not for the limit; none is an automaton's.
 CATASTROPHE = r"(?:a|aa)+(?<!a)b|z"

@@ -148,7 +148,7 @@ def test_what_cannot_be(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"good bad\xff")
     assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1
-    with pytest.raises(InputError, match="not everything was taken as it stood: 1 invalid UTF-8 sequence replaced"):
+    with pytest.raises(InputError, match="input was skipped or altered: 1 invalid UTF-8 sequence replaced"):
         pipeline.encode_files(path, tokenizer, fail_on_loss=True)
     with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or"):
         pipeline.encode_files([path] * 3, tokenizer, errors="strict", workers=2)

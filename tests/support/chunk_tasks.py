@@ -2,18 +2,19 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import oracle_counting
 
 from pipeline.corpus.files import find_files
 from pipeline.counts import counter_file
-from pipeline.counts.count_worker import CountTask
+from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern import compile_pattern
 
 
 def random_words(seed: int, size: int) -> bytes:
-    """Text of so many bytes in which hardly a word comes twice."""
+    """Return text of `size` bytes in which hardly a word occurs twice."""
     text = bytearray(random.Random(seed).randbytes(size).translate(bytes(97 + value % 26 for value in range(256))))
     text[::10] = b" " * len(text[::10])
     return bytes(text)
@@ -33,3 +34,12 @@ def pieces_of(path: Path) -> Counter[bytes]:
             found.update(oracle_counting.as_counter(counter.read(partition)))
         assert counter.rows == len(found)
     return found
+
+
+def counted_within(path: Path, room_bytes: int) -> None:
+    """Count a file within a budget; the result is that of any other budget."""
+    output = path.with_name(f"{path.name}.{room_bytes}.parquet")
+    count_chunk(replace(chunk_task(path, output, room_bytes), limit_bytes=(100 << 20) + room_bytes))
+    whole = path.with_name(f"{path.name}.parquet")
+    count_chunk(chunk_task(path, whole, 1 << 31))
+    assert pieces_of(output) == pieces_of(whole)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipeline.pattern.classes import category_of
-from pipeline.pattern.parse import Alternation, Atomic, Chars, Look, Node, Repeat, Sequence
+from pipeline.pattern.tree import Alternation, Atomic, Chars, Look, Node, Repeat, Sequence
 
 
 def ways(node: Node, text: str, at: int) -> Iterator[int]:

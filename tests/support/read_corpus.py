@@ -7,7 +7,7 @@ import oracle_counting
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import Asked
-from pipeline.corpus.losses import add_up
+from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern import compile_pattern

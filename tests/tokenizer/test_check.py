@@ -14,7 +14,8 @@ from pyarrow import parquet
 import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.corpus.sampling import corpus_sample, sample_texts
+from pipeline.corpus.files import find_files
+from pipeline.corpus.sampling import sample_texts
 from pipeline.run import manifest
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.formats.save import EXPORTS
@@ -64,21 +65,25 @@ def test_libraries_that_are_not_installed(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(checks[0]) == "not checked hf with tokenizers: tokenizers is not installed"
 
 
+def sampled(*paths: Path, sample_bytes: int = 1 << 20) -> list[str]:
+    return sample_texts(find_files(map(str, paths)).files, sample_bytes, skip_changed=False)
+
+
 def test_sample_texts(tmp_path: Path) -> None:
     paths = []
     for number in range(5):
         paths.append(tmp_path / f"{number}.txt")
         paths[-1].write_bytes(b"%d" % number * 100_000 + b"\xff")
-    texts = sample_texts(paths, sample_bytes=1 << 18)
+    texts = sampled(*paths, sample_bytes=1 << 18)
     assert {text[0] for text in texts} == set("01234")
     assert 200_000 < sum(map(len, texts)) <= 1 << 18
-    assert sample_texts(paths[:1], sample_bytes=1 << 20)[-1].endswith("\ufffd")
+    assert sampled(*paths[:1])[-1].endswith("\ufffd")
     (tmp_path / "empty").touch()
     with pytest.raises(InputError, match="empty"):
-        sample_texts([tmp_path / "empty"])
-    assert sample_texts([]) == []
+        sampled(tmp_path / "empty")
+    assert sample_texts([], skip_changed=False) == []
     with pytest.raises(InputError, match="none"):
-        sample_texts([tmp_path / "none"])
+        sampled(tmp_path / "none")
 
 
 def test_sample_texts_of_every_format(tmp_path: Path) -> None:
@@ -89,10 +94,10 @@ def test_sample_texts_of_every_format(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"text": documents}), tmp_path / "c.parquet")
     (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(documents).encode()))
     for name in ("a.jsonl.gz", "b.jsonl", "c.parquet"):
-        assert sample_texts([tmp_path / name], sample_bytes=1 << 20) == documents[:64], name
-        assert sample_texts([tmp_path / name], sample_bytes=1 << 24) == documents
-    assert sample_texts([tmp_path / "d.txt.gz"]) == ["\n".join(documents)]
-    assert len(sample_texts([tmp_path])) == 16 * 3 + 1  # a directory
+        assert sampled(tmp_path / name) == documents[:64], name
+        assert sampled(tmp_path / name, sample_bytes=1 << 24) == documents
+    assert sampled(tmp_path / "d.txt.gz") == ["\n".join(documents)]
+    assert len(sampled(tmp_path)) == 16 * 3 + 1  # a directory
 
 
 def test_a_corpus_is_sampled_as_far_as_it_is_still_there(tmp_path: Path) -> None:
@@ -102,12 +107,17 @@ def test_a_corpus_is_sampled_as_far_as_it_is_still_there(tmp_path: Path) -> None
     pipeline.train([tmp_path], output=tmp_path / "run", vocab_size=280, text_field="body")
     found = manifest.load(tmp_path / "run")
     assert found is not None
-    assert "the low the" in "".join(corpus_sample(found)[32:])
-    assert "the low 31" in corpus_sample(found)
+    files = found.manifest.plan.files
+
+    def corpus_sample() -> list[str]:
+        return sample_texts(files, text_field="body", skip_changed=True)
+
+    assert "the low the" in "".join(corpus_sample()[32:])
+    assert "the low 31" in corpus_sample()
     (tmp_path / "b.txt").write_text("other text")
-    assert len(corpus_sample(found)) == 32
+    assert len(corpus_sample()) == 32
     (tmp_path / "a.jsonl").unlink()
-    assert corpus_sample(found) == []
+    assert corpus_sample() == []
 
 
 def test_the_command_reports(trained: Path, tmp_path: Path) -> None:

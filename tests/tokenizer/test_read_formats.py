@@ -19,7 +19,7 @@ from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern import PRESETS, compile_pattern
-from pipeline.pattern.alike import first_difference
+from pipeline.pattern.parse import first_difference
 from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.read_tiktoken import model_of_ranks

@@ -12,7 +12,7 @@ from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
-from pipeline.pattern.alike import first_difference
+from pipeline.pattern.parse import first_difference
 from pipeline.pattern.translate import leaves_text
 from pipeline.run.ids import MAX_IDS
 from pipeline.storage import Location

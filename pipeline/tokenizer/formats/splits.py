@@ -9,7 +9,7 @@ from functools import cache
 
 from pipeline.base.errors import ExportRefusedError, PatternError
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, in_sequence
-from pipeline.pattern.alike import first_difference
+from pipeline.pattern.parse import first_difference
 from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import REGEX_STAGE

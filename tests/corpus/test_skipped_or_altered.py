@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command import refused, run
 
-from pipeline.corpus.losses import KINDS, MOST_EXAMPLES, Tally, add_up, for_people
+from pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
 
 
 def test_tallies_add_up_in_order() -> None:
@@ -18,8 +18,8 @@ def test_tallies_add_up_in_order() -> None:
     total = add_up([one.found, two.found])
     assert total["pieces_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
     assert one.found["pieces_cut"]["examples"] == ["a", "b"]
-    assert [loss.kind for loss in for_people(total)] == ["pieces_cut", "files_empty"]
-    assert str(for_people(total)[1]) == "1 file without text (first: f)"
+    assert [loss.kind for loss in in_words(total)] == ["pieces_cut", "files_empty"]
+    assert str(in_words(total)[1]) == "1 file without text (first: f)"
     assert set(total) <= set(KINDS)
 
 
@@ -32,7 +32,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_summary_and_the_report_tell_every_loss(corpus: Path) -> None:
+def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None:
     options = ["--output", "run", "--vocab-size", 262, "--max-piece-bytes", 4]
     result = run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus)
     assert result.returncode == 0, result.stderr
@@ -56,12 +56,12 @@ def test_the_summary_and_the_report_tell_every_loss(corpus: Path) -> None:
     ("name", "named"),
     [("a.jsonl", "not a JSON object"), ("b.txt", "replaced"), ("empty.txt", "1 file without text (first: ")],
 )
-def test_any_loss_can_fail(corpus: Path, name: str, named: str) -> None:
+def test_fail_on_loss_stops_for_any_kind(corpus: Path, name: str, named: str) -> None:
     (corpus / "fine.txt").write_text("some fine text to learn from")
     assert named in refused(run("count", "fine.txt", name, "--output", "run", "--fail-on-loss", cwd=corpus), 1)
 
 
-def test_a_corpus_without_its_field_is_told(corpus: Path) -> None:
+def test_missing_text_field_suggests_the_option(corpus: Path) -> None:
     line = refused(run("train", "a.jsonl", "--text-field", "body", "--output", "run", cwd=corpus), 1)
     assert "2 records skipped: no text field (first: " in line
     assert "is --text-field right?" in line

@@ -1,4 +1,4 @@
-"""JSON Lines: Arrow and the standard json agree on every record, whatever the blocks; what is no document is told."""
+"""JSON Lines: Arrow and the standard json agree on every record, whatever the blocks; skipped records are reported."""
 
 import json
 from itertools import pairwise
@@ -8,24 +8,26 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError
-from pipeline.corpus import readers_json
+from pipeline.corpus import json_lines
+from pipeline.corpus import lines as line_reader
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.readers_json import parse_lines, read_records, whole_lines
-from pipeline.corpus.room import unlimited
+from pipeline.corpus.json_lines import parse_lines, read_json_lines
+from pipeline.corpus.lines import whole_lines
+from pipeline.corpus.read_budget import UNLIMITED
 
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
 SOME = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def texts_of(records):
-    offsets = memoryview(records.offsets).cast("B").cast("i" if records.offset_bytes == 4 else "q").tolist()
+    offsets = records.starts.tolist()
     data = bytes(records.data)
     assert len(offsets) >= records.rows + 1
     return [data[start:stop] for start, stop in pairwise(offsets)][: records.rows]
 
 
 def lost_of(records):
-    return {lost.kind: (lost.count, list(lost.places)) for lost in records.lost}
+    return {skipped.kind: (skipped.count, list(skipped.positions)) for skipped in records.skipped}
 
 
 def expected(lines, names=("text",)):
@@ -101,7 +103,7 @@ RECORD = st.one_of(
 @example([b'{"text":"a"}', b'{"text":', b'"b"}', b'{"text":"c"}{"text":"d"}'], ("text",), b"\n")
 @example([b'{"text":"\\\\ud83d\\ude00"}', b'{"text":"\\ud83d\\ude00\\ud83d\\ud83d\\ude00"}'], ("text",), b"\n")
 @example([b'{"text":"\\ud800"}', b'{"text":"\\udc80"}'], ("text",), b"\n")
-def test_both_ways_agree_on_every_record(records, names, newline):
+def test_records_are_those_of_the_standard_json(records, names, newline):
     lines = newline.join(records)
     texts, lost = expected(lines, names)
     found = parse_lines(lines, 0, names)
@@ -113,20 +115,20 @@ def test_both_ways_agree_on_every_record(records, names, newline):
 
 @SOME
 @given(st.lists(RECORD, max_size=8), st.integers(0, 3), st.data())
-def test_what_arrow_accepts_json_accepts(records, flips, data):
+def test_arrow_and_json_agree_on_damaged_lines(records, flips, data):
     """Bytes changed at random: where Arrow takes the block, the record by record reading gives the same."""
     lines = bytearray(b"\n".join(records))
     for _ in range(flips if lines else 0):
         lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))
     found = parse_lines(bytes(lines), 0, ("text",))
-    prepared = readers_json._ESCAPE.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
-    by_record = readers_json._by_record(prepared, readers_json._places(bytes(lines), 0), ("text",), unlimited(), str)
+    prepared = json_lines._SURROGATES.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
+    by_record = json_lines._by_json(prepared, json_lines._positions(bytes(lines), 0), ("text",), UNLIMITED, str)
     assert texts_of(found) == texts_of(by_record)
     assert lost_of(found) == lost_of(by_record)
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" ")), max_size=9), st.integers(1, 7))
-def test_lines_are_whole_and_long_ones_are_told_whatever_the_blocks(lines, size):
+def test_lines_do_not_depend_on_the_blocks(lines, size):
     text = b"\n".join(lines)
     blocks = [text[at : at + size] for at in range(0, len(text), size)]
     kept, too_long, at = [], [], 0
@@ -149,14 +151,14 @@ def test_lines_are_whole_and_long_ones_are_told_whatever_the_blocks(lines, size)
     assert joined in (expected_kept, expected_kept[:-1]) or joined + b"\n" == expected_kept
 
 
-def test_raw_invalid_bytes_are_left_to_the_errors_policy():
+def test_invalid_bytes_are_kept_for_the_errors_policy():
     line = b'{"text":"a\xff\xc3(\xed\xa0\x80 b"}'
     assert texts_of(parse_lines(line, 0, ("text",))) == [b"a\xff\xc3(\xed\xa0\x80 b"]
     assert texts_of(parse_lines(line + b"\nnonsense", 0, ("text",)))[0] == b"a\xff\xc3(\xed\xa0\x80 b"
 
 
 @pytest.mark.parametrize("other", [b"", b"\nnonsense"])
-def test_depth_has_no_bound(other):
+def test_nesting_has_no_limit(other):
     deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"text":"a"}'
     found = parse_lines(deep + other, 0, ("text",))
     assert texts_of(found)[0] == b"a"
@@ -164,25 +166,25 @@ def test_depth_has_no_bound(other):
     assert lost_of(parse_lines(broken + other, 0, ("text",)))["records_not_json"][0] == 1 + bool(other)
 
 
-def test_a_byte_order_mark_and_places():
+def test_byte_order_mark_is_skipped_and_positions_are_bytes():
     blocks = [b'\xef\xbb\xbf{"text":"a"}\r\n\r\n', b'{"no":1}\n{"text":', b'"b"}']
-    found = list(read_records(FILE, blocks, 0, "text"))
+    found = list(read_json_lines(FILE, blocks, 0, "text"))
     assert [text for one in found for text in texts_of(one)] == [b"a", b"", b"b"]
     assert [lost_of(one) for one in found] == [{}, {"records_without_field": (1, [19])}, {}]
-    assert [one.place(0) for one in found] == [3, 19, 28]
+    assert [one.position(0) for one in found] == [3, 19, 28]
 
 
 @pytest.mark.parametrize(
     "text", [b"[\n", b'[{"text":"a"}]', b' \n[ {"text":"a"}]', b'{\n "text": "a"\n}', b'["a","b"]']
 )
-def test_json_that_is_no_lines_is_refused(text):
+def test_json_that_is_not_json_lines_is_an_error(text):
     with pytest.raises(InputError, match=r"a\.jsonl is JSON but not JSON Lines.*--input-format text"):
-        list(read_records(FILE, [text], 0, "text"))
+        list(read_json_lines(FILE, [text], 0, "text"))
 
 
-def test_a_record_beyond_the_limit_is_told(monkeypatch):
-    monkeypatch.setattr(readers_json, "MOST_RECORD_BYTES", 50)
+def test_record_over_the_limit_is_skipped_and_reported(monkeypatch):
+    monkeypatch.setattr(line_reader, "MOST_LINE_BYTES", 50)
     lines = b'{"text":"a"}\n' + b'{"text":"' + b"x" * 60 + b'"}\n' + b'{"text":"b"}\n'
-    found = list(read_records(FILE, [lines[at : at + 9] for at in range(0, len(lines), 9)], 0, "text"))
+    found = list(read_json_lines(FILE, [lines[at : at + 9] for at in range(0, len(lines), 9)], 0, "text"))
     assert [text for one in found for text in texts_of(one)] == [b"a", b"b"]
-    assert [lost_of(one) for one in found if one.lost] == [{"records_too_long": (1, [13])}]
+    assert [lost_of(one) for one in found if one.skipped] == [{"records_too_long": (1, [13])}]

@@ -19,21 +19,21 @@ TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i 
 
 
 def read(path: Path, text_field: str = "text"):
-    """The texts, null as empty, the places of nulls, and the bytes told as progress beside those planned."""
+    """The texts, null as empty, the positions of nulls; checks the bytes reported as progress."""
     file = describe(str(path))
-    texts, nulls, told = [], [], []
+    texts, nulls, reported = [], [], []
     [chunk] = plan_chunks([file], Cutting(text_field=text_field), chunk_bytes=1 << 40)
     [span] = chunk.spans
-    for part in read_span(file, span.start, span.stop, text_field, told.append):
-        offsets = memoryview(part.offsets).cast("B").cast("i" if part.offset_bytes == 4 else "q").tolist()
+    for part in read_span(file, span.start, span.stop, text_field, reported.append):
+        offsets = part.starts.tolist()
         data = bytes(part.data)
         rows = [data[start:stop] for start, stop in pairwise(offsets)]
         assert len(rows) == part.rows
-        assert [part.place(row) for row in range(part.rows)] == list(range(len(texts), len(texts) + part.rows))
+        assert [part.position(row) for row in range(part.rows)] == list(range(len(texts), len(texts) + part.rows))
         texts += rows
-        nulls += [place for lost in part.lost for place in lost.places]
-        assert {lost.kind for lost in part.lost} <= {"records_without_field"}
-    assert sum(told) == span.bytes
+        nulls += [position for skipped in part.skipped for position in skipped.positions]
+        assert {skipped.kind for skipped in part.skipped} <= {"records_without_field"}
+    assert sum(reported) == span.bytes
     return texts, nulls
 
 
@@ -49,7 +49,7 @@ EXPECTED = [(text or "").encode() for text in TEXTS]
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("use_dictionary", [True, False])
-def test_every_layout(tmp_path: Path, kind: pa.DataType, use_dictionary: bool) -> None:
+def test_every_column_type_reads_the_same_texts(tmp_path: Path, kind: pa.DataType, use_dictionary: bool) -> None:
     column = pa.array(TEXTS)
     column = column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
     table = pa.table({"id": list(range(len(TEXTS))), "text": column})
@@ -67,14 +67,14 @@ def test_fixed_size_bytes_and_nested_fields(tmp_path: Path) -> None:
     assert read(tmp_path / "b.parquet", "page.body.text") == ([b"one", b"", b"", b""], [1, 2, 3])
 
 
-def test_what_duckdb_writes(tmp_path: Path) -> None:
+def test_file_written_by_duckdb_is_read(tmp_path: Path) -> None:
     duckdb.sql("select 'text ' || i as text, i from range(3000) t(i)").write_parquet(
         str(tmp_path / "a.parquet"), compression="zstd", row_group_size=2048
     )
     assert read(tmp_path / "a.parquet")[0] == [f"text {i}".encode() for i in range(3000)]
 
 
-def test_row_groups_are_shared_out(tmp_path: Path) -> None:
+def test_row_groups_are_divided_among_chunks(tmp_path: Path) -> None:
     table = pa.table({"text": [random.Random(i).randbytes(500).hex() for i in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
     file = describe(str(tmp_path / "a.parquet"))
@@ -84,7 +84,7 @@ def test_row_groups_are_shared_out(tmp_path: Path) -> None:
     assert all(200_000 < span.bytes <= 250_000 for span in spans)
     found = [part for span in spans for part in read_span(file, span.start, span.stop, "text", lambda _: None)]
     assert sum(part.rows for part in found) == 1000
-    places = [part.place(row) for part in found for row in range(part.rows)]
+    places = [part.position(row) for part in found for row in range(part.rows)]
     assert places == list(range(1000))
     assert plan_chunks([file], Cutting(), chunk_bytes=1 << 30)[0].spans[0] == Span(
         0, 0, 10, sum(s.bytes for s in spans)
@@ -116,13 +116,13 @@ def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
         ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text"),
     ],
 )
-def test_columns_that_are_no_text_are_refused(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
+def test_column_that_is_not_text_is_an_error(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
     with pytest.raises(InputError, match=rf"a\.parquet.*{reason}.*--text-field"):
         read(tmp_path / "a.parquet", text_field)
 
 
-def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+def test_damaged_page_names_its_row_group(tmp_path: Path) -> None:
     table = pa.table({"text": [f"some text {i * 7919}" for i in range(5000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000, compression="none", write_page_checksum=True)
     data = bytearray((tmp_path / "a.parquet").read_bytes())

@@ -1,0 +1,164 @@
+"""Parquet: row groups -> documents, one per row, whose text is one column; nothing else is read.
+
+Pages are read one after the other, in batches of rows, and their checksums verified if the file has them. Rows that are
+mostly numbers in a dictionary of texts stay so until they are counted, in parts, so that few bytes do not become very
+many at once. A page is held in memory whole, as Parquet's compression needs it: if a row group may have one that is
+large for the budget, the headers of its pages are read first. A row whose text is null has no field.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.base.errors import InputError
+from pipeline.base.units import format_bytes
+from pipeline.corpus import pages
+from pipeline.corpus.columns import is_text, nested, plain, records_of
+from pipeline.corpus.files import CorpusFile, open_file
+from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
+from pipeline.corpus.records import Records
+from pipeline.storage import OpenFile
+
+_BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
+_MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
+_FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
+_BUFFER_BYTES = 1 << 20  # of the file, read at once
+_PAGE_COPIES = 4  # of a page: compressed, not, decoded
+_UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
+
+
+def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
+    """Return for each row group its rows, and the bytes of its texts as they are encoded.
+
+    Raises `InputError` if the file cannot be read or has no such column of texts.
+    """
+    try:
+        with open_file(file.path) as stream:
+            opened, leaf = _open(file, stream, text_field)
+            return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(opened)]
+    except OSError as error:
+        raise InputError(f"{file.path} cannot be read: {error.strerror or error}") from None
+
+
+def read_row_groups(
+    file: CorpusFile,
+    stream: OpenFile,
+    groups: Iterable[int],
+    text_field: str,
+    progress: Callable[[int], None],
+    budget: ReadBudget,
+) -> Iterator[Records]:
+    """Read the rows of these row groups; `progress` is called with bytes as `row_group_bytes` counts them.
+
+    Raises `InputError` for a damaged file, naming the row group; `TrainingError` for a page over the budget.
+    """
+    opened, leaf = _open(file, stream, text_field)
+    if any(_in_dictionary(group.column(leaf), group.num_rows) for group in _groups(opened)):
+        opened, leaf = _open(file, stream, text_field, by_dictionary=True)
+    names = _names(opened.schema_arrow, text_field)
+    for group in groups:
+        facts = opened.metadata.row_group(group)
+        column, rows = facts.column(leaf), facts.num_rows
+        first = at = sum(opened.metadata.row_group(before).num_rows for before in range(group))
+        reported = 0
+        size = column.total_uncompressed_size
+        batch_rows = min(
+            max(_BATCH_BYTES * rows // max(size, 1), 1),
+            _MOST_ENCODED_ROWS if column.has_dictionary_page else _MOST_BATCH_ROWS,
+            _require_pages(file, stream, column, group, budget),
+        )
+        batches = opened.iter_batches(batch_rows, row_groups=[group], columns=[text_field], use_threads=False)
+        while (batch := _next(file, group, batches)) is not None:
+            for texts in plain(nested(batch.column(0), names[1:])):
+                yield records_of(texts, at.__add__)
+                at += len(texts)
+                done = size * (at - first) // rows
+                progress(done - reported)
+                reported = done
+
+
+def _open(
+    file: CorpusFile, stream: OpenFile, text_field: str, *, by_dictionary: bool = False
+) -> tuple[pq.ParquetFile, int]:
+    """Open a file; return it with the number of its column of texts."""
+    stream.seek(0)
+    try:
+        opened = pq.ParquetFile(
+            stream,
+            read_dictionary=[text_field] if by_dictionary else None,
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+        schema = opened.schema_arrow
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(file, "its end, where Parquet keeps its index", error) from None
+    paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
+    if paths.count(text_field) > 1:
+        raise InputError(
+            f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
+        )
+    kind: Any = pa.struct(list(schema))
+    for name in _names(schema, text_field):
+        names = [field.name for field in kind] if pa.types.is_struct(kind) else []
+        if names.count(name) != 1:
+            raise InputError(
+                f"{file.path} has no column {text_field!r}: it has {', '.join(schema.names[:20])}; say which one is "
+                "the text with --text-field"
+            )
+        kind = kind.field(name).type
+    if not is_text(kind):
+        raise InputError(
+            f"{file.path}: the column {text_field!r} is {kind}, not text; say which one is the text with --text-field"
+        )
+    return opened, paths.index(text_field)
+
+
+def _names(schema: pa.Schema, text_field: str) -> list[str]:
+    """Return the names that lead to a column: its own, if one is called just that, or those between its dots."""
+    return [text_field] if text_field in schema.names else text_field.split(".")
+
+
+def _groups(opened: pq.ParquetFile) -> Iterator[Any]:
+    return map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
+
+
+def _in_dictionary(column: Any, rows: int) -> bool:
+    """Return whether rows are mostly numbers in a dictionary: then few bytes may represent very many."""
+    return bool(column.has_dictionary_page) and column.total_uncompressed_size < _FEW_BYTES * rows
+
+
+def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, budget: ReadBudget) -> int:
+    """Hold the largest page of a row group; return how many rows may be decoded at once.
+
+    Headers are read only where they matter: of a file in a store, each costs a request.
+    """
+    budget.hold("page", 0)
+    left, held, most = budget.left_bytes, column.total_uncompressed_size, _MOST_BATCH_ROWS
+    if left is None or _PAGE_COPIES * held <= SMALL_BYTES:
+        return most
+    if _UNSEEN_SHARE * _PAGE_COPIES * held > left:
+        try:
+            sizes = pages.sizes(stream, column)
+        except ValueError as error:
+            raise _damaged(file, f"row group {group}", error) from None
+        held, most = sizes.page + sizes.dictionary, sizes.rows(_BATCH_BYTES, most)
+    what = f"{file.path}, row group {group}: a page with its dictionary of {format_bytes(held)}"
+    budget.require("page", _PAGE_COPIES * held, what)
+    return most
+
+
+def _next(file: CorpusFile, group: int, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    try:
+        return next(batches, None)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(file, f"row group {group}", error) from None
+
+
+def _damaged(file: CorpusFile, where: str, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(
+        f"{file.path} cannot be read as Parquet: it is damaged in {where} ({reason}); restore it, or leave it out"
+    )

@@ -1,0 +1,105 @@
+"""Input that was skipped or altered: its kinds, their words, and how tallies add up.
+
+A worker tallies it for its chunk, with the first locations of each kind. The tallies of all chunks add up to that of
+the run, in the order of the corpus. Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree.
+On disk a tally is called `losses`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from pipeline.base.errors import InputError
+
+MOST_EXAMPLES = 8  # of each kind
+MOST_LINE_BYTES = 64 << 20  # of a record of JSON Lines, or a line of text: a worker holds it whole
+
+KINDS = {
+    "replacements": "invalid UTF-8 sequences replaced by U+FFFD",
+    "documents_skipped": "documents with invalid UTF-8 skipped",
+    "pieces_cut": "pieces cut at max_piece_bytes",
+    "records_not_json": "records skipped: not a JSON object",
+    "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
+    "records_without_field": "records skipped: no text field",
+    "records_not_text": "records skipped: the text field is not text",
+    "files_empty": "files without text",
+}
+
+_PLURAL = re.compile(r"\b(sequence|document|piece|record|file)s\b")
+
+
+class KindTally(TypedDict):
+    """How often one kind occurred, and the first locations, in plain values."""
+
+    count: int
+    examples: list[str]
+
+
+Tallies = Mapping[str, KindTally]  # by kind
+
+
+@dataclass(frozen=True)
+class SkippedOrAltered:
+    """One kind in words: how often, what, and the first locations."""
+
+    kind: str
+    what: str
+    count: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = _PLURAL.sub(r"\1", self.what, count=1) if self.count == 1 else self.what
+        shown = "; ".join(self.examples[:3])
+        return f"{self.count:,} {what}" + (f" (first: {shown})" if shown else "")
+
+
+@dataclass(frozen=True)
+class SkippedRecords:
+    """Records of one kind that are not documents, and the first positions: bytes, rows, or numbers of items."""
+
+    kind: str
+    count: int
+    positions: Sequence[int]
+
+
+@dataclass
+class Tally:
+    """Skipped or altered input as it occurs."""
+
+    found: dict[str, KindTally] = field(default_factory=dict)
+
+    def add(self, kind: str, count: int, examples: Iterable[str] = ()) -> None:
+        """Add `count` of a kind; keep the first few examples."""
+        if count == 0:
+            return
+        one = self.found.setdefault(kind, {"count": 0, "examples": []})
+        one["count"] += count
+        for example in examples:
+            if len(one["examples"]) == MOST_EXAMPLES:
+                break
+            one["examples"].append(example)
+
+
+def add_up(tallies: Iterable[Tallies]) -> dict[str, KindTally]:
+    """Add up the tallies of several chunks; their order decides which examples are the first."""
+    total = Tally()
+    for tally in tallies:
+        for kind, one in tally.items():
+            total.add(kind, one["count"], one["examples"])
+    return total.found
+
+
+def in_words(tallies: Tallies) -> tuple[SkippedOrAltered, ...]:
+    """Return tallies in words, in the order of `KINDS`."""
+    return tuple(
+        SkippedOrAltered(kind, what, tallies[kind]["count"], tuple(tallies[kind]["examples"]))
+        for kind, what in KINDS.items()
+        if kind in tallies
+    )
+
+
+def fail_on_loss_error(found: Iterable[SkippedOrAltered]) -> InputError:
+    """Return the error of `--fail-on-loss`."""
+    listed = ", ".join(map(str, found))
+    return InputError(f"input was skipped or altered: {listed}; fix the input, or drop --fail-on-loss")

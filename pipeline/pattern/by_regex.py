@@ -1,0 +1,128 @@
+"""The `regex` package: it checks every expression that is not a preset, and cuts for those without an automaton."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from pipeline.base.errors import PatternError, PatternTimeoutError
+from pipeline.pattern.classes import CATEGORIES, CODE_POINTS, category_runs
+
+DEFAULT_TIMEOUT_S = 60
+_MAX_EXPRESSION = 1 << 16  # characters
+_TIMED_CHARACTERS = 1 << 20  # a pattern that does not backtrack takes a second for them, ten at most
+_SHOWN_CHARACTERS = 40
+_POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 _&\-./=:]*?:\]")
+_SET_OPERATORS = ("||", "~~", "&&", "--")
+
+
+def cut_with_regex(expression: str, text: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[str]:
+    """Cut a document with the `regex` package; each stretch that nothing matches is a piece.
+
+    Backtracking can take exponential time. Raises PatternTimeoutError after `timeout_s`, or, for a document of more
+    than 2^20 characters, after that time per 2^20 characters: about a hundredth of the usual speed.
+    """
+    at = 0
+    limit_s = timeout_s * max(1.0, len(text) / _TIMED_CHARACTERS)
+    try:
+        for match in require_valid(expression).finditer(text, timeout=limit_s):
+            start, stop = match.span()
+            if start == stop:
+                raise PatternError(
+                    f"the pattern {expression!r} matches the empty string at character {start} of a document"
+                )
+            if at < start:
+                yield text[at:start]
+            yield text[start:stop]
+            at = stop
+    except TimeoutError:
+        shown = repr(expression)
+        shown = shown if len(shown) <= 2 * _SHOWN_CHARACTERS else f"{shown[: 2 * _SHOWN_CHARACTERS]}..."
+        raise PatternTimeoutError(
+            f"the pattern {shown} takes longer than {limit_s:.0f} s for the document of {len(text):,} "
+            f"characters that begins with {text[:_SHOWN_CHARACTERS]!r}, at its character {at:,}; write it so that it "
+            "need not backtrack (no repetition within a repetition), or allow more time with --pattern-timeout"
+        ) from None
+    if at < len(text):
+        yield text[at:]
+
+
+def require_valid(expression: str) -> Any:
+    """Compile an expression with `regex`; raise PatternError if it does not compile or can match the empty string."""
+    import regex
+
+    if len(expression) > _MAX_EXPRESSION:
+        raise PatternError(
+            f"the pattern is {len(expression):,} characters long, and the limit is {_MAX_EXPRESSION:,}: shorten it"
+        )
+    try:
+        regex.compile(expression)  # as the user wrote it, so that positions in its errors are right
+        compiled = regex.compile(with_document_end(expression))
+    except regex.error as error:
+        reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", None) or 0
+        raise PatternError(point_at(f"the pattern does not compile: {reason}", expression, position)) from None
+    except RecursionError:
+        raise PatternError("the pattern does not compile: its groups are nested too deeply") from None
+    if compiled.match("") is not None:
+        raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
+    return compiled
+
+
+def with_document_end(expression: str) -> str:
+    """Write each `$` that is an anchor as `\\Z`, the very end of the document."""
+    nesting = "V1" in expression and _has_nested_classes(expression)
+    written: list[str] = []
+    at, depth = 0, 0
+    while at < len(expression):
+        character = expression[at]
+        width = 2 if character == "\\" else 1
+        if depth and (named := _POSIX_CLASS.match(expression, at)):
+            width = len(named[0])
+        elif character == "[" and (nesting or not depth):
+            depth += 1
+            width += expression.startswith("^", at + 1)
+            width += expression.startswith("]", at + width)
+        elif nesting and depth and expression[at : at + 2] in _SET_OPERATORS:
+            width = 2 + expression.startswith("]", at + 2)
+        elif character == "]" and depth:
+            depth -= 1
+        written.append(r"\Z" if character == "$" and not depth else expression[at : at + width])
+        at += width
+    return "".join(written)
+
+
+def _has_nested_classes(expression: str) -> bool:
+    """Return whether `regex` reads classes as its version 1 does, with classes and operators in them."""
+    import regex
+
+    try:
+        return bool(regex.compile(expression).flags & regex.VERSION1)
+    except (regex.error, RecursionError):
+        return False  # it does not compile, which `require_valid` reports
+
+
+def point_at(reason: str, expression: str, position: int) -> str:
+    """Return one line that points at a position in the pattern."""
+    marked = f"{expression[:position]} >>> {expression[position:]}".replace("\n", "\\n").replace("\r", "\\r")
+    return f"{reason}, at character {position} of the pattern: {marked}"
+
+
+@cache
+def differing_characters() -> frozenset[str]:
+    """Return all characters whose general category or case folding the installed `regex` sees differently.
+
+    The package follows newer Unicode versions than our tables (and than the runtimes that read our exports), and it
+    folds U+0130 with `i`. A run on `regex` names those characters of its corpus, since an exported tokenizer may cut
+    them in another way. White_Space and `\\w` differ nowhere else. Takes about a quarter of a second, once a process.
+    """
+    import regex
+
+    differing = {dotted for dotted in "\u0130\u0131" if regex.match(f"(?i:{dotted})", "i")}
+    starts, categories = category_runs()
+    members: list[list[str]] = [[] for _ in CATEGORIES]
+    for start, stop, category in zip(starts, [*starts[1:], CODE_POINTS], categories, strict=True):
+        members[category].extend(map(chr, range(start, stop)))
+    for name, characters in zip(CATEGORIES, members, strict=True):
+        if name != "Cs":  # no text has surrogates
+            differing.update(regex.findall(rf"\P{{{name}}}", "".join(characters)))
+    return frozenset(differing)

@@ -1,0 +1,28 @@
+"""Files that need much memory to read, in few bytes."""
+
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_ZSTD_BLOCK = 1 << 17
+
+
+def zstd_frame(window_power: int, blocks: int) -> bytes:
+    """A frame of blocks that are each one byte, repeated: four bytes for 128 KiB of text."""
+    frame = bytearray(b"\x28\xb5\x2f\xfd" + bytes([0, (window_power - 10) << 3]))
+    for number in range(blocks):
+        frame += (_ZSTD_BLOCK << 3 | 1 << 1 | (number == blocks - 1)).to_bytes(3, "little") + b"a\n "[number % 3 :][:1]
+    return bytes(frame)
+
+
+def xz_with(dictionary_bytes: int, text: bytes) -> bytes:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": dictionary_bytes}]
+    return lzma.compress(text, format=lzma.FORMAT_XZ, filters=filters)
+
+
+def pieces_file(path: Path, pieces: list[bytes], **options: object) -> Path:
+    table = pa.table({"piece": pa.array(pieces, pa.large_binary()), "count": pa.array([1] * len(pieces), pa.uint64())})
+    pq.write_table(table, path, compression="zstd", **options)
+    return path
