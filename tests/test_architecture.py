@@ -39,7 +39,6 @@ KNOWN_UPWARD = {
     "run/options imports merges.vocabulary",
     "run/plan imports merges",
     "run/plan imports merges.vocabulary",
-    "tokenizer/export imports report.summary",
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.losses import Loss
 from pipeline.storage import Location
+from pipeline.tokenizer.exported import VocabularyFacts
 
 
 @dataclass(frozen=True)
@@ -21,26 +22,6 @@ class CorpusFacts:
     losses: tuple[Loss, ...] = ()  # what was not taken as it stood
     concerned_characters: str = ""  # of the corpus: those that `regex` and the runtimes class differently
     source: str = ""  # what gave the counts, where no corpus was listed
-
-
-@dataclass(frozen=True)
-class VocabularyFacts:
-    """What merging gave. `tokens` and `bytes` are the lengths of all pieces of the corpus."""
-
-    vocab_size: int
-    merges: int
-    special_tokens: tuple[str, ...]
-    stopped: str
-    tokens: int
-    bytes: int
-    longest: tuple[str, ...]
-    left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
-    left_out_bytes: int = 0
-
-    @property
-    def bytes_per_token(self) -> float | None:
-        """Bytes of pieces that one token stands for, on what was merged of the training corpus; None of nothing."""
-        return self.bytes / self.tokens if self.tokens else None  # every piece may have been too rare
 
 
 @dataclass(frozen=True)

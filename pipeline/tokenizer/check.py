@@ -21,7 +21,7 @@ from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded
-from pipeline.tokenizer.formats.write_tiktoken import SNIPPET_NAME
+from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]

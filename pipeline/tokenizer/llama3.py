@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Literal
 
 from pipeline.storage import Remote, named
-from pipeline.tokenizer.formats.read_tiktoken import model_of_ranks, read_ranks
+from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 WINDOW_CHARACTERS = 400_000

@@ -7,8 +7,10 @@ otherwise. It holds no state besides caches and may be shared between threads.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,8 @@ from pipeline.merges.vocabulary import Vocabulary, with_pad_token
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import decode as decoding
-from pipeline.tokenizer.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
-from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_blocks
+from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
+from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, repaired, utf8_blocks
 from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
@@ -129,9 +131,10 @@ class Tokenizer:
         Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
         a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
         """
-        from pipeline.tokenizer.formats.read_tiktoken import load_ranks
+        from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 
-        return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
+        file = named(path)
+        return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
         """Write tokenizer.json and the files that belong to it into a directory."""
@@ -242,9 +245,8 @@ class Tokenizer:
 
         allowed_special, disallowed_special: as in `encode`, but a disallowed one raises when it is reached.
         """
-        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
-        texts = watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
-        return self._encoder.encode_blocks(texts, self._recognising(allowed))
+        allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
+        return self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
 
     def encode_to_numpy(
         self,
@@ -295,7 +297,10 @@ class Tokenizer:
 
     def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of ids as they come, never half a character; joined it is what `decode` gives."""
-        return decoding.decoded_as_it_comes(self.vocab, ids)
+        decoder = self.stream_decoder()
+        yield from filter(None, map(decoder.push, ids))
+        if rest := decoder.finish():
+            yield rest
 
     def stream_decoder(self) -> decoding.StreamDecoder:
         """Return what `decode_stream` does, for ids that are pushed one by one."""
@@ -306,7 +311,8 @@ class Tokenizer:
 
         That is the text that was encoded, unless a loaded tokenizer prepares texts first.
         """
-        return decoding.byte_offsets(decoding.tokens_of(self.vocab, ids))
+        lengths = map(len, decoding.tokens_of(self.vocab, ids))
+        return list(pairwise(accumulate(lengths, initial=0)))
 
     def _recognised(
         self, texts: Sequence[Text], allowed_special: Allowed, disallowed_special: Disallowed
@@ -314,8 +320,10 @@ class Tokenizer:
         """What to recognise in texts that hold none of the refused special tokens."""
         if allowed_special is None and disallowed_special is None:
             return self._all_special
-        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
-        raise_if_found(refused, texts)
+        allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
+        if refused:
+            for text in texts:
+                deque(checked([repaired(text).encode()], refused), maxlen=0)
         return self._recognising(allowed)
 
 

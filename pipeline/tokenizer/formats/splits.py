@@ -1,6 +1,6 @@
 """Read the pre-tokenizer of a tokenizer.json: the patterns that it cuts with, in order.
 
-Taken are Split (what it finds and what is between stays, each by itself), Digits, and the ByteLevel that ends every
+Accepted are Split (each match and each stretch between is a piece), Digits, and the ByteLevel that ends every
 byte-level vocabulary, with its own pattern or without. In a Sequence each cuts the pieces of the one before.
 """
 
@@ -14,12 +14,16 @@ from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, 
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import REGEX_STAGE
 
-# What Digits takes for digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
+# The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
 _DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
+
+# In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
+_LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)", re.DOTALL)
 
 
 def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, bool]:
-    """The pattern, and whether a space is put in front of each text; `noted`: the pattern as the user wrote it."""
+    """Return the pattern, and whether each text gets a space in front; `noted` is the pattern as the user wrote it."""
     if field.member("type").value == REGEX_STAGE:
         expression = field.member("pattern")
         try:
@@ -49,9 +53,8 @@ def _step(split: Field, noted: Field) -> CompiledPattern:
         individual = split.member("individual_digits")
         individual.expect(True, False)
         return compile_pattern(_DIGIT if individual.value else f"{_DIGIT}+")
-    pattern = split.member("pattern")
-    literal = pattern.member("String")
-    expression = literal if literal.value is not None else pattern.member("Regex")
+    literal = split.member("pattern").member("String")
+    expression = literal if literal.value is not None else split.member("pattern").member("Regex")
     try:
         if literal.value is not None:
             compiled = compile_pattern("".join(f"\\U{ord(character):08X}" for character in literal.read(str)))
@@ -59,33 +62,28 @@ def _step(split: Field, noted: Field) -> CompiledPattern:
             compiled = _recovered(expression.read(str), noted)
     except (PatternError, ExportRefusedError) as reason:
         expression.refuse(f"is not reproduced exactly: {reason}")
-    _check_behavior(split, compiled)
+    # Each match, and each stretch between, must stay as a piece of its own; removing stretches that cannot be is alike.
+    removes_nothing = split.flag("invert") and compiled.tables is not None and not leaves_text(compiled)
+    behavior = split.member("behavior")
+    behavior.expect("Isolated", *(("Removed",) if removes_nothing and behavior.value == "Removed" else ()))
     return compiled
 
 
-def _check_behavior(split: Field, compiled: CompiledPattern) -> None:
-    """Refuse what would not keep each match, and each stretch between, as a piece of its own."""
-    behavior, inverted = split.member("behavior"), split.member("invert")
-    inverted.expect(None, False, True)
-    if behavior.value == "Removed" and inverted.value and compiled.tables is not None and not leaves_text(compiled):
-        return  # what is not matched would be removed, and there is no such text
-    behavior.expect("Isolated")
-
-
 def _recovered(expression: str, noted: Field) -> CompiledPattern:
-    """The pattern that tokenizers reads in an expression: the one noted beside, a named one, or the expression."""
-    if noted.value is None:
-        known = next((name for name in VERBATIM_FOR_TOKENIZERS if PRESETS[name] == expression), None)
-        known = known or _rewritten_presets().get(expression)
-        if known is not None:
-            return compile_pattern(known)
-    else:
+    """Return the pattern that tokenizers reads in an expression: the noted one, a named one, or the expression."""
+    if noted.value is not None:
         compiled = compile_pattern(noted.read(str))
         if for_tokenizers(compiled) == expression:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
-    expression = _our_line_ends(expression)
-    compiled = compile_pattern(_our_escapes(expression))
+    known = next((name for name in VERBATIM_FOR_TOKENIZERS if PRESETS[name] == expression), None)
+    known = known or _rewritten_presets().get(expression)
+    if known is not None:
+        return compile_pattern(known)
+    expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
+    compiled = compile_pattern(
+        _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
+    )
     difference = compiled.refusal or first_difference(expression)
     if difference is None or (compiled.tree is not None and for_tokenizers(compiled) == expression):
         return compiled
@@ -94,26 +92,6 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
 
 @cache
 def _rewritten_presets() -> dict[str, str]:
-    """What the other named patterns are written as for tokenizers, and their names."""
+    """Return the spelling for tokenizers of the other named patterns, and their names."""
     others = (name for name in PRESETS if name not in VERBATIM_FOR_TOKENIZERS)
     return {for_tokenizers(compile_pattern(name)): name for name in others}
-
-
-def _our_line_ends(expression: str) -> str:
-    """Write `$`, for tokenizers' engine the place before any line feed and the end, as what all engines read alike."""
-    return re.sub(
-        r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])",
-        lambda found: r"(?![^\n])" if found[1] else found[0],
-        expression,
-        flags=re.DOTALL,
-    )
-
-
-def _our_escapes(expression: str) -> str:
-    """Write `\\x{410}`, as tokenizers' engine has it, as `\\U00000410`, as ours has it."""
-    return re.sub(
-        r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)",
-        lambda escape: f"\\U{int(escape[1], 16):08X}" if escape[1] else escape[0],
-        expression,
-        flags=re.DOTALL,
-    )
