@@ -16,8 +16,7 @@ from pipeline.commands.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.splits import read_pre_tokenizer
-from pipeline.tokenizer.model import REGEX_STAGE
+from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")

@@ -15,7 +15,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.exported import Exported, VocabularyFacts
 from pipeline.tokenizer.formats.save import EXPORTS, write_model
-from pipeline.tokenizer.model import ChatTemplate, Model
+from pipeline.tokenizer.model import Model
 
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 
@@ -26,19 +26,15 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
-    model = Model(vocabulary, pattern, options.pad_token, chat_template=_chat_template(options))
+    model = with_chat_template(Model(vocabulary, pattern, options.pad_token), options)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
 
 
-def _chat_template(options: Options) -> ChatTemplate | None:
-    return CHAT_TEMPLATES[options.chat_template] if options.chat_template else None
-
-
 def with_chat_template(model: Model, options: Options) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
-    return replace(model, chat_template=_chat_template(options)) if options.chat_template else model
+    return replace(model, chat_template=CHAT_TEMPLATES[options.chat_template]) if options.chat_template else model
 
 
 def export_model(
@@ -65,7 +61,7 @@ def model_of(learned: MergeList, vocab_size: int, pattern: CompiledPattern, opti
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     first = learned.first(merge_budget(vocab_size, special_tokens))
     vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
-    return Model(vocabulary, pattern, options.pad_token, trained=True, chat_template=_chat_template(options))
+    return with_chat_template(Model(vocabulary, pattern, options.pad_token, trained=True), options)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,6 @@ from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.pattern import CompiledPattern
 
-# Names that only this project's files use.
-PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
-REGEX_STAGE = "BpePipelineRegex"  # in tokenizer.json: a pre-tokenizer for a pattern that only the `regex` package runs
-
 CACHE_BYTES = 256 << 20  # for pieces whose ids are known
 
 

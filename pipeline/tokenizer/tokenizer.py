@@ -329,9 +329,6 @@ class Tokenizer:
 
         Returns:
             The token ids.
-
-        Raises:
-            InputError: a piece is longer than 1 GiB.
         """
         return self._encoder.encode(text, self._no_special)
 
@@ -360,7 +357,6 @@ class Tokenizer:
         Raises:
             SpecialTokenError: a text contains a disallowed special token.
             UsageError: `texts` is one text, or `num_threads` is below 1.
-            InputError: a piece is longer than 1 GiB.
         """
         listed = _listed(texts)
         specials = self._recognised(listed, allowed_special, disallowed_special)
@@ -381,7 +377,6 @@ class Tokenizer:
 
         Raises:
             UsageError: `texts` is one text, or `num_threads` is below 1.
-            InputError: a piece is longer than 1 GiB.
         """
         return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
 
@@ -413,7 +408,6 @@ class Tokenizer:
         Raises:
             SpecialTokenError: the text contains a disallowed special token.
             UsageError: a block has another type.
-            InputError: a piece is longer than 1 GiB.
         """
         allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
         return self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
@@ -443,7 +437,6 @@ class Tokenizer:
         Raises:
             SpecialTokenError: the text contains a disallowed special token.
             UsageError: `dtype` cannot hold every id.
-            InputError: a piece is longer than 1 GiB.
         """
         import numpy as np
 
@@ -474,7 +467,6 @@ class Tokenizer:
 
         Raises:
             SpecialTokenError: the text contains a disallowed special token.
-            InputError: a piece is longer than 1 GiB.
         """
         return self._encoder.count(text, self._recognised([text], allowed_special, disallowed_special))
 
@@ -526,9 +518,6 @@ class Tokenizer:
 
         Returns:
             A text for each row.
-
-        Raises:
-            InputError: an id is not in the vocabulary or not a whole number.
         """
         return [self.decode(ids, errors=errors) for ids in batch]
 
@@ -543,9 +532,6 @@ class Tokenizer:
 
         Yields:
             Text of at least one character.
-
-        Raises:
-            InputError: an id is not in the vocabulary or not a whole number.
         """
         decoder = self.stream_decoder()
         yield from filter(None, map(decoder.push, ids))
@@ -577,9 +563,6 @@ class Tokenizer:
 
         Returns:
             A pair of byte positions for each id.
-
-        Raises:
-            InputError: an id is not in the vocabulary or not a whole number.
         """
         lengths = map(len, tokens_of(self.vocab, ids))
         return list(pairwise(accumulate(lengths, initial=0)))

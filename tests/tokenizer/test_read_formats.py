@@ -21,7 +21,7 @@ from pipeline.merges.vocabulary import BYTE_ORDER, bytes_to_unicode
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.alike import first_difference
 from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.splits import _recovered
+from pipeline.tokenizer.formats.pre_tokenizer import _recovered
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
 from pipeline.tokenizer.normal_form import nfc
 

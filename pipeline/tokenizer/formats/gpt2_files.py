@@ -12,17 +12,8 @@ from pipeline.merges.vocabulary import text_to_token
 from pipeline.pattern import compile_pattern
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import read_rule
-from pipeline.tokenizer.formats.byte_alphabet import (
-    Merges,
-    joined,
-    quoted,
-    read_merges,
-    read_tokens,
-    refuse_preparation,
-    vocabulary_of,
-    vocabulary_texts,
-)
 from pipeline.tokenizer.formats.fields import read_json, read_text
 from pipeline.tokenizer.model import PLAIN_RULE, Model, Preparation, SpecialRule
 
@@ -45,20 +36,20 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
             raise InputError(f"{vocab_file} lacks the special token {text!r}: name one that it has")
     ids = {text: vocab.member(text).read(int) for text in special_tokens}
     specials = dict(sorted(ids.items(), key=lambda item: item[1]))
-    vocabulary = vocabulary_of(vocab_file, read_tokens(vocab, specials), merges, specials)
+    vocabulary = byte_alphabet.vocabulary_of(vocab_file, byte_alphabet.read_tokens(vocab, specials), merges, specials)
     unlike = {text: rule for text, rule in rules.items() if rule != PLAIN_RULE}
     return Model(vocabulary, compile_pattern("gpt2"), preparation=Preparation(rules=unlike))
 
 
-def _read_merges(file: Location) -> Merges:
+def _read_merges(file: Location) -> byte_alphabet.Merges:
     text = read_text(file)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     numbers = [number for number, line in enumerate(lines) if not line.startswith(_HEADER)]
     pairs = [lines[number].split(" ") for number in numbers]
-    return read_merges(pairs, file, lambda index: f"line {numbers[index] + 1}")
+    return byte_alphabet.read_merges(pairs, file, lambda index: f"line {numbers[index] + 1}")
 
 
-def _neither_byte_nor_merged(texts: Sequence[str], merges: Merges) -> list[str]:
+def _neither_byte_nor_merged(texts: Sequence[str], merges: byte_alphabet.Merges) -> list[str]:
     made = {left + right for left, right in merges}
 
     def is_special(text: str) -> bool:
@@ -101,20 +92,20 @@ def export_gpt2(model: Model, directory: Location) -> list[Location]:
             f"GPT-2 style files are not written for the pattern {model.pattern.name or model.pattern.expression!r}: "
             "their readers cut text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
         )
-    refuse_preparation(model, "GPT-2 style files")
+    byte_alphabet.refuse_preparation(model, "GPT-2 style files")
     if model.whole_pieces:
         raise ExportRefusedError(
             "GPT-2 style files cannot say that whole pieces are looked up before merging, as this tokenizer needs. "
             "Use the hf export"
         )
     vocabulary = model.vocabulary
-    texts = vocabulary_texts(vocabulary, "GPT-2 style files")
-    pairs = joined(
+    texts = byte_alphabet.vocabulary_texts(vocabulary, "GPT-2 style files")
+    pairs = byte_alphabet.joined(
         map(texts.__getitem__, vocabulary.left), map(texts.__getitem__, vocabulary.right), between=" ", after="\n"
     )
     if f"\n{_HEADER}" in f"\n{pairs}":
         raise ExportRefusedError(f"a merge of a token that begins with '{_HEADER}' looks like the header of merges.txt")
-    ids = joined(quoted(texts).values(), map(str, texts), between=":", after=",")
+    ids = byte_alphabet.joined(byte_alphabet.quoted(texts).values(), map(str, texts), between=":", after=",")
     make_directory(directory)
     vocab_path, merges_path = directory / "vocab.json", directory / "merges.txt"
     write_whole(vocab_path, f"{{{ids}}}")

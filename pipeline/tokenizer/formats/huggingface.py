@@ -14,30 +14,15 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern import PatternSequence
-from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
-from pipeline.tokenizer.formats.byte_alphabet import (
-    Merges,
-    joined,
-    quoted,
-    read_merges,
-    read_tokens,
-    vocabulary_of,
-    vocabulary_texts,
-)
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text
-from pipeline.tokenizer.formats.splits import read_pre_tokenizer
-from pipeline.tokenizer.model import (
-    PATTERN_KEY,
-    PLAIN_RULE,
-    REGEX_STAGE,
-    ChatTemplate,
-    Model,
-    Preparation,
-    could_be_whole_piece,
-)
+from pipeline.tokenizer.formats.pre_tokenizer import own_pre_tokenizer, read_pre_tokenizer, write_pre_tokenizer
+from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
+
+_PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
 
 _MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 _TEMPLATE_NAME = "chat_template.jinja"
@@ -63,7 +48,7 @@ def load_huggingface(file: Location) -> Model:
     document.member("decoder").member("type").expect("ByteLevel")
     config_file = file.with_name(_CONFIG_NAME)
     config = read_json(config_file) if config_file.exists() else Field({}, config_file)
-    pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(PATTERN_KEY))
+    pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
     model = document.member("model")
     model.member("type").expect("BPE")
     for name, accepted in _BPE_SETTINGS.items():
@@ -72,8 +57,8 @@ def load_huggingface(file: Location) -> Model:
     nfc = _normalizes(document.member("normalizer"))
     added, vocab = document.member("added_tokens"), model.member("vocab")
     special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
-    tokens = read_tokens(vocab, special_tokens)
-    vocabulary = vocabulary_of(file, tokens, _merges(model.member("merges")), special_tokens)
+    tokens = byte_alphabet.read_tokens(vocab, special_tokens)
+    vocabulary = byte_alphabet.vocabulary_of(file, tokens, _merges(model.member("merges")), special_tokens)
     check_numbering(added, vocab)
     pad = _token_field(config, "pad_token")
     if pad.value is not None and pad.read(str) not in special_tokens:
@@ -112,9 +97,9 @@ def _check_post_processor(field: Field) -> None:
         _check_post_processor(step)
 
 
-def _merges(field: Field) -> Merges:
+def _merges(field: Field) -> byte_alphabet.Merges:
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in field.read(list)]
-    return read_merges(pairs, field.file, lambda index: f"{field.path}[{index}]")
+    return byte_alphabet.read_merges(pairs, field.file, lambda index: f"{field.path}[{index}]")
 
 
 def _chat_template(config: Field, special_tokens: dict[str, int]) -> ChatTemplate | None:
@@ -139,19 +124,18 @@ def _token_field(config: Field, name: str) -> Field:
 
 def export_huggingface(model: Model, directory: Location) -> list[Location]:
     """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
-    return _write(model, directory, _pre_tokenizer(model))
+    return _write(model, directory, write_pre_tokenizer(model))
 
 
 def write_model(model: Model, directory: Location) -> list[Location]:
     """Write the directory for `Tokenizer.load`: the export, also for a pattern that tokenizers would cut differently.
 
-    For such a pattern tokenizer.json names a pre-tokenizer that only this project has (`REGEX_STAGE`), so that every
-    other reader refuses the file instead of producing other ids.
+    For such a pattern tokenizer.json names a pre-tokenizer that only this project has.
     """
     try:
-        pre_tokenizer = _pre_tokenizer(model)
+        pre_tokenizer = write_pre_tokenizer(model)
     except ExportRefusedError:
-        pre_tokenizer = {"type": REGEX_STAGE, "pattern": model.pattern.name or model.pattern.expression}
+        pre_tokenizer = own_pre_tokenizer(model.pattern)
     return _write(model, directory, pre_tokenizer)
 
 
@@ -166,7 +150,7 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     }
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None and not isinstance(model.pattern, PatternSequence):
-        config[PATTERN_KEY] = model.pattern.expression
+        config[_PATTERN_KEY] = model.pattern.expression
     if model.chat_template:
         config["chat_template"] = model.chat_template.jinja
     contents = {
@@ -216,9 +200,9 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     # The two long members are written by hand: json with indentation takes a second for them.
     head = json.dumps(document, ensure_ascii=False, indent=2).removesuffix(_EMPTY_TAIL)
     vocabulary = model.vocabulary
-    names = quoted(vocabulary_texts(vocabulary, _MODEL_NAME))
-    vocab = joined(names.values(), map(str, names), between=": ", after=",\n      ")
-    pairs = joined(
+    names = byte_alphabet.quoted(byte_alphabet.vocabulary_texts(vocabulary, _MODEL_NAME))
+    vocab = byte_alphabet.joined(names.values(), map(str, names), between=": ", after=",\n      ")
+    pairs = byte_alphabet.joined(
         map(names.__getitem__, vocabulary.left),
         map(names.__getitem__, vocabulary.right),
         between=",\n        ",
@@ -226,23 +210,3 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     )
     merges = f"[\n      [\n        {pairs}\n      ]\n    ]" if pairs else "[]"
     return f'{head}"vocab": {{\n      {vocab}\n    }},\n    "merges": {merges}\n  }}\n}}'
-
-
-def _pre_tokenizer(model: Model) -> dict[str, Any]:
-    pattern, in_front = model.pattern, model.preparation.space_in_front
-    byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
-    if pattern.name == "none":
-        return byte_level
-    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
-        if pattern.name != "gpt2":
-            raise ExportRefusedError(
-                "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern "
-                "than GPT-2's: use the pattern gpt2"
-            )
-        return byte_level | {"use_regex": True}
-    steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
-    splits = [
-        {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
-        for step in steps
-    ]
-    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}

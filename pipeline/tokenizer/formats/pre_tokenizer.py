@@ -1,4 +1,4 @@
-"""Read the pre-tokenizer of a tokenizer.json: the patterns that it cuts with, in order.
+"""The pre-tokenizer of a tokenizer.json, read and written: the patterns that it cuts with, in order.
 
 Accepted are Split (each match and each stretch between is a piece), Digits, and the ByteLevel that ends every
 byte-level vocabulary, with its own pattern or without. In a Sequence each cuts the pieces of the one before.
@@ -6,13 +6,16 @@ byte-level vocabulary, with its own pattern or without. In a Sequence each cuts 
 
 import re
 from functools import cache
+from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, in_sequence
+from pipeline.pattern import PRESETS, CompiledPattern, PatternSequence, compile_pattern, in_sequence
 from pipeline.pattern.alike import first_difference
 from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened
-from pipeline.tokenizer.model import REGEX_STAGE
+from pipeline.tokenizer.model import Model
+
+REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
 
 # The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
 _DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
@@ -95,3 +98,29 @@ def _rewritten_presets() -> dict[str, str]:
     """Return the spelling for tokenizers of the other named patterns, and their names."""
     others = (name for name in PRESETS if name not in VERBATIM_FOR_TOKENIZERS)
     return {for_tokenizers(compile_pattern(name)): name for name in others}
+
+
+def write_pre_tokenizer(model: Model) -> dict[str, Any]:
+    """Return what tokenizers reads; ExportRefusedError where it would cut differently."""
+    pattern, in_front = model.pattern, model.preparation.space_in_front
+    byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
+    if pattern.name == "none":
+        return byte_level
+    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
+        if pattern.name != "gpt2":
+            raise ExportRefusedError(
+                "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern "
+                "than GPT-2's: use the pattern gpt2"
+            )
+        return byte_level | {"use_regex": True}
+    steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
+    splits = [
+        {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
+        for step in steps
+    ]
+    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+
+
+def own_pre_tokenizer(pattern: CompiledPattern) -> dict[str, Any]:
+    """Return what only this project reads."""
+    return {"type": REGEX_STAGE, "pattern": pattern.name or pattern.expression}
