@@ -1,8 +1,7 @@
-"""The story of `train_like`: what Hugging Face's BpeTrainer would learn, learned here, or a refusal.
+"""The story of `train_like`: learn what Hugging Face's BpeTrainer would learn, or refuse.
 
-The trainer and the pre-tokenizer are read, not run: each setting becomes an option of ours that means the same, and the
-first one that has none is refused by name. Nothing is approximated, so merges, vocabulary and ids are those that
-`tokenizers.Tokenizer.train` gives for the same files, or `train_from_iterator` for the same texts.
+The trainer and the pre-tokenizer are read, not run: each setting becomes an option of this package that means the
+same, and the first one without such an option is refused by name. Nothing is approximated.
 """
 
 import json
@@ -17,8 +16,7 @@ from pipeline.commands.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.splits import read_pre_tokenizer
-from pipeline.tokenizer.model import REGEX_STAGE
+from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")
@@ -38,20 +36,36 @@ def train_like(
 ) -> Tokenizer:
     """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
 
-    trainer: a `tokenizers.trainers.BpeTrainer`. pre_tokenizer: of `tokenizers.pre_tokenizers`: a ByteLevel, or a
-        Sequence of one Split or Digits and a ByteLevel; the tokenizer has no normalizer.
-    files: as for `Tokenizer.train`: each line with its ending is a document, and special tokens in it are text.
-    texts: in place of files, what `Tokenizer.train_from_iterator` takes: str, or lists of them.
-    options: how it is done, as of `pipeline.train`: `output="runs/a"`, `workers`, `memory_limit`, `chunk_size`,
-        `export` and so on. Invalid UTF-8 is an error as it is there, unless `errors` says otherwise, and so is all
-        else that is not taken as it stands.
+    >>> from tokenizers.pre_tokenizers import ByteLevel
+    >>> from tokenizers.trainers import BpeTrainer
+    >>> trainer = BpeTrainer(vocab_size=258, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
+    >>> pre_tokenizer = ByteLevel(add_prefix_space=False)
+    >>> tokenizer = pipeline.train_like(trainer, pre_tokenizer, texts=["low low lower"], output="runs/a")
+    >>> tokenizer.merges
+    [(b'l', b'o'), (b'lo', b'w')]
 
-    Raises `UsageError` naming the setting that would give something else here; `ExportRefusedError` where a merge makes
-    a special token's text, since tokenizers would give both one id; else as `train` does.
+    Args:
+        trainer: a `tokenizers.trainers.BpeTrainer`.
+        pre_tokenizer: of `tokenizers.pre_tokenizers`: a ByteLevel, or a Sequence of one Split or Digits and a
+            ByteLevel. The tokenizer has no normalizer.
+        files: paths as for `tokenizers.Tokenizer.train`: each line with its ending is a document, and special tokens
+            in it are text.
+        texts: instead of files, as for `train_from_iterator` there: texts, or lists of texts.
+        options: how the work is done, as for `pipeline.train`: `output`, `workers`, `memory_limit`, `chunk_size`,
+            `export` and so on. Skipped or altered input, invalid UTF-8 included, is an error as it is there, unless
+            `errors` or `fail_on_loss` says otherwise.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        UsageError: a setting is not reproduced exactly; the message names it.
+        ExportRefusedError: a merge makes the text of a special token, so tokenizers would give both one id.
+        PipelineError: as `pipeline.train` raises it.
     """
     if (files is None) == (texts is None):
         raise UsageError("give either files or texts, as tokenizers' train or train_from_iterator take them")
-    follow = options_like(trainer) | {"pattern": pattern_like(pre_tokenizer), "special_tokens_as_text": True}
+    follow = _options_like(trainer) | {"pattern": _pattern_like(pre_tokenizer), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines"}
     for name in (*follow, "tie_break", "min_piece_count", "pad_token", "max_piece_bytes", "input_format"):
         if name in options:
@@ -64,8 +78,8 @@ def train_like(
     return train_from_iterator(_flat(texts or ()), **settled)
 
 
-def options_like(trainer: Any) -> dict[str, Any]:
-    """Our options for what a BpeTrainer is set to; raises `UsageError` naming the setting that has none."""
+def _options_like(trainer: Any) -> dict[str, Any]:
+    """Return the options that mean what a BpeTrainer is set to; UsageError names a setting that has none."""
     if type(trainer).__name__ != "BpeTrainer":
         raise UsageError(
             f"the trainer is a {type(trainer).__name__}: only tokenizers.trainers.BpeTrainer is reproduced"
@@ -73,17 +87,27 @@ def options_like(trainer: Any) -> dict[str, Any]:
     for name in _REFUSED:
         if getattr(trainer, name, None):
             _refuse(trainer, name, "byte-level tokens have none; leave it out")
-    _refuse_unknown(trainer)
-    _check_alphabet(trainer)
+    for name in dir(trainer):  # settings of later releases of tokenizers, unless they are off
+        if not name.startswith("_") and name not in {*_READ, *_REFUSED, *_WITHOUT_EFFECT}:
+            value = getattr(trainer, name)
+            if not callable(value) and value:
+                _refuse(trainer, name, "it is not known here; leave it out")
+    if set(bytes_to_unicode().values()) != set(trainer.initial_alphabet):
+        raise UsageError(
+            "BpeTrainer's initial_alphabet is not the 256 bytes, so the vocabulary would lack those that the corpus "
+            "lacks, or have others: give initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
+        )
+    if trainer.limit_alphabet is not None and trainer.limit_alphabet < _BYTES:
+        _refuse(trainer, "limit_alphabet", "it would drop bytes from the texts; leave it out")
     options: dict[str, Any] = {
         "vocab_size": trainer.vocab_size,
-        "min_frequency": max(1, trainer.min_frequency),  # no pair that never occurs is merged there either
+        "min_frequency": max(1, trainer.min_frequency),  # tokenizers merges no pair that never occurs either
         "special_tokens": _special_tokens(trainer),
         "special_ids": "first",
     }
     longest = getattr(trainer, "max_token_length", None)
     if longest is not None:
-        # There a longer token must stay below the limit, and the first merge of two characters is not asked.
+        # In tokenizers a longer token must stay below the limit; a first merge of two characters is always allowed.
         options["max_token_bytes"] = max(2, longest - 1)
     return options
 
@@ -92,27 +116,6 @@ def _refuse(trainer: Any, name: str, remedy: str) -> None:
     value = repr(getattr(trainer, name))
     shown = value if len(value) <= 60 else value[:57] + "..."
     raise UsageError(f"BpeTrainer's {name}={shown} is not reproduced exactly: {remedy}")
-
-
-def _refuse_unknown(trainer: Any) -> None:
-    """Refuse settings of releases of tokenizers that came after this one, unless they are off."""
-    known = {*_READ, *_REFUSED, *_WITHOUT_EFFECT}
-    for name in dir(trainer):
-        if not name.startswith("_") and name not in known:
-            value = getattr(trainer, name)
-            if not callable(value) and value:
-                _refuse(trainer, name, "it is not known here; leave it out")
-
-
-def _check_alphabet(trainer: Any) -> None:
-    missing = set(bytes_to_unicode().values()) ^ set(trainer.initial_alphabet)
-    if missing:
-        raise UsageError(
-            "BpeTrainer's initial_alphabet is not the 256 bytes, so the vocabulary would lack those that the corpus "
-            "lacks, or have others: give initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
-        )
-    if trainer.limit_alphabet is not None and trainer.limit_alphabet < _BYTES:
-        _refuse(trainer, "limit_alphabet", "it would drop bytes from the texts; leave it out")
 
 
 def _special_tokens(trainer: Any) -> list[str]:
@@ -126,11 +129,11 @@ def _special_tokens(trainer: Any) -> list[str]:
     return list(dict.fromkeys(token.content for token in trainer.special_tokens))
 
 
-def pattern_like(pre_tokenizer: Any) -> str:
-    """The pattern that cuts as a pre-tokenizer of tokenizers does; raises `UsageError` where there is none."""
+def _pattern_like(pre_tokenizer: Any) -> str:
+    """Return the pattern that cuts as a pre-tokenizer of tokenizers does; UsageError where there is none."""
     try:
         state = json.loads(pre_tokenizer.__getstate__())
-    except Exception as error:  # of whatever was given
+    except Exception as error:  # of any object
         raise UsageError(
             f"the pre-tokenizer is a {type(pre_tokenizer).__name__} that cannot be read ({error}): give one of "
             "tokenizers.pre_tokenizers, such as ByteLevel(add_prefix_space=False)"
@@ -138,8 +141,8 @@ def pattern_like(pre_tokenizer: Any) -> str:
     try:
         if not isinstance(state, dict) or state.get("type") == REGEX_STAGE:
             raise InputError("it is none of tokenizers")
-        place = Path("the pre-tokenizer")
-        pattern, space_in_front = read_pre_tokenizer(Field(state, place), Field(None, place))
+        source = Path("the pre-tokenizer")
+        pattern, space_in_front = read_pre_tokenizer(Field(state, source), Field(None, source))
     except InputError as error:
         raise UsageError(str(error)) from None
     if space_in_front:
@@ -155,7 +158,7 @@ def pattern_like(pre_tokenizer: Any) -> str:
 
 
 def _different(files: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
-    """The paths of files, none of which is there twice: tokenizers would read it twice, and we once."""
+    """Return the paths of files; UsageError for one that is listed twice, which only tokenizers would read twice."""
     listed = [os.fspath(file) for file in ([files] if isinstance(files, str | PathLike) else files)]
     seen: set[str] = set()
     for file in listed:
@@ -167,9 +170,6 @@ def _different(files: str | PathLike[str] | Sequence[str | PathLike[str]]) -> li
 
 
 def _flat(texts: Iterable[Any]) -> Iterator[Any]:
-    """The texts, also of those that come in lists."""
+    """Yield the texts, also those in lists."""
     for item in texts:
-        if isinstance(item, list | tuple):
-            yield from item
-        else:
-            yield item
+        yield from item if isinstance(item, list | tuple) else [item]

@@ -10,31 +10,12 @@ from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.facts import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.storage import Location
+from pipeline.tokenizer.exported import VocabularyFacts
 
 if TYPE_CHECKING:
     from pipeline.shards.manifest import EncodedCorpus
 
 Rows = list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class VocabularyFacts:
-    """What merging gave. `tokens` and `bytes` are the lengths of all pieces of the corpus."""
-
-    vocab_size: int
-    merges: int
-    special_tokens: tuple[str, ...]
-    stopped: str
-    tokens: int
-    bytes: int
-    longest: tuple[str, ...]
-    left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
-    left_out_bytes: int = 0
-
-    @property
-    def bytes_per_token(self) -> float | None:
-        """Bytes of pieces that one token stands for, on what was merged of the training corpus; None of nothing."""
-        return self.bytes / self.tokens if self.tokens else None  # every piece may have been too rare
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ class PreparedFeeding(Feeding):
     def _encode(self, data: bytes, *, at_end: bool) -> None:
         for stretch, id_ in self._incoming.push(data, at_end=at_end):
             if id_ is None:
-                self._encoding.feed(stretch.encode())
+                self._encoding.feed(stretch)
             else:
                 self._end_stretch(goes_on=True)
                 self._ids.special_token(self._index[id_])

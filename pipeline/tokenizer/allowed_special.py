@@ -1,24 +1,24 @@
-"""What `allowed_special` and `disallowed_special` mean, as in tiktoken, and the search for what is refused."""
+"""What `allowed_special` and `disallowed_special` mean, as in tiktoken, and the search for what is disallowed."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError, UsageError
-from pipeline.tokenizer.encode import Text, repaired
+from pipeline.tokenizer.encode import repaired
 
 Allowed: TypeAlias = Literal["all"] | AbstractSet[str] | None
 Disallowed: TypeAlias = Literal["all"] | Collection[str] | None
 
-_MOST_SEARCHES = 64  # that are kept ready
+_MOST_SEARCHES = 64  # that stay prepared
 
 
-def meanings(
+def allowed_and_refused(
     known: AbstractSet[str], allowed_special: Allowed, disallowed_special: Disallowed
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Which of the known special tokens to recognise, and the texts to refuse."""
+    """Return which of the known special tokens to recognise, and the texts to refuse."""
     if allowed_special is None and disallowed_special is None:
         return frozenset(known), frozenset()
     for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
@@ -30,41 +30,28 @@ def meanings(
     return allowed, frozenset(disallowed_special)
 
 
-def raise_if_found(refused: frozenset[str], texts: Sequence[Text]) -> None:
-    """Raise `SpecialTokenError` for the first text that holds a refused one."""
-    search = _search_for(refused)
-    if search is not None:
-        for text in texts:
-            _raise_if_found(search, repaired(text).encode())
-
-
-def watched(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]:
-    """The same blocks, until a refused text ends in one."""
+def checked(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]:
+    """Yield the blocks of a text; raise `SpecialTokenError` at the block in which a refused text ends."""
     search = _search_for(refused)
     before = b""
     for block in blocks:
         if search is not None:
-            seen = before + block
-            _raise_if_found(search, seen)
-            before = seen[max(0, len(seen) - search.longest + 1) :]
+            data = before + block
+            if match := search.find(data):
+                found = data[match[0] : match[1]].decode()
+                raise SpecialTokenError(
+                    f"the text contains the disallowed special token {found!r}. To encode it as a special token, add "
+                    f"it to `allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, "
+                    "pass `disallowed_special=()`, or a collection without it"
+                )
+            before = data[max(0, len(data) - search.longest + 1) :]
         yield block
 
 
 @lru_cache(_MOST_SEARCHES)
 def _search_for(texts: frozenset[str]) -> _core.Specials | None:
-    """Prepare the search for texts that are only looked for."""
     listed = [text for text in texts if text]
     for text in listed:
         if not isinstance(text, str) or text != repaired(text):
             raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
     return _core.Specials(listed, [0] * len(listed)) if listed else None
-
-
-def _raise_if_found(search: _core.Specials, data: bytes) -> None:
-    if match := search.find(data):
-        found = data[match[0] : match[1]].decode()
-        raise SpecialTokenError(
-            f"the text contains the disallowed special token {found!r}. To encode it as a special token, add it to "
-            f"`allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, pass "
-            "`disallowed_special=()`, or a collection without it"
-        )

@@ -1,6 +1,6 @@
 """Chat templates by name: the Jinja text that an exported Hugging Face directory carries.
 
-Each writes what `pipeline.tokenizer.chat` encodes, so that `apply_chat_template` there gives the same ids.
+Each writes what `pipeline.tokenizer.chat` encodes, so that `apply_chat_template` of transformers returns the same ids.
 """
 
 from pipeline.tokenizer.model import ChatTemplate

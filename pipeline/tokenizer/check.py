@@ -1,7 +1,7 @@
-"""The story of `export --check`: each exported file in the real library that it is for, compared id by id.
+"""The story of `export --check`: compare each exported file, id by id, in the library that it is for.
 
-The texts are a sample of the corpus (or of files that the caller names) and hard strings. A library that is not
-installed is named as not checked; a difference is named with the text where it was found.
+The texts are hard strings and a sample of the corpus (or of files that the caller names). A library that is not
+installed is reported as not checked; a difference is reported with its text.
 """
 
 import json
@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded
-from pipeline.tokenizer.formats.write_tiktoken import SNIPPET_NAME
+from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]
@@ -53,22 +53,23 @@ class Check:
 def check_command(
     tokenizer: Tokenizer, source: Location, directory: Location, formats: Sequence[str], samples: Sequence[Location]
 ) -> Iterator[str]:
-    """Check the files of a directory and yield a line a check; the run that `source` is of notes them in its report.
+    """Check the files of a directory, yield a line for each check, and write them into the report of `source`'s run.
 
     Raises `ExportRefusedError` at the end where ids differ.
     """
-    run = run_of(source)
+    homes = (source, source.parent, source.parent.parent)
+    run = next((run for home in homes if home.is_dir() and (run := manifest.load(home))), None)
     texts: list[str] = []
     if samples:
         texts = sample_texts(find_files(map(str, samples)).files, skip_changed=False)
     elif run:
         text_field = str(run.manifest.counting["text_field"])
         texts = sample_texts(run.manifest.plan.files, text_field=text_field, skip_changed=True)
-    with _on_this_machine(directory) as place:
-        checks = check_exports(tokenizer, place, formats, texts)
+    with _local(directory) as files:
+        checks = check_exports(tokenizer, files, formats, texts)
     yield from map(str, checks)
     if run is not None:
-        write_into_report(run, directory, checks)
+        _write_into_report(run, directory, checks)
     failed = [check for check in checks if check.outcome == "different"]
     if failed:
         raise ExportRefusedError(
@@ -80,8 +81,8 @@ def check_command(
 def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str], texts: Sequence[str]) -> list[Check]:
     """Compare the files of these formats in a directory, in each library that reads them, on texts and hard strings."""
     specials = list(tokenizer.special_tokens)
-    joined = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
-    listed = [*_HARD_TEXTS, *joined, *texts]
+    around = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
+    listed = [*_HARD_TEXTS, *around, *texts]
     expected = [tokenizer.encode(text) for text in listed]
     checks = []
     for name in formats:
@@ -91,26 +92,23 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
             except metadata.PackageNotFoundError:
                 checks.append(Check(name, library, "not checked", f"{library} is not installed"))
                 continue
-            difference = _first_difference(partial(load, directory, tokenizer), listed, expected)
+            try:
+                difference = _first_difference(load(directory, tokenizer), listed, expected)
+            except Exception as error:  # whatever the library raises is what its users would meet
+                difference = f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
             same = f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
             outcome = "different" if difference else "same"
             checks.append(Check(name, f"{library} {version}", outcome, difference or same))
     return checks
 
 
-def _first_difference(load: Callable[[], Encode], texts: Sequence[str], expected: Sequence[list[int]]) -> str | None:
-    """Where a library differs, or how it failed: whatever it raises is what its users would meet."""
-    try:
-        encode = load()
-        for text, ids in zip(texts, expected, strict=True):
-            found = list(encode(text))
-            if found != ids:
-                pairs = enumerate(zip(found, ids, strict=False))
-                at = next((place for place, (one, other) in pairs if one != other), min(len(found), len(ids)))
-                shown = repr(text if len(text) <= 60 else text[:57] + "...")
-                return f"other ids for {shown}, from id number {at}: {found[at : at + 5]} instead of {ids[at : at + 5]}"
-    except Exception as error:
-        return f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+def _first_difference(encode: Encode, texts: Sequence[str], expected: Sequence[list[int]]) -> str | None:
+    for text, ids in zip(texts, expected, strict=True):
+        found = list(encode(text))
+        if found != ids:
+            at = next(index for index, (one, other) in enumerate(zip_longest(found, ids)) if one != other)
+            shown = repr(text if len(text) <= 60 else text[:57] + "...")
+            return f"other ids for {shown}, from id number {at}: {found[at : at + 5]} instead of {ids[at : at + 5]}"
     return None
 
 
@@ -150,15 +148,9 @@ _LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
 }
 
 
-def run_of(path: Location) -> manifest.Run | None:
-    """The run that a path is, or lies in; None for a tokenizer from elsewhere."""
-    places = (path, path.parent, path.parent.parent)
-    return next((run for place in places if place.is_dir() and (run := manifest.load(place))), None)
-
-
 @contextmanager
-def _on_this_machine(directory: Location) -> Iterator[Path]:
-    """The directory, or a copy of its files, as the libraries take them."""
+def _local(directory: Location) -> Iterator[Path]:
+    """Provide the directory, or a local copy of its files, which the libraries can read."""
     if isinstance(directory, Path):
         yield directory
         return
@@ -169,8 +161,8 @@ def _on_this_machine(directory: Location) -> Iterator[Path]:
         yield Path(copied)
 
 
-def write_into_report(run: manifest.Run, directory: Location, checks: Sequence[Check]) -> None:
-    """Note the outcome in the run's report.json and report.txt, in place of an earlier one of this directory."""
+def _write_into_report(run: manifest.Run, directory: Location, checks: Sequence[Check]) -> None:
+    """Write the outcome into the run's report.json and report.txt, over an earlier one of this directory."""
     report, rendered = run.directory / "report.json", run.directory / "report.txt"
     try:
         document: Any = json.loads(read_bounded(report, MANIFEST_BYTES))
@@ -184,7 +176,7 @@ def write_into_report(run: manifest.Run, directory: Location, checks: Sequence[C
     head, blank, below = text.rstrip("\n").partition("\n\n")
     lines = [line for line in head.splitlines() if not line.startswith("checks ")]
     width = len(lines[0]) - len(lines[0].removeprefix("run").lstrip()) if lines else 0
-    for place, entries in checked.items():
-        lines += [f"{'checks':<{width}}{Check(**entry)} ({place})" for entry in entries]
+    for home, entries in checked.items():
+        lines += [f"{'checks':<{width}}{Check(**entry)} ({home})" for entry in entries]
     write_whole(report, json.dumps(document, default=str, indent=1) + "\n")
     write_whole(rendered, "\n".join(lines) + f"{blank}{below}\n")

@@ -1,11 +1,10 @@
-"""Texts to ids: one, many at once, or one that comes in blocks; by the native core, or piece by piece through `regex`.
+"""Texts to ids: one, many at once, or one that arrives in blocks; by the native core, or piece by piece.
 
-Where another trainer's file has text prepared before it is cut (`prepare`), every way prepares it first. A pattern of
-several steps is cut here, and its pieces are encoded in the core.
-
-`TextEncoder` promises the same ids on every way: those of the whole text, whatever it is made of, in how many blocks
-it comes and how many threads work. What is no text is repaired first: invalid UTF-8 in bytes and lone surrogates in
-str are U+FFFD. It holds no state besides caches and may be shared between threads.
+Every way produces the ids of the whole text, however many blocks or threads there are. The core cuts and encodes at
+once where the pattern has an automaton and the text needs no preparation. Otherwise a `SpecialSearch` prepares the text
+here, a pattern of several steps or one of the `regex` package cuts it, and the core encodes the pieces. Invalid text
+is repaired first: invalid UTF-8 in bytes and lone surrogates in str become U+FFFD. No state besides caches; threads may
+share an encoder.
 """
 
 import codecs
@@ -13,19 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
 from pipeline.pattern import PatternSequence
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.prepare import SpecialSearch, encode_prepared
+from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 Text = str | bytes
-Recognised = _core.Specials | SpecialSearch | None  # None: nothing; a SpecialSearch where text is prepared
+Recognised = _core.Specials | SpecialSearch | None  # None: nothing; a SpecialSearch where Python prepares or cuts
 _T = TypeVar("_T")
 
-_BLOCK_BYTES = 1 << 16  # of text that comes in blocks, what is gathered before it is cut
+_BLOCK_BYTES = 1 << 16  # of text in blocks, gathered before it is cut
 
 
 def repaired(text: Text) -> str:
@@ -42,7 +41,7 @@ def repaired(text: Text) -> str:
 
 
 def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
-    """The repaired UTF-8 of a text that comes in blocks, each of whole characters; a block may end inside of one."""
+    """Yield the repaired UTF-8 of a text in blocks, each of whole characters; a given block may end inside of one."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     high = ""  # the first half of a pair of surrogates, perhaps
     for block in [blocks] if isinstance(blocks, str | bytes) else blocks:
@@ -60,9 +59,9 @@ def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
 
 
 class TextEncoder:
-    """The native encoder of a model, with the preparation and the pattern that its texts go through.
+    """The native encoder of a model, with the preparation and the pattern for its texts.
 
-    `recognised`, of each call: the special tokens to find, as `recognising` gives them.
+    Each call takes the special tokens to find, as `recognising` returns them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -75,53 +74,44 @@ class TextEncoder:
     def recognising(self, texts: AbstractSet[str]) -> Recognised:
         """Prepare the search for some of the special tokens."""
         ids = {text: id_ for text, id_ in self._special_tokens.items() if text in texts}
-        if self._preparation.changes_ids:
+        if self._preparation.changes_ids or not self._cuts_natively:
             return SpecialSearch(ids, self._preparation)
         return _core.Specials(list(ids), list(ids.values())) if ids else None
 
     def encode(self, text: Text, recognised: Recognised) -> list[int]:
-        """The ids of a text."""
-        if isinstance(recognised, SpecialSearch):
-            return encode_prepared(repaired(text), recognised, self._document)
-        if not self._cuts_natively:
-            return self._encode_cut_here(repaired(text).encode(), recognised)
-        return _on_text(self._native.encode, text, recognised)
+        """Return the ids of a text."""
+        if not isinstance(recognised, SpecialSearch):
+            return _of_valid(self._native.encode, text, recognised)
+        ids: list[int] = []
+        for stretch, id_ in recognised.stretches(repaired(text).encode()):
+            ids += self._encode_stretch(stretch) if id_ is None else [id_]
+        return ids
 
     def encode_to_buffer(self, text: Text, recognised: Recognised) -> memoryview:
-        """The ids of a text as a memoryview of uint32."""
-        if isinstance(recognised, SpecialSearch) or not self._cuts_natively:
-            from array import array
+        """Return the ids of a text as a memoryview of uint32."""
+        if not isinstance(recognised, SpecialSearch):
+            return _of_valid(self._native.encode_to_buffer, text, recognised)
+        from array import array
 
-            return memoryview(array("I", self.encode(text, recognised)))
-        return _on_text(self._native.encode_to_buffer, text, recognised)
+        return memoryview(array("I", self.encode(text, recognised)))
 
     def count(self, text: Text, recognised: Recognised) -> int:
-        """How many ids a text has; without making them, where the native core cuts."""
+        """Return the number of ids of a text; without making them where the core cuts."""
+        if not isinstance(recognised, SpecialSearch):
+            return _of_valid(self._native.count, text, recognised)
         if not self._cuts_natively:
             return len(self.encode(text, recognised))
-        if isinstance(recognised, SpecialSearch):
-            stretches = recognised.stretches(repaired(text))
-            return sum(
-                1 if id_ is not None else _on_text(self._native.count, stretch, None) for stretch, id_ in stretches
-            )
-        return _on_text(self._native.count, text, recognised)
+        stretches = recognised.stretches(repaired(text).encode())
+        return sum(1 if id_ is not None else _of_valid(self._native.count, stretch, None) for stretch, id_ in stretches)
 
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
-        """The ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
+        """Return the ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
+        if not isinstance(recognised, SpecialSearch):
+            batch = lambda listed, specials: self._native.encode_batch(listed, specials, threads)  # noqa: E731
+            return _of_valid(batch, texts, recognised, lambda listed: list(map(repaired, listed)))
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
-        if isinstance(recognised, SpecialSearch):
-            return self._encode_prepared_batch(texts, recognised, threads)
-        try:
-            return self._native.encode_batch(texts, recognised, threads)
-        except (UnicodeError, TypeError):
-            return self._native.encode_batch([repaired(text) for text in texts], recognised, threads)
-        except RuntimeError as reason:
-            raise _cannot_be_encoded(reason) from None
-
-    def _encode_prepared_batch(self, texts: Sequence[Text], search: SpecialSearch, threads: int) -> list[list[int]]:
-        """The stretches of all texts are one batch for the native core, whose rows are joined again."""
-        rows = [list(search.stretches(repaired(text))) for text in texts]
+        rows = [list(recognised.stretches(repaired(text).encode())) for text in texts]
         stretches = [stretch for row in rows for stretch, id_ in row if id_ is None]
         encoded = iter(self.encode_batch(stretches, None, threads))
         return [
@@ -129,22 +119,26 @@ class TextEncoder:
         ]
 
     def encode_blocks(self, blocks: Iterable[bytes], recognised: Recognised) -> Iterator[int]:
-        """The ids of the text that blocks of valid UTF-8 make together, as soon as no later block can change them.
+        """Iterate over the ids of a text in blocks of valid UTF-8, as soon as no later block can change them.
 
-        Keeps no more than a piece (a document, with a pattern that `regex` runs; what the first of several steps leaves
-        whole) and one block, and as much again. Before NFC also what lies between two ASCII characters; the whole text
-        where special tokens have rules, by which they take white space or depend on what stands around them.
+        At most twice a piece and a block are kept; with a pattern of `regex` a document; with several steps what the
+        first one leaves whole; before NFC a stretch between ASCII characters; the whole text where special tokens have
+        rules that depend on the text around them.
         """
         if isinstance(recognised, SpecialSearch):
-            if recognised.reaches_back:
-                yield from self.encode(b"".join(blocks), recognised)
-                return
-            for special, parts in groupby(recognised.parts(blocks, _BLOCK_BYTES), key=itemgetter(1)):
-                if special is None:
-                    yield from self.encode_blocks((part.encode() for part, _ in parts), None)
-                else:
-                    yield from (special for _ in parts)
-            return
+            return chain.from_iterable(self._encode_prepared(blocks, recognised))
+        return chain.from_iterable(self._encode_parts(blocks, recognised))
+
+    def _encode_prepared(self, blocks: Iterable[bytes], search: SpecialSearch) -> Iterator[list[int]]:
+        incoming = IncomingText(search, _BLOCK_BYTES)
+        pushes = chain(map(incoming.push, blocks), [incoming.push(b"", at_end=True)])
+        for special, parts in groupby(chain.from_iterable(pushes), key=itemgetter(1)):
+            if special is None:
+                yield from self._encode_parts((part for part, _ in parts), None)
+            else:
+                yield [special for _ in parts]
+
+    def _encode_parts(self, blocks: Iterable[bytes], specials: _core.Specials | None) -> Iterator[list[int]]:
         waiting: list[bytes] = []
         waiting_bytes, wanted_bytes = 0, _BLOCK_BYTES
         for block in blocks:
@@ -153,73 +147,39 @@ class TextEncoder:
             if waiting_bytes < wanted_bytes:
                 continue
             text = b"".join(waiting)
-            ids, stop = self._encode_part(text, recognised)
-            yield from ids
+            ids, stop = self._encode_certain(text, specials)
+            yield ids
             waiting = [text[stop:]]
             waiting_bytes = len(waiting[0])
-            wanted_bytes = max(_BLOCK_BYTES, 2 * waiting_bytes)  # a long piece is not begun anew with every block
-        yield from self.encode(b"".join(waiting), recognised)
+            wanted_bytes = max(_BLOCK_BYTES, 2 * waiting_bytes)  # a long piece is not tried again with every block
+        yield self._encode_stretch(b"".join(waiting), specials)
 
-    def _encode_part(self, text: bytes, recognised: _core.Specials | None) -> tuple[list[int], int]:
-        """The ids that later text cannot change, and the byte where the rest begins."""
+    def _encode_certain(self, text: bytes, specials: _core.Specials | None) -> tuple[list[int], int]:
+        """Return the ids that later text cannot change, and the byte where the rest starts."""
         if self._cuts_natively:
-            try:
-                return self._native.encode_part(text, recognised)
-            except RuntimeError as reason:
-                raise _cannot_be_encoded(reason) from None
-        ids: list[int] = []
-        begin = 0
-        while recognised and (match := recognised.find(text, begin)) and match[0] + recognised.longest <= len(text):
-            ids += self._document(text[begin : match[0]])
-            ids.append(match[2])
-            begin = match[1]
+            return _of_valid(self._native.encode_part, text, specials)
         if isinstance(self._pattern, PatternSequence):
-            stop = len(text) - (recognised.longest - 1 if recognised else 0)
-            while begin < stop < len(text) and text[stop] & 0xC0 == 0x80:
-                stop -= 1
-            part = text[begin : max(begin, stop)]
-            ends, taken = self._pattern.ends_of_part(part)
-            ids += self._encode_cut(part[:taken], ends)
-            begin += taken
-        return ids, begin
+            ends, stop = self._pattern.ends_of_part(text)
+            return _of_valid(self._native.encode_cut, text[:stop], ends), stop
+        return [], 0
 
-    def _encode_cut_here(self, data: bytes, recognised: _core.Specials | None) -> list[int]:
-        ids: list[int] = []
-        begin = 0
-        while recognised and (match := recognised.find(data, begin)):
-            ids += self._document(data[begin : match[0]])
-            ids.append(match[2])
-            begin = match[1]
-        return ids + self._document(data[begin:])
-
-    def _document(self, document: Text) -> list[int]:
-        """The ids of valid text in which nothing is recognised and that needs no more preparation."""
+    def _encode_stretch(self, data: bytes, specials: _core.Specials | None = None) -> list[int]:
+        """Return the ids of valid, prepared text; `specials` only where the core cuts."""
         if self._cuts_natively:
-            return _on_text(self._native.encode, document, None)
+            return _of_valid(self._native.encode, data, specials)
         if isinstance(self._pattern, PatternSequence):
-            data = document.encode() if isinstance(document, str) else document
-            return self._encode_cut(data, self._pattern.ends(data))
-        pieces = self._pattern.cut(document if isinstance(document, str) else document.decode())
-        try:
-            return self._native.encode_pieces(pieces)
-        except RuntimeError as reason:
-            raise _cannot_be_encoded(reason) from None
-
-    def _encode_cut(self, document: bytes, ends: list[int]) -> list[int]:
-        try:
-            return self._native.encode_cut(document, ends)
-        except RuntimeError as reason:
-            raise _cannot_be_encoded(reason) from None
+            return _of_valid(self._native.encode_cut, data, self._pattern.ends(data))
+        return _of_valid(lambda pieces, _: self._native.encode_pieces(pieces), self._pattern.cut(data.decode()), None)
 
 
-def _on_text(function: Callable[[Text, _core.Specials | None], _T], text: Text, specials: _core.Specials | None) -> _T:
+def _of_valid(
+    function: Callable[[Any, Any], _T], text: Any, argument: Any, repair: Callable[[Any], Any] = repaired
+) -> _T:
+    """Call the core, and again with repaired text where it refuses the text."""
     try:
-        return function(text, specials)
-    except (UnicodeError, TypeError):
-        return function(repaired(text), specials)
+        try:
+            return function(text, argument)
+        except (UnicodeError, TypeError):
+            return function(repair(text), argument)
     except RuntimeError as reason:
-        raise _cannot_be_encoded(reason) from None
-
-
-def _cannot_be_encoded(reason: RuntimeError) -> InputError:
-    return InputError(f"the text cannot be encoded: {reason}")
+        raise InputError(f"the text cannot be encoded: {reason}") from None

@@ -1,4 +1,4 @@
-"""From a merge list to tokenizers: one directory for every vocabulary size that was asked for, and what is in it."""
+"""From a merge list to tokenizers: a directory of files for each vocabulary size, and facts about the vocabulary."""
 
 import tempfile
 from collections.abc import Sequence
@@ -9,56 +9,41 @@ from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
-from pipeline.report.summary import VocabularyFacts
 from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.exported import Exported, VocabularyFacts
 from pipeline.tokenizer.formats.save import EXPORTS, write_model
-from pipeline.tokenizer.model import ChatTemplate, Model
+from pipeline.tokenizer.model import Model
 
 _LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
 
 
-@dataclass(frozen=True)
-class Exported:
-    """One tokenizer that was written. refused: the formats that were not, each with the reason."""
-
-    facts: VocabularyFacts
-    directory: Location
-    written: tuple[str, ...]
-    refused: dict[str, str]
-
-
 def check_before_work(options: Options, pattern: CompiledPattern) -> None:
-    """Refuse before anything is done what would be refused at its end: vocabulary, special tokens, formats."""
+    """Raise now what would be raised at the end of the work: vocabulary, special tokens, formats."""
     check_vocabulary(options)
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
-    model = Model(vocabulary, pattern, options.pad_token, chat_template=chat_template(options))
+    model = with_chat_template(Model(vocabulary, pattern, options.pad_token), options)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
 
 
-def chat_template(options: Options) -> ChatTemplate | None:
-    """The chat template that the options name."""
-    return CHAT_TEMPLATES[options.chat_template] if options.chat_template else None
-
-
 def with_chat_template(model: Model, options: Options) -> Model:
-    """The model with the chat template that the options name, or with the one that it has."""
-    return replace(model, chat_template=chat_template(options)) if options.chat_template else model
+    """Return the model with the chat template that the options name, if they name one."""
+    return replace(model, chat_template=CHAT_TEMPLATES[options.chat_template]) if options.chat_template else model
 
 
 def export_model(
     model: Model, directory: Location, formats: Sequence[str] | None
 ) -> tuple[list[Location], dict[str, str]]:
-    """Write a tokenizer's files; gives the paths written and, for each format that was not, the reason.
+    """Write a tokenizer's files; return their paths, and the reason for each format that cannot be written.
 
-    formats: what must be written (`ExportRefusedError` where one cannot be), or None for all that can be.
+    `formats` must be written (otherwise `ExportRefusedError`); None stands for all that can be.
     """
     written: list[Location] = []
     refused: dict[str, str] = {}
@@ -73,28 +58,28 @@ def export_model(
 
 
 def model_of(learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Model:
-    """The tokenizer of so many tokens that the merge list gives, or of fewer where the list is short."""
+    """Cut the model of `vocab_size` tokens from a merge list, or of fewer where the list is short."""
     special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     first = learned.first(merge_budget(vocab_size, special_tokens))
     vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
-    return Model(vocabulary, pattern, options.pad_token, trained=True, chat_template=chat_template(options))
+    return with_chat_template(Model(vocabulary, pattern, options.pad_token, trained=True), options)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What was learned, from which a tokenizer of each size asked for is made when it is wanted: they are large."""
+    """A merge list from which the model of any size is made when it is needed: models are large."""
 
     learned: MergeList
     pattern: CompiledPattern
     options: Options
 
     def model(self, vocab_size: int) -> Model:
-        """The tokenizer of so many tokens."""
+        """Make the model of `vocab_size` tokens."""
         return model_of(self.learned, vocab_size, self.pattern, self.options)
 
 
 def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Exported:
-    """Cut a vocabulary of this size from a merge list and write its tokenizer into the run directory."""
+    """Write the tokenizer of `vocab_size` tokens into the run directory."""
     model = model_of(learned, vocab_size, pattern, options)
     vocabulary = model.vocabulary
     directory = run.tokenizer_directory(vocab_size)

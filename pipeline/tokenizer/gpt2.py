@@ -1,7 +1,7 @@
 """The interface of GPT-2's tokenizers over vocab.json and merges.txt.
 
-Ids come as lists, numpy arrays or torch tensors, as the caller asks, and any of them is decoded; numpy and torch are
-the caller's, imported when asked for.
+Ids are returned as lists, numpy arrays or torch tensors, as the caller asks, and any of them is decoded. numpy and
+torch are the caller's and are imported only then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,32 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.storage import Remote, named
-from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
+from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _LIBRARIES = {"list": None, "numpy": "numpy", "torch": "torch"}
 
 
 class GPT2Tokenizer:
-    """Encode and decode with GPT-2 style files.
+    """Encode and decode with GPT-2 style files. `tokenizer` is the `Tokenizer` that does the work.
 
-    directory: what holds vocab.json and merges.txt. special_tokens: texts in vocab.json to recognise; None: those
-    that special_tokens_map.json names, or else the tokens that no merge makes. tokenizer: the `Tokenizer` behind it.
+    >>> from pipeline import GPT2Tokenizer
+    >>> gpt2 = GPT2Tokenizer("my-tokenizer")
+    >>> gpt2.encode("lower")
+    [257, 258]
+
+    Args:
+        directory: path or URI of a directory with vocab.json and merges.txt.
+        special_tokens: texts in vocab.json to recognise; None for those that special_tokens_map.json names, or
+            without that file the tokens that no merge makes.
+
+    Raises:
+        InputError: a file is missing or damaged, or vocab.json lacks a special token.
     """
 
     def __init__(self, directory: str | PathLike[str] | Remote, *, special_tokens: Sequence[str] | None = None) -> None:
-        place = named(directory)
-        model = load_gpt2(place / "vocab.json", place / "merges.txt", special_tokens)
-        self.tokenizer = Tokenizer.from_model(model)
+        home = named(directory)
+        self.tokenizer = Tokenizer.from_model(load_gpt2(home / "vocab.json", home / "merges.txt", special_tokens))
 
     @property
     def vocab_size(self) -> int:
@@ -35,26 +44,77 @@ class GPT2Tokenizer:
         return self.tokenizer.vocab_size
 
     def encode(self, text: str, *, return_type: str = "list") -> Any:
-        """Return the ids of a text; return_type: "list", "numpy" (int64) or "torch" (int64)."""
-        return _given_as(self.tokenizer.encode(text), return_type)
+        """Return the ids of a text; special tokens in it are recognised.
+
+        >>> gpt2.encode("lower", return_type="numpy")
+        array([257, 258])
+
+        Args:
+            text: the text.
+            return_type: "list", "numpy" (int64) or "torch" (int64).
+
+        Returns:
+            A list, an array or a tensor of one dimension.
+
+        Raises:
+            UsageError: `return_type` is unknown, or its library is not installed.
+        """
+        return _as_type(self.tokenizer.encode(text), return_type)
 
     def encode_batch(self, texts: Iterable[str], num_threads: int = 4, *, return_type: str = "list") -> list[Any]:
-        """Return the ids of each of `texts`, in order, by up to `num_threads` threads; return_type: as in `encode`."""
-        rows = self.tokenizer.encode_batch(texts, num_threads=num_threads)
-        return [_given_as(ids, return_type) for ids in rows]
+        """Return the ids of each text, in order, encoded in parallel.
+
+        >>> gpt2.encode_batch(["low", "er"])
+        [[257], [258]]
+
+        Args:
+            texts: the texts.
+            num_threads: at most this many threads work.
+            return_type: as in `encode`.
+
+        Returns:
+            A list, an array or a tensor for each text.
+
+        Raises:
+            UsageError: `num_threads` is below 1, or as in `encode`.
+        """
+        return [_as_type(ids, return_type) for ids in self.tokenizer.encode_batch(texts, num_threads=num_threads)]
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the text of each token as vocab.json has it, in the byte alphabet: " low" -> "Ġlow"."""
-        texts = self.tokenizer.vocabulary.texts
-        specials = {id_: special for special, id_ in self.tokenizer.special_tokens.items()}
-        return [texts[id_] if id_ in texts else specials[id_] for id_ in self.tokenizer.encode(text)]
+        """Return the text of each token as vocab.json has it, in the byte alphabet.
+
+        >>> gpt2.tokenize(" lower")
+        ['Ġ', 'low', 'er']
+
+        Args:
+            text: the text.
+
+        Returns:
+            A text for each token.
+        """
+        vocabulary = self.tokenizer.vocabulary
+        specials = {id_: special for special, id_ in vocabulary.special_tokens.items()}
+        return [specials.get(id_) or vocabulary.texts[id_] for id_ in self.tokenizer.encode(text)]
 
     def decode(self, ids: Any) -> str:
-        """Return the text that ids stand for (a list, an array or a tensor); invalid UTF-8 becomes U+FFFD."""
+        """Return the text of ids; invalid UTF-8 becomes U+FFFD.
+
+        >>> gpt2.decode([257, 258])
+        'lower'
+
+        Args:
+            ids: a list, an array, a tensor, or one id in an array or tensor without dimensions.
+
+        Returns:
+            The text.
+
+        Raises:
+            InputError: an id is not in the vocabulary or not a whole number.
+        """
         return self.tokenizer.decode([int(ids)] if getattr(ids, "ndim", 1) == 0 else ids)
 
 
-def _given_as(ids: list[int], return_type: str) -> Any:
+def _as_type(ids: list[int], return_type: str) -> Any:
     if return_type not in _LIBRARIES:
         raise UsageError(f"return_type is {return_type!r}: give one of {', '.join(_LIBRARIES)}")
     name = _LIBRARIES[return_type]

@@ -1,8 +1,8 @@
 """Llama 3's tokenizer over a tiktoken rank file, with the interface and the ids of Meta's reference.
 
 256 special tokens follow the ranks. Special tokens in a text are ordinary text unless the call allows them. Text is
-taken in windows of 400,000 characters, and a run of white space, or of anything else, is cut after every 25,000
-characters, as the reference does to spare its regular expressions; these cuts are part of its ids.
+encoded in windows of 400,000 characters, and a run of white space, or of anything else, is cut after every 25,000
+characters, as the reference does to relieve its regular expressions. Its ids depend on these cuts.
 """
 
 import re
@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Literal
 
 from pipeline.storage import Remote, named
-from pipeline.tokenizer.formats.read_tiktoken import model_of_ranks, read_ranks
+from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 WINDOW_CHARACTERS = 400_000
@@ -35,9 +35,20 @@ SPECIAL_TOKENS = (
 class Llama3Tokenizer:
     """Encode and decode as Llama 3 does.
 
-    path: the rank file. n_words: ranks and special tokens. bos_id, eos_id: of begin_of_text and end_of_text. pad_id:
-    -1, none. stop_tokens: ids at which generation ends. special_tokens: text -> id. tokenizer: the `Tokenizer` behind
-    it. Raises InputError for a file that is missing or damaged.
+    >>> from pipeline import Llama3Tokenizer
+    >>> llama = Llama3Tokenizer("tokenizer.model")
+    >>> llama.encode("lower", bos=True, eos=False)
+    [259, 257, 258]
+
+    Its attributes are those of the reference: `n_words` (ranks and special tokens), `bos_id` and `eos_id` (of
+    begin_of_text and end_of_text), `pad_id` (-1: none), `stop_tokens` (ids that end a generation), `special_tokens`
+    (text -> id); and `tokenizer`, the `Tokenizer` that does the work.
+
+    Args:
+        path: path or URI of the rank file.
+
+    Raises:
+        InputError: the file is missing or damaged.
     """
 
     def __init__(self, path: str | PathLike[str] | Remote) -> None:
@@ -64,9 +75,21 @@ class Llama3Tokenizer:
     ) -> list[int]:
         """Return the ids of a text.
 
-        bos, eos: whether begin_of_text comes before them, and end_of_text after. allowed_special: special tokens to
-        recognise. disallowed_special: special tokens at which a ValueError is raised; "all" stands for all that are
-        not allowed. Any other is ordinary text.
+        >>> llama.encode("low<|eot_id|>", bos=False, eos=False, allowed_special="all")
+        [257, 268]
+
+        Args:
+            text: the text.
+            bos: whether begin_of_text comes first.
+            eos: whether end_of_text comes last.
+            allowed_special: special tokens to recognise, or "all".
+            disallowed_special: special tokens to refuse, or "all" that are not allowed; any other is ordinary text.
+
+        Returns:
+            The token ids.
+
+        Raises:
+            SpecialTokenError: the text contains a disallowed special token; a ValueError.
         """
         ids = [self.bos_id] if bos else []
         for stretch in stretches(text):
@@ -76,14 +99,27 @@ class Llama3Tokenizer:
         return [*ids, self.eos_id] if eos else ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text that ids stand for; special tokens are written as text."""
+        """Return the text of ids.
+
+        >>> llama.decode([259, 257, 258])
+        '<|begin_of_text|>lower'
+
+        Args:
+            ids: a list, an array, a tensor of one dimension, or any other iterable.
+
+        Returns:
+            The text; special tokens are written as text.
+
+        Raises:
+            InputError: an id is not in the vocabulary or not a whole number.
+        """
         return self.tokenizer.decode(ids)
 
 
 def stretches(
     text: str, *, window_characters: int = WINDOW_CHARACTERS, run_characters: int = RUN_CHARACTERS
 ) -> Iterator[str]:
-    """The text, cut where a window ends, and in each window after every `run_characters` of a run.
+    """Cut a text where a window ends, and in each window after every `run_characters` of a run.
 
     A run is of white space (`str.isspace`) or of anything else. With 3: `aaaaaaa` -> `aaa`, `aaa`, `a`.
     """
@@ -98,11 +134,11 @@ def stretches(
 
 
 def _runs(text: str, step: int) -> Iterator[tuple[int, int]]:
-    """Start and end of the runs that hold a position divisible by `step`: all that are longer are among them."""
+    """Yield start and end of the runs that hold a position divisible by `step`: every longer run is among them."""
     end = 0
     for at in range(0, len(text), step):
         if at < end:
-            continue  # the run before goes on to here
+            continue  # in the run before
         other = _NO_SPACE if text[at].isspace() else _SPACE
         after, before = other.search(text, at), other.search(text[max(0, at - step) : at][::-1])
         end = after.start() if after else len(text)

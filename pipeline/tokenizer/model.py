@@ -9,35 +9,32 @@ from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.pattern import CompiledPattern
 
-# Names that only this project's files use.
-PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
-REGEX_STAGE = "BpePipelineRegex"  # in tokenizer.json: a pre-tokenizer for a pattern that only the `regex` package runs
+CACHE_BYTES = 256 << 20  # for pieces whose ids are known
 
 
 @dataclass(frozen=True)
 class SpecialRule:
-    """How a special token is recognised in text, as the tokenizers library has it.
+    """How a special token is recognised in text, as the tokenizers library has it."""
 
-    left_space, right_space: white space before or after it belongs to it. single_word: not beside a letter, digit or
-    underscore. normalized: looked for after all others, in text that was normalized. control: marks structure rather
-    than text ("special": true in the file).
-    """
+    left_space: bool = False  # white space before it belongs to it
+    right_space: bool = False  # white space after it belongs to it
+    single_word: bool = False  # not next to a letter, digit or underscore
+    normalized: bool = False  # searched after all others, in normalized text
+    control: bool = True  # marks structure rather than text ("special": true in the file)
 
-    left_space: bool = False
-    right_space: bool = False
-    single_word: bool = False
-    normalized: bool = False
-    control: bool = True
+    @property
+    def is_plain(self) -> bool:
+        """Whether the token is recognised wherever it occurs in the text, and nothing around it matters."""
+        return not (self.left_space or self.right_space or self.single_word or self.normalized)
 
 
 PLAIN_RULE = SpecialRule()
-CACHE_BYTES = 256 << 20  # for pieces whose ids are known
 
 
 def could_be_whole_piece(text: str, rule: SpecialRule) -> bool:
     """Whether a piece, written in the byte alphabet, may have the name of this special token.
 
-    Where whole pieces are looked up in a file that names both, such a piece would be taken for the special token.
+    A file that names both and looks whole pieces up would take such a piece for the special token.
     """
     try:
         return text_to_token(text) != text.encode() or rule.single_word
@@ -47,32 +44,21 @@ def could_be_whole_piece(text: str, rule: SpecialRule) -> bool:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to text before it is cut; the default is nothing.
+    """What is done to text before it is cut; the default is nothing."""
 
-    nfc: each stretch between special tokens is put into NFC. space_in_front: each such stretch that does not begin
-    with a space gets one. rules: those of the special tokens that are not recognised plainly.
-    """
-
-    nfc: bool = False
-    space_in_front: bool = False
-    rules: Mapping[str, SpecialRule] = field(default_factory=dict)
+    nfc: bool = False  # each stretch between special tokens is put into NFC
+    space_in_front: bool = False  # each such stretch that does not start with a space gets one
+    rules: Mapping[str, SpecialRule] = field(default_factory=dict)  # of the special tokens without the plain rule
 
     @cached_property
     def changes_ids(self) -> bool:
-        """Whether text does not simply go to the encoder as it stands."""
-        return (
-            self.nfc
-            or self.space_in_front
-            or any(
-                rule.left_space or rule.right_space or rule.single_word or rule.normalized
-                for rule in self.rules.values()
-            )
-        )
+        """Whether anything is done."""
+        return self.nfc or self.space_in_front or not all(rule.is_plain for rule in self.rules.values())
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A chat template in Jinja, and the special tokens that begin a dialog and end a message (None: not said)."""
+    """A chat template in Jinja, and the special tokens that start a dialog and end a message (None: not said)."""
 
     jinja: str
     bos_token: str | None = None
@@ -82,22 +68,15 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class Model:
-    """A vocabulary and the pattern that cuts text for it.
-
-    pad_token: one of the special tokens, or None. whole_pieces: a piece that is itself a token is that token before
-    any merge is tried (tiktoken's way; Hugging Face calls it `ignore_merges`); a trained vocabulary needs it not.
-    trained: the merges are as they were learned, so that no token is unreachable. preparation: what another trainer's
-    file does to text first. post_processor: the JSON of that file's post-processor, kept for exports; ids here are
-    those without special tokens added around the text.
-    """
+    """A vocabulary, the pattern that cuts text for it, and everything else that exports say."""
 
     vocabulary: Vocabulary
     pattern: CompiledPattern
-    pad_token: str | None = None
-    whole_pieces: bool = False
-    trained: bool = False
-    preparation: Preparation = Preparation()
-    post_processor: str | None = None
+    pad_token: str | None = None  # one of the special tokens
+    whole_pieces: bool = False  # a piece that is a token is that token before any merge; elsewhere `ignore_merges`
+    trained: bool = False  # the merges are as they were learned, so every token is reachable
+    preparation: Preparation = Preparation()  # what another trainer's file does to text first
+    post_processor: str | None = None  # the JSON of that file's; ids here are those without it
     chat_template: ChatTemplate | None = None
 
     def __post_init__(self) -> None:
@@ -114,7 +93,7 @@ class Model:
 
     @property
     def bos_token(self) -> str | None:
-        """The token that begins a dialog, where a chat template says so."""
+        """The token that starts a dialog, where a chat template says so."""
         return self.chat_template.bos_token if self.chat_template else None
 
     @property
@@ -127,7 +106,7 @@ class Model:
     def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
         """Build the native encoder; about 0.1 s for 256,000 tokens.
 
-        cache_bytes: for pieces, of all threads together. threads: how many have caches; 0: as many as there are cores.
+        `cache_bytes` is for all threads together. `threads` keep caches; 0: as many as there are cores.
         """
         vocabulary = self.vocabulary
         return _core.Encoder(
@@ -142,12 +121,10 @@ class Model:
         )
 
     def unreachable_tokens(self) -> list[int]:
-        """Ids of the tokens that the merges alone do not make of their own bytes.
+        """Return the ids of the tokens that the merges alone do not make of their own bytes.
 
-        A trained list has none, for each token was made of just these bytes, and what stands beside them is never
-        joined across their ends before. So whole-piece lookup and merging by the rank of the resulting bytes, as in
-        tiktoken, then change nothing. Telling takes a second for every few megabytes that the tokens have together.
+        A trained list has none: each token was made of just these bytes, and no neighbour joins across their ends
+        before. So looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, changes
+        nothing. Finding out takes a second for every few megabytes of tokens.
         """
-        if self.trained:
-            return []
-        return self.encoder().unreachable(self.vocabulary.tokens)
+        return [] if self.trained else self.encoder().unreachable(self.vocabulary.tokens)

@@ -1,8 +1,8 @@
 """NFC as the normalizer of the tokenizers library computes it, whatever Unicode version this Python knows.
 
 That library's tables are those of Unicode 9. Normalization never changes for a character once it has been assigned, so
-`unicodedata` agrees on all characters of that version; to the library, the later ones are inert: they neither join,
-nor decompose, nor change places. So a text is normalized between them. A test compares every character.
+`unicodedata` agrees on all characters of that version. Later ones are inert to the library: they neither join, nor
+decompose, nor change places. So text is normalized between them. A test compares every character.
 """
 
 import re
@@ -21,13 +21,8 @@ _INERT_CLASS = "".join("-".join(f"\\U{int(end, 16):08X}" for end in run.split("-
 _BETWEEN_INERT = re.compile(f"[^{_INERT_CLASS}]+")
 
 
-def is_nfc(text: str) -> bool:
-    """Whether the library's NFC leaves the text as it is; False where telling takes as long as normalizing."""
-    return text.isascii() or unicodedata.is_normalized("NFC", text)
-
-
 def nfc(text: str) -> str:
-    """The text in the library's NFC."""
-    if is_nfc(text):
+    """Return the text in the library's NFC."""
+    if text.isascii() or unicodedata.is_normalized("NFC", text):  # what is normalized today was so in Unicode 9
         return text
     return _BETWEEN_INERT.sub(lambda stretch: unicodedata.normalize("NFC", stretch[0]), text)

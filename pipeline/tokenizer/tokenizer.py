@@ -1,14 +1,16 @@
-"""A trained tokenizer at work: text to ids and back, and to and from files.
+"""The public tokenizer: text to ids and back, and to and from files.
 
 `Tokenizer` joins a vocabulary with the pattern that cuts text into pieces. Its ids are those of exact byte-pair
 encoding by rank; special tokens are recognised in the text, leftmost and longest first, unless the call says
-otherwise. It holds no state besides caches and may be shared between threads.
+otherwise. It holds no state besides caches; threads may share it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,25 +20,40 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.run.ids import with_pad_token
 from pipeline.storage import Remote, named
-from pipeline.tokenizer import decode as decoding
-from pipeline.tokenizer.allowed_special import Allowed, Disallowed, meanings, raise_if_found, watched
-from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_blocks
+from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
+from pipeline.tokenizer.decode import StreamDecoder, tokens_of
+from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, repaired, utf8_blocks
 from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
     from numpy import integer
     from numpy.typing import NDArray
 
-_MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search is kept ready
+_MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search stays prepared
 _MOST_THREADS = 4096  # more than any machine has cores
 
 
 class Tokenizer:
     """Encode and decode text with a vocabulary and a pattern.
 
-    pattern: as `pipeline.pattern.compile_pattern` gives it, or what it takes. pad_token: one of the special tokens, for
-    what is exported. whole_pieces: whether a piece that is a token is that token, even where no merges lead to it. The
-    arguments are those of `pipeline.tokenizer.model.Model`, which `model` holds: what exports are written from.
+    `model` is the value that exports are written from. Texts are str or bytes; lone surrogates and invalid UTF-8 are
+    read as U+FFFD. The examples of the methods use this tokenizer:
+
+    >>> from pipeline import Tokenizer
+    >>> merges = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
+    >>> tokenizer = Tokenizer.from_merges(merges, ["<|endoftext|>"])
+    >>> tokenizer.encode("lower<|endoftext|>")
+    [257, 258, 259]
+
+    Args:
+        vocabulary: ids, bytes, merges and special tokens.
+        pattern: a name or regular expression, or a compiled pattern.
+        pad_token: one of the special tokens, for exports; None for no pad token.
+        whole_pieces: whether a piece that is a token is that token, even where no merges lead to it.
+
+    Raises:
+        UsageError: the pad token is not one of the special tokens.
+        PatternError: the pattern is not a name or a valid expression.
     """
 
     def __init__(
@@ -48,9 +65,9 @@ class Tokenizer:
         whole_pieces: bool = False,
     ) -> None:
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        self._take(Model(vocabulary, compiled, pad_token, whole_pieces))
+        self._set_model(Model(vocabulary, compiled, pad_token, whole_pieces))
 
-    def _take(self, model: Model) -> None:
+    def _set_model(self, model: Model) -> None:
         self.model = model
         self._encoder = TextEncoder(model)
         self._recognising = lru_cache(_MAX_SELECTIONS)(self._encoder.recognising)
@@ -59,9 +76,19 @@ class Tokenizer:
 
     @classmethod
     def from_model(cls, model: Model) -> Tokenizer:
-        """Make a tokenizer of everything that a model says, as `pipeline.tokenizer.formats.load` reads it."""
+        """Make a tokenizer of a model, which also holds a chat template or how another trainer's file prepares text.
+
+        >>> Tokenizer.from_model(tokenizer.model).encode("lower")
+        [257, 258]
+
+        Args:
+            model: the `model` of another tokenizer, or what `pipeline.tokenizer.formats.load` returns.
+
+        Returns:
+            The tokenizer.
+        """
         tokenizer = cls.__new__(cls)
-        tokenizer._take(model)
+        tokenizer._set_model(model)
         return tokenizer
 
     @classmethod
@@ -74,10 +101,24 @@ class Tokenizer:
         special_ids: str = "last",
         pad_token: str | None = None,
     ) -> Tokenizer:
-        """Make a tokenizer of `merges`, each two byte strings, in order of rank; pattern: as for the class.
+        """Make a tokenizer of a merge list: the 256 bytes, then a token for each merge that makes new bytes.
 
-        special_tokens: texts. special_ids: "last", behind the merges, or "first", before the bytes. pad_token: one of
-        the special tokens, or one that follows them.
+        >>> Tokenizer.from_merges([(b"a", b"b")], pad_token="<pad>").encode("ab<pad>")
+        [256, 257]
+
+        Args:
+            merges: pairs of byte strings, in order of rank.
+            special_tokens: their texts, in order of ids.
+            pattern: as for the class.
+            special_ids: "last" for ids after the merges, "first" for ids before the bytes.
+            pad_token: one of the special tokens, or one to add after them.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            InputError: a merge joins a token that no earlier merge makes.
+            UsageError: a special token is empty, repeated or a single byte, or `special_ids` is unknown.
         """
         listed = with_pad_token(special_tokens, pad_token)
         vocabulary = Vocabulary.from_merges(merges, listed, special_ids=special_ids)
@@ -92,9 +133,23 @@ class Tokenizer:
         *,
         pattern: CompiledPattern | str = "gpt2",
     ) -> Tokenizer:
-        """Make a tokenizer with the ids of `vocab` (id -> bytes) and its `merges` in order of rank.
+        """Make a tokenizer with given ids.
 
-        pattern: as for the class. special_tokens: texts; those that `vocab` lacks follow its last id.
+        >>> Tokenizer.from_vocab(tokenizer.vocab, tokenizer.merges, ["<|endoftext|>", "<new>"]).encode("low<new>")
+        [257, 260]
+
+        Args:
+            vocab: id -> bytes; special tokens as UTF-8 among them, or not.
+            merges: pairs of byte strings, in order of rank.
+            special_tokens: their texts; one that `vocab` lacks gets the next id after the last one.
+            pattern: as for the class.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            InputError: `vocab` lacks a byte or a token of a merge, or has the same bytes twice.
+            UsageError: a special token is empty, repeated or a single byte.
         """
         tokens = dict(vocab)
         ids = {token: id_ for id_, token in tokens.items()}
@@ -108,10 +163,22 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | PathLike[str] | Remote) -> Tokenizer:
-        """Read a tokenizer from its directory, a tokenizer.json, or vocab.json with merges.txt beside; path or URI.
+        """Read a tokenizer from files whose every setting can be reproduced exactly; others are refused.
 
-        Its ids are those that the file's own runtime gives without adding special tokens around the text. See
-        `pipeline.tokenizer.formats.load` for what is refused.
+        The ids are those of the file's own runtime without adding special tokens around the text.
+
+        >>> Tokenizer.load("my-tokenizer").encode("lower")
+        [257, 258]
+
+        Args:
+            path: a directory (tokenizer.json, or vocab.json and merges.txt) or one of these files; path or URI.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            InputError: a file is missing, damaged, or has a setting that is not reproduced.
+            StorageError: an object store cannot be read.
         """
         from pipeline.tokenizer.formats.load import load_model
 
@@ -125,26 +192,59 @@ class Tokenizer:
         pattern: str,
         special_tokens: Mapping[str, int] | None = None,
     ) -> Tokenizer:
-        """Read the tiktoken rank file at `path`; its pattern and its special_tokens (text -> id) stand elsewhere.
+        """Read a tiktoken rank file; the ids are those of `tiktoken.Encoding` with the same arguments.
 
-        Ids are those of `tiktoken.Encoding` with this pattern, these ranks and special tokens. Raises InputError for
-        a damaged file and for what tiktoken would do differently, PatternError for a pattern that does not compile.
+        >>> loaded = Tokenizer.from_tiktoken_file("my-tokenizer/tokenizer.tiktoken", pattern="gpt2")
+        >>> loaded.encode("lower")
+        [257, 258]
+
+        Args:
+            path: the rank file; path or URI.
+            pattern: a name, or the expression as tiktoken spells it; the file does not hold it.
+            special_tokens: text -> id; the file does not hold them.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            InputError: the file is missing or damaged, or one special token begins another.
+            UsageError: tiktoken would read the pattern differently.
+            PatternError: the pattern does not compile.
         """
-        from pipeline.tokenizer.formats.read_tiktoken import load_ranks
+        from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 
-        return cls.from_model(load_ranks(named(path), pattern, special_tokens or {}))
+        file = named(path)
+        return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, special_tokens or {}))
 
     def save(self, directory: str | PathLike[str] | Remote) -> None:
-        """Write tokenizer.json and the files that belong to it into a directory."""
+        """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
+
+        >>> tokenizer.save("copy")
+        >>> Tokenizer.load("copy").vocab == tokenizer.vocab
+        True
+
+        Args:
+            directory: path or URI; made if it is missing.
+
+        Raises:
+            ExportRefusedError: tokenizer.json cannot tell a special token from an ordinary one.
+        """
         from pipeline.tokenizer.formats.save import write_model
 
         write_model(self.model, named(directory))
 
     def to_transformers(self) -> Any:
-        """Return it as a `transformers.PreTrainedTokenizerFast`: with its ids, pad token and chat template.
+        """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.
 
-        Raises UsageError where transformers is not installed, ExportRefusedError where tokenizer.json cannot say what
-        the tokenizer does.
+        >>> tokenizer.to_transformers()("lower").input_ids
+        [257, 258]
+
+        Returns:
+            A `transformers.PreTrainedTokenizerFast`.
+
+        Raises:
+            UsageError: transformers is not installed.
+            ExportRefusedError: tokenizer.json cannot hold the tokenizer.
         """
         import tempfile
 
@@ -154,9 +254,9 @@ class Tokenizer:
             raise UsageError(f"transformers cannot be imported ({reason}): pip install transformers") from None
         with tempfile.TemporaryDirectory() as directory:
             self.save(directory)
-            made = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
-        made.name_or_path = made.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
-        return made
+            loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
+        return loaded
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -165,7 +265,7 @@ class Tokenizer:
 
     @property
     def pattern(self) -> CompiledPattern:
-        """What cuts text into pieces."""
+        """The compiled pattern that cuts text into pieces."""
         return self.model.pattern
 
     @property
@@ -191,20 +291,46 @@ class Tokenizer:
     def encode(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> list[int]:
-        """Return the ids of a text; its special tokens are recognised.
+        """Return the ids of a text. Special tokens in it are recognised, unless the call says otherwise.
 
-        As soon as `allowed_special` or `disallowed_special` is given, the call means what it means in tiktoken: only
-        allowed ones are recognised (none unless named; "all"), a disallowed one in the text (all that are not
-        allowed, unless named; () for none) raises SpecialTokenError, a ValueError, and any other is ordinary text.
-        Either one given as a text other than "all" raises UsageError.
-        Lone surrogates in a str and invalid UTF-8 in bytes are read as U+FFFD.
+        As soon as `allowed_special` or `disallowed_special` is given, both mean what they mean in tiktoken.
+
+        >>> tokenizer.encode("low<|endoftext|>")
+        [257, 259]
+        >>> tokenizer.encode("low<|endoftext|>", allowed_special=set())
+        Traceback (most recent call last):
+        pipeline.base.errors.SpecialTokenError: the text contains the disallowed special token '<|endoftext|>'...
+
+        Args:
+            text: str or bytes.
+            allowed_special: special tokens to recognise, or "all".
+            disallowed_special: special tokens to refuse, or "all" that are not allowed (the default as soon as
+                `allowed_special` is given); any other is encoded as ordinary text.
+
+        Returns:
+            The token ids.
+
+        Raises:
+            SpecialTokenError: the text contains a disallowed special token; a ValueError.
+            UsageError: the text has another type, or one of the two sets is a text other than "all".
+            InputError: a piece is longer than 1 GiB.
         """
         if allowed_special is None and disallowed_special is None:
             return self._encoder.encode(text, self._all_special)
         return self._encoder.encode(text, self._recognised([text], allowed_special, disallowed_special))
 
     def encode_ordinary(self, text: Text) -> list[int]:
-        """Return the ids of a text in which special tokens are ordinary text."""
+        """Return the ids of a text in which special tokens are ordinary text.
+
+        >>> len(tokenizer.encode_ordinary("<|endoftext|>"))
+        13
+
+        Args:
+            text: str or bytes.
+
+        Returns:
+            The token ids.
+        """
         return self._encoder.encode(text, self._no_special)
 
     def encode_batch(
@@ -215,16 +341,44 @@ class Tokenizer:
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[list[int]]:
-        """Return the ids of each of `texts`, in order, by up to `num_threads` threads (default: all cores).
+        """Return the ids of each text, in order, encoded in parallel.
 
-        allowed_special, disallowed_special: as in `encode`.
+        >>> tokenizer.encode_batch(["low", "er"])
+        [[257], [258]]
+
+        Args:
+            texts: str or bytes.
+            num_threads: at most this many threads work; None for all cores.
+            allowed_special: as in `encode`.
+            disallowed_special: as in `encode`.
+
+        Returns:
+            A list of token ids for each text.
+
+        Raises:
+            SpecialTokenError: a text contains a disallowed special token.
+            UsageError: `texts` is one text, or `num_threads` is below 1.
         """
         listed = _listed(texts)
         specials = self._recognised(listed, allowed_special, disallowed_special)
         return self._encoder.encode_batch(listed, specials, _threads(num_threads))
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
-        """Return the ids of each of `texts`, as `encode_ordinary` gives them; num_threads: as in `encode_batch`."""
+        """Return the ids of each text, in which special tokens are ordinary text, encoded in parallel.
+
+        >>> tokenizer.encode_ordinary_batch(["low", "er"])
+        [[257], [258]]
+
+        Args:
+            texts: str or bytes.
+            num_threads: as in `encode_batch`.
+
+        Returns:
+            A list of token ids for each text.
+
+        Raises:
+            UsageError: `texts` is one text, or `num_threads` is below 1.
+        """
         return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
 
     def encode_iterable(
@@ -234,18 +388,30 @@ class Tokenizer:
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> Iterator[int]:
-        """Yield the ids of the text that blocks make together, such as an open file, without holding the whole of it.
+        """Iterate over the ids of a text that arrives in blocks, such as an open file, in bounded memory.
 
-        The ids are those of `encode` for the joined text: special tokens and pieces may lie across blocks. Memory is
-        bounded by the longest piece and the longest block; by the longest document, with a pattern that the `regex`
-        package runs; with a loaded tokenizer by the longest stretch between ASCII characters (NFC) or that the first
-        of several splits leaves whole, and by the whole text where special tokens have rules.
+        The ids are those of `encode` for the joined text. Memory is bounded by the longest piece and the longest
+        block; by the longest document, with a pattern that the `regex` package runs; with a loaded tokenizer by the
+        longest stretch between ASCII characters (NFC) or that the first of several splits leaves whole, and by the
+        whole text where special tokens have rules.
 
-        allowed_special, disallowed_special: as in `encode`, but a disallowed one raises when it is reached.
+        >>> list(tokenizer.encode_iterable(["lo", "wer<|end", "oftext|>"]))
+        [257, 258, 259]
+
+        Args:
+            blocks: str or bytes; special tokens, pieces and characters may lie across blocks.
+            allowed_special: as in `encode`.
+            disallowed_special: as in `encode`; one is found when the iterator reaches it.
+
+        Returns:
+            An iterator of token ids, which reads the blocks as it is read.
+
+        Raises:
+            SpecialTokenError: the text contains a disallowed special token.
+            UsageError: a block has another type.
         """
-        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
-        texts = watched(utf8_blocks(blocks), refused) if refused else utf8_blocks(blocks)
-        return self._encoder.encode_blocks(texts, self._recognising(allowed))
+        allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
+        return self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
 
     def encode_to_numpy(
         self,
@@ -255,9 +421,23 @@ class Tokenizer:
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> NDArray[integer]:
-        """Return the ids of a text as a numpy array: uint32, not copied, or converted to a `dtype` that holds every id.
+        """Return the ids of a text as a numpy array.
 
-        allowed_special, disallowed_special: as in `encode`.
+        >>> tokenizer.encode_to_numpy("lower", dtype="uint16")
+        array([257, 258], dtype=uint16)
+
+        Args:
+            text: str or bytes.
+            dtype: an integer type that holds every id; None for uint32, which is not copied.
+            allowed_special: as in `encode`.
+            disallowed_special: as in `encode`.
+
+        Returns:
+            An array of one dimension.
+
+        Raises:
+            SpecialTokenError: the text contains a disallowed special token.
+            UsageError: `dtype` cannot hold every id.
         """
         import numpy as np
 
@@ -273,50 +453,130 @@ class Tokenizer:
     def count_tokens(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> int:
-        """Return how many ids `encode` gives for a text, without making them.
+        """Return the number of ids of a text, without making them.
 
-        allowed_special, disallowed_special: as in `encode`.
+        >>> tokenizer.count_tokens("lower<|endoftext|>")
+        3
+
+        Args:
+            text: str or bytes.
+            allowed_special: as in `encode`.
+            disallowed_special: as in `encode`.
+
+        Returns:
+            The length of what `encode` returns.
+
+        Raises:
+            SpecialTokenError: the text contains a disallowed special token.
         """
         return self._encoder.count(text, self._recognised([text], allowed_special, disallowed_special))
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes that ids stand for; InputError names an id that is none of this vocabulary's.
+        """Return the bytes of ids.
 
-        ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable.
+        >>> tokenizer.decode_bytes([257, 259])
+        b'low<|endoftext|>'
+
+        Args:
+            ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable.
+
+        Returns:
+            The bytes of all tokens, joined.
+
+        Raises:
+            InputError: an id is not in the vocabulary or not a whole number.
         """
-        return b"".join(decoding.tokens_of(self.vocab, ids))
+        return b"".join(tokens_of(self.vocab, ids))
 
     def decode(self, ids: Iterable[int], *, errors: str = "replace") -> str:
-        """Return the text that ids stand for; `errors` as in bytes.decode for ids that end inside a character."""
+        """Return the text of ids.
+
+        >>> tokenizer.decode([257, 258])
+        'lower'
+
+        Args:
+            ids: as in `decode_bytes`.
+            errors: as in `bytes.decode`, for ids that end inside of a character.
+
+        Returns:
+            The text; special tokens are written as text.
+
+        Raises:
+            InputError: an id is not in the vocabulary or not a whole number.
+            UnicodeDecodeError: the bytes are not UTF-8 and `errors` is "strict".
+        """
         return self.decode_bytes(ids).decode("utf-8", errors)
 
     def decode_batch(self, batch: Iterable[Iterable[int]], *, errors: str = "replace") -> list[str]:
-        """Return the text of each row of ids in `batch`, in order; errors: as in `decode`."""
+        """Return the text of each row of ids, in order.
+
+        >>> tokenizer.decode_batch([[257], [258]])
+        ['low', 'er']
+
+        Args:
+            batch: rows of ids, or an array of two dimensions.
+            errors: as in `decode`.
+
+        Returns:
+            A text for each row.
+        """
         return [self.decode(ids, errors=errors) for ids in batch]
 
     def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """Yield the text of ids as they come, never half a character; joined it is what `decode` gives."""
-        return decoding.decoded_as_it_comes(self.vocab, ids)
+        """Yield the text of ids as they arrive, never half a character; joined it is what `decode` returns.
 
-    def stream_decoder(self) -> decoding.StreamDecoder:
-        """Return what `decode_stream` does, for ids that are pushed one by one."""
-        return decoding.StreamDecoder(self.vocab)
+        >>> list(tokenizer.decode_stream(tokenizer.encode("lowé")))
+        ['low', 'é']
+
+        Args:
+            ids: any iterable of ids.
+
+        Yields:
+            Text of at least one character.
+        """
+        decoder = self.stream_decoder()
+        yield from filter(None, map(decoder.push, ids))
+        if rest := decoder.finish():
+            yield rest
+
+    def stream_decoder(self) -> StreamDecoder:
+        """Return a decoder like `decode_stream` for ids that are pushed one by one.
+
+        >>> decoder = tokenizer.stream_decoder()
+        >>> decoder.push(257) + decoder.push(258) + decoder.finish()
+        'lower'
+
+        Returns:
+            An object with the methods `push(*ids)` and `finish()`, which return text.
+        """
+        return StreamDecoder(self.vocab)
 
     def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
-        """Return where each token begins and ends in the UTF-8 of what `decode_bytes` gives for the ids.
+        """Return where each token starts and ends in the UTF-8 of the decoded text.
 
         That is the text that was encoded, unless a loaded tokenizer prepares texts first.
+
+        >>> tokenizer.token_byte_offsets([257, 258])
+        [(0, 3), (3, 5)]
+
+        Args:
+            ids: as in `decode_bytes`.
+
+        Returns:
+            A pair of byte positions for each id.
         """
-        return decoding.byte_offsets(decoding.tokens_of(self.vocab, ids))
+        lengths = map(len, tokens_of(self.vocab, ids))
+        return list(pairwise(accumulate(lengths, initial=0)))
 
     def _recognised(
         self, texts: Sequence[Text], allowed_special: Allowed, disallowed_special: Disallowed
     ) -> Recognised:
-        """What to recognise in texts that hold none of the refused special tokens."""
+        """Return what to recognise in texts, none of which contains a refused special token."""
         if allowed_special is None and disallowed_special is None:
             return self._all_special
-        allowed, refused = meanings(self.special_tokens.keys(), allowed_special, disallowed_special)
-        raise_if_found(refused, texts)
+        allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
+        for text in texts if refused else ():
+            deque(checked([repaired(text).encode()], refused), maxlen=0)
         return self._recognising(allowed)
 
 

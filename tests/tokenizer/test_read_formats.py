@@ -22,8 +22,8 @@ from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.read_tiktoken import model_of_ranks
-from pipeline.tokenizer.formats.splits import _recovered
+from pipeline.tokenizer.formats.pre_tokenizer import _recovered
+from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
 from pipeline.tokenizer.normal_form import nfc
 
 

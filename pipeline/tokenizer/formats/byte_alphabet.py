@@ -1,21 +1,89 @@
-"""The names of tokens in files that write them in the byte alphabet and special tokens as they are.
+"""Vocabularies and merges in files that write tokens in the byte alphabet and special tokens as they are.
 
-Vocabularies have up to millions of tokens: each step here and in the exports is one call over all of them.
+A vocabulary may hold millions of tokens, so each step is one call over all of them; only a refusal looks at them one
+by one.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
-from pipeline.base.errors import ExportRefusedError
-from pipeline.merges.vocabulary import Vocabulary
+from pipeline.base.errors import ExportRefusedError, InputError, UsageError
+from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens
+from pipeline.storage import Location
+from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import Model
+
+Merges = list[tuple[bytes, bytes]]
+
+
+def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, bytes]:
+    """Return id -> bytes of the ordinary tokens of a vocabulary (text -> id); refuse texts and ids that clash."""
+    listed = vocab.read(dict)
+    if set(map(type, listed.values())) <= {int}:
+        ordinary = {text: id_ for text, id_ in listed.items() if special_tokens.get(text) != id_}
+        with suppress(UnicodeEncodeError):
+            tokens = dict(zip(ordinary.values(), texts_to_tokens(ordinary), strict=True))
+            if len(tokens) == len(ordinary) and not ordinary.keys() & special_tokens.keys():
+                return tokens
+    return _refuse_tokens(vocab, special_tokens)
+
+
+def _refuse_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> NoReturn:
+    texts: dict[int, str] = {}
+    for text, id_ in vocab.read(dict).items():
+        if type(id_) is not int:
+            vocab.member(text).read(int)
+        if text in special_tokens:
+            if special_tokens[text] != id_:
+                vocab.refuse(f"gives {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
+            continue
+        if texts.setdefault(id_, text) != text:
+            vocab.refuse(f"gives the id {id_} to {text!r} and to another token")
+        try:
+            text_to_token(text)
+        except UnicodeEncodeError:
+            vocab.refuse(
+                f"has the token {text!r}, which is not written in the byte alphabet: if it is special, name it so; "
+                "if not, this is not a byte-level vocabulary"
+            )
+    raise AssertionError("every token has an id of its own")
+
+
+def read_merges(pairs: Sequence[Any], file: Location, path_of: Callable[[int], str]) -> Merges:
+    """Return pairs of texts as pairs of bytes; refuse the first that is no such pair, naming `path_of` its index."""
+    try:
+        left, right = zip(*pairs, strict=True) if pairs else ((), ())
+        return list(zip(texts_to_tokens(left), texts_to_tokens(right), strict=True))
+    except (TypeError, ValueError):
+        for index, pair in enumerate(pairs):
+            try:
+                left, right = pair
+                text_to_token(left + right)
+            except (TypeError, ValueError):
+                refused = Field(pair, file, path_of(index))
+                refused.refuse(f"is not a pair of tokens in the byte alphabet: {shortened(pair)}")
+        raise AssertionError("every merge is a pair") from None
+
+
+def vocabulary_of(
+    file: Location,
+    tokens: Mapping[int, bytes],
+    merges: Iterable[tuple[bytes, bytes]],
+    special_tokens: Mapping[str, int],
+) -> Vocabulary:
+    """Return the vocabulary that a file holds; InputError naming the file where its parts contradict each other."""
+    try:
+        return Vocabulary.from_tokens(tokens, merges, special_tokens)
+    except (InputError, UsageError) as reason:
+        raise InputError(f"{file}: {reason}") from None
 
 
 def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]:
     """Return id -> text of every token, in order of ids.
 
-    Raises ExportRefusedError where a special token's text is also an ordinary token's in the byte alphabet: the file
-    could not tell the two apart.
+    Raises ExportRefusedError where a special token and an ordinary token have the same text.
     """
     texts = vocabulary.texts.copy()
     ordinary = set(texts.values())
@@ -39,20 +107,12 @@ def refuse_preparation(model: Model, format_name: str) -> None:
 
 
 def quoted(texts: Mapping[int, str]) -> dict[int, str]:
-    """The same texts as JSON writes them."""
+    """Return the texts as JSON writes them."""
     # One call quotes all texts, a line each: no quoted text contains a line end.
     lines = json.dumps(list(texts.values()), ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
     return dict(zip(texts, lines, strict=True))
 
 
-def listed_pairs(
-    names: Mapping[int, str], left: Iterable[int], right: Iterable[int], *, between: str, after: str
-) -> str:
-    """The names of both sides of each merge in one text, `between` them and `after` each but the last."""
-    pairs = zip(map(names.__getitem__, left), map(names.__getitem__, right), strict=True)
-    return after.join(map(between.join, pairs))
-
-
-def listed_ids(names: Mapping[int, str], *, between: str, after: str) -> str:
-    """Each name with its id, `between` them and `after` each but the last."""
-    return after.join(map(between.join, zip(names.values(), map(str, names), strict=True)))
+def joined(left: Iterable[str], right: Iterable[str], *, between: str, after: str) -> str:
+    """Join each left text with its right one by `between`, and these pairs by `after`."""
+    return after.join(map(between.join, zip(left, right, strict=True)))

@@ -1,4 +1,4 @@
-"""Typed access to untrusted JSON: each failure is one InputError that names the file and the place."""
+"""Typed access to untrusted files: each failure is one InputError that names the file, the location and the reason."""
 
 import json
 from typing import Any, NoReturn, TypeVar
@@ -13,16 +13,16 @@ _NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number
 
 
 class Field:
-    """A value inside a JSON document and the way to it (`model.vocab`)."""
+    """A value inside a JSON document and the path to it (`model.vocab`)."""
 
-    def __init__(self, value: Any, file: Location, place: str = "") -> None:
+    def __init__(self, value: Any, file: Location, path: str = "") -> None:
         self.value = value
         self.file = file
-        self.place = place
+        self.path = path
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise InputError for this place."""
-        raise InputError(f"{self.file}: {self.place or 'the document'} {reason}")
+        """Raise InputError for this field."""
+        raise InputError(f"{self.file}: {self.path or 'the document'} {reason}")
 
     def read(self, kind: type[T]) -> T:
         """Return the value, which must be of this JSON type."""
@@ -31,20 +31,24 @@ class Field:
         return self.value
 
     def member(self, name: str) -> "Field":
-        """Step into an object; a member that is missing reads as null."""
-        return Field(self.read(dict).get(name), self.file, f"{self.place}.{name}" if self.place else name)
+        """Step into an object; a missing member reads as null."""
+        return Field(self.read(dict).get(name), self.file, f"{self.path}.{name}" if self.path else name)
 
     def elements(self) -> "list[Field]":
         """Step into a list."""
-        return [Field(value, self.file, f"{self.place}[{index}]") for index, value in enumerate(self.read(list))]
+        return [Field(value, self.file, f"{self.path}[{index}]") for index, value in enumerate(self.read(list))]
 
     def expect(self, *accepted: object) -> None:
         """Refuse any value but these: another one would change ids in a way that is not reproduced."""
-        if not any(
-            self.value is value or (self.value == value and type(self.value) is type(value)) for value in accepted
-        ):
+        if not any(self.value is value or (self.value, type(self.value)) == (value, type(value)) for value in accepted):
             wanted = " or ".join(json.dumps(value) for value in accepted)
             self.refuse(f"is {shortened(self.value)}, but only {wanted} is reproduced exactly")
+
+    def flag(self, name: str) -> bool:
+        """Whether an optional member is true; refuse anything but true, false and null."""
+        member = self.member(name)
+        member.expect(None, False, True)
+        return member.value is True
 
 
 def shortened(value: object) -> str:
@@ -56,20 +60,28 @@ def shortened(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def read_text(file: Location) -> str:
-    """The text of a file; InputError where it cannot be read, is not UTF-8, or is larger than a tokenizer may be."""
+def read_bytes(file: Location, kind: str = "a file of a tokenizer") -> bytes:
+    """Return a file's content; InputError for a file that cannot be read or is larger than a tokenizer may be."""
     try:
-        return read_bounded(file, MODEL_BYTES).decode()
+        return read_bounded(file, MODEL_BYTES)
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist: give {kind}") from None
     except OSError as reason:
         raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
-    except UnicodeDecodeError as reason:
-        raise InputError(f"{file} is not UTF-8 (byte {reason.start})") from reason
     except ValueError as reason:
         raise InputError(f"{file} cannot be used: {reason}") from reason
 
 
+def read_text(file: Location) -> str:
+    """Return a file's text; InputError also for a file that is not UTF-8."""
+    try:
+        return read_bytes(file).decode()
+    except UnicodeDecodeError as reason:
+        raise InputError(f"{file} is not UTF-8 (byte {reason.start})") from reason
+
+
 def read_json(file: Location) -> Field:
-    """Parse a file; InputError where it cannot be read, is not JSON, or is larger than a tokenizer may be."""
+    """Parse a file; InputError also for a file that is not JSON."""
     text = read_text(file)
     try:
         return Field(json.loads(text), file)

@@ -1,16 +1,14 @@
 """Read tokenizer files into a `Model`: accepted only if the ids will be exactly those of the file's own runtime.
 
 A file is untrusted: anything that is missing, of the wrong type, out of range or not understood raises InputError
-naming the file, the place in it and the reason.
+naming the file, the location in it and the reason.
 """
 
 from pipeline.base.errors import InputError, StorageError
 from pipeline.storage import Location, RemoteError
-from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
-from pipeline.tokenizer.formats.read_huggingface import load_huggingface
+from pipeline.tokenizer.formats.gpt2_files import load_gpt2
+from pipeline.tokenizer.formats.huggingface import load_huggingface
 from pipeline.tokenizer.model import Model
-
-__all__ = ["load_model"]
 
 
 def load_model(path: Location) -> Model:

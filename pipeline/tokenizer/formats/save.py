@@ -1,16 +1,16 @@
-"""Tokenizer files for other runtimes: one module a format, each writes what its runtime reads exactly as we do.
+"""Tokenizer files for other runtimes: one module a format writes what its runtime encodes with exactly as we do.
 
-`EXPORTS` maps the name of a format to the function that writes it: `EXPORTS[name](model, directory)` returns the
-paths written. Files are written whole or not at all and are the same byte for byte for the same tokenizer. A format
-whose runtime would give other ids raises ExportRefusedError with the reason and writes nothing.
+`EXPORTS[name](model, directory)` writes the files of a format and returns their paths. Files are written whole or not
+at all and are the same byte for byte for the same tokenizer. A format whose runtime would produce other ids raises
+ExportRefusedError with the reason and writes nothing.
 """
 
 from collections.abc import Callable
 
 from pipeline.storage import Location
-from pipeline.tokenizer.formats.write_gpt2 import export_gpt2
-from pipeline.tokenizer.formats.write_huggingface import export_huggingface, write_model
-from pipeline.tokenizer.formats.write_tiktoken import export_tiktoken
+from pipeline.tokenizer.formats.gpt2_files import export_gpt2
+from pipeline.tokenizer.formats.huggingface import export_huggingface, write_model
+from pipeline.tokenizer.formats.tiktoken_ranks import export_tiktoken
 from pipeline.tokenizer.model import Model
 
 EXPORTS: dict[str, Callable[[Model, Location], list[Location]]] = {

@@ -1,0 +1,212 @@
+"""Hugging Face's directory: tokenizer.json, tokenizer_config.json and special_tokens_map.json, read and written.
+
+tokenizer.json is also the project's own model file. It is laid out as the tokenizers library saves it, so loading and
+saving it there changes nothing. It is written last: a directory that has it is complete. Reading accepts byte-level
+BPE of this project and of other trainers; the first field whose meaning is not reproduced is refused by name.
+tokenizer_config.json adds the pad token, the user's spelling of a pattern that has no name, and the chat template.
+
+Ids are those without the special tokens that a post-processor adds around a text (`add_special_tokens=False` there).
+Known difference: when decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes.
+"""
+
+import json
+from typing import Any
+
+from pipeline.base.errors import ExportRefusedError
+from pipeline.pattern import PatternSequence
+from pipeline.storage import Location
+from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats import byte_alphabet
+from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
+from pipeline.tokenizer.formats.fields import Field, read_json, read_text
+from pipeline.tokenizer.formats.pre_tokenizer import own_pre_tokenizer, read_pre_tokenizer, write_pre_tokenizer
+from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
+
+_PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
+
+_MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+_TEMPLATE_NAME = "chat_template.jinja"
+_UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
+_EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
+_BPE_SETTINGS: dict[str, tuple[object, ...]] = {  # what is written, and what else means the same
+    "dropout": (None,),
+    "unk_token": (None,),
+    "continuing_subword_prefix": (None, ""),
+    "end_of_word_suffix": (None, ""),
+    "fuse_unk": (False, None),
+    "byte_fallback": (False, None),
+}
+_POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
+
+
+def load_huggingface(file: Location) -> Model:
+    """Load one tokenizer.json; InputError where it is damaged or says what is not reproduced."""
+    document = read_json(file)
+    document.member("version").expect("1.0")
+    for name in ("truncation", "padding"):
+        document.member(name).expect(None)
+    document.member("decoder").member("type").expect("ByteLevel")
+    config_file = file.with_name(_CONFIG_NAME)
+    config = read_json(config_file) if config_file.exists() else Field({}, config_file)
+    pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
+    model = document.member("model")
+    model.member("type").expect("BPE")
+    for name, accepted in _BPE_SETTINGS.items():
+        model.member(name).expect(*accepted)
+    whole_pieces = model.flag("ignore_merges")
+    nfc = _normalizes(document.member("normalizer"))
+    added, vocab = document.member("added_tokens"), model.member("vocab")
+    special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
+    tokens = byte_alphabet.read_tokens(vocab, special_tokens)
+    vocabulary = byte_alphabet.vocabulary_of(file, tokens, _merges(model.member("merges")), special_tokens)
+    check_numbering(added, vocab)
+    pad = _token_field(config, "pad_token")
+    if pad.value is not None and pad.read(str) not in special_tokens:
+        pad.refuse(f"names {pad.value!r}, which is not one of the special tokens")
+    post_processor = document.member("post_processor")
+    if post_processor.value is not None:
+        _check_post_processor(post_processor)
+    return Model(
+        vocabulary,
+        pattern,
+        pad_token=pad.value,
+        whole_pieces=whole_pieces,
+        preparation=Preparation(nfc, space_in_front, rules),
+        post_processor=json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value else None,
+        chat_template=_chat_template(config, special_tokens),
+    )
+
+
+def _normalizes(field: Field) -> bool:
+    """Whether text is put into NFC; any other normalizer is refused."""
+    if field.value is None:
+        return False
+    kind = field.member("type")
+    if kind.value == "Sequence":
+        steps = [_normalizes(step) for step in field.member("normalizers").elements()]  # each is checked
+        return any(steps)
+    kind.expect("NFC")
+    return True
+
+
+def _check_post_processor(field: Field) -> None:
+    """Refuse a post-processor that does more than move offsets or add tokens around a text."""
+    kind = field.member("type")
+    kind.expect(*_POST_PROCESSORS)
+    for step in field.member("processors").elements() if kind.value == "Sequence" else []:
+        _check_post_processor(step)
+
+
+def _merges(field: Field) -> byte_alphabet.Merges:
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in field.read(list)]
+    return byte_alphabet.read_merges(pairs, field.file, lambda index: f"{field.path}[{index}]")
+
+
+def _chat_template(config: Field, special_tokens: dict[str, int]) -> ChatTemplate | None:
+    """Read the chat template, from the file of its own that transformers writes or from the configuration."""
+    file = config.file.with_name(_TEMPLATE_NAME)
+    jinja = read_text(file) if file.exists() else config.member("chat_template").value
+    if not isinstance(jinja, str):
+        return None
+    bos, eos = (_token_field(config, name).value for name in ("bos_token", "eos_token"))
+    return ChatTemplate(
+        jinja,
+        bos_token=bos if isinstance(bos, str) and bos in special_tokens else None,
+        eos_token=eos if isinstance(eos, str) and eos in special_tokens else None,
+    )
+
+
+def _token_field(config: Field, name: str) -> Field:
+    """Step into the text of a token, which is named by its text or by an object that holds it."""
+    field = config.member(name)
+    return field.member("content") if isinstance(field.value, dict) else field
+
+
+def export_huggingface(model: Model, directory: Location) -> list[Location]:
+    """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
+    return _write(model, directory, write_pre_tokenizer(model))
+
+
+def write_model(model: Model, directory: Location) -> list[Location]:
+    """Write the directory for `Tokenizer.load`: the export, also for a pattern that tokenizers would cut differently.
+
+    For such a pattern tokenizer.json names a pre-tokenizer that only this project has.
+    """
+    try:
+        pre_tokenizer = write_pre_tokenizer(model)
+    except ExportRefusedError:
+        pre_tokenizer = own_pre_tokenizer(model.pattern)
+    return _write(model, directory, pre_tokenizer)
+
+
+def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> list[Location]:
+    tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
+    named = {name: token for name, token in tokens.items() if token is not None}
+    config: dict[str, Any] = named | {
+        "add_prefix_space": model.preparation.space_in_front,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": _UNLIMITED_LENGTH,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+    # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
+    if model.pattern.name is None and not isinstance(model.pattern, PatternSequence):
+        config[_PATTERN_KEY] = model.pattern.expression
+    if model.chat_template:
+        config["chat_template"] = model.chat_template.jinja
+    contents = {
+        directory / _MAP_NAME: _json_text(named),
+        directory / _CONFIG_NAME: _json_text(config),
+        directory / _MODEL_NAME: _tokenizer_json(model, pre_tokenizer),
+    }
+    make_directory(directory)
+    for path, content in contents.items():
+        write_whole(path, content)
+    return list(contents)
+
+
+def _json_text(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
+    added_tokens = []
+    for text, id_ in sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1]):
+        rule = model.preparation.rules.get(text, PLAIN_RULE)
+        if model.whole_pieces and could_be_whole_piece(text, rule):
+            raise ExportRefusedError(
+                f"tokenizer.json cannot hold the special token {text!r} where whole pieces are looked up before "
+                "merging: a piece may have the same name there. Choose a special token such as '<|endoftext|>'"
+            )
+        flags = {"single_word": rule.single_word, "lstrip": rule.left_space, "rstrip": rule.right_space}
+        flags |= {"normalized": rule.normalized, "special": rule.control}
+        added_tokens.append({"id": id_, "content": text, **flags})
+    document: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added_tokens,
+        "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": json.loads(model.post_processor) if model.post_processor else None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            **{name: accepted[0] for name, accepted in _BPE_SETTINGS.items()},
+            "ignore_merges": model.whole_pieces,
+            "vocab": {},
+            "merges": [],
+        },
+    }
+    # The two long members are written by hand: json with indentation takes a second for them.
+    head = json.dumps(document, ensure_ascii=False, indent=2).removesuffix(_EMPTY_TAIL)
+    vocabulary = model.vocabulary
+    names = byte_alphabet.quoted(byte_alphabet.vocabulary_texts(vocabulary, _MODEL_NAME))
+    vocab = byte_alphabet.joined(names.values(), map(str, names), between=": ", after=",\n      ")
+    pairs = byte_alphabet.joined(
+        map(names.__getitem__, vocabulary.left),
+        map(names.__getitem__, vocabulary.right),
+        between=",\n        ",
+        after="\n      ],\n      [\n        ",
+    )
+    merges = f"[\n      [\n        {pairs}\n      ]\n    ]" if pairs else "[]"
+    return f'{head}"vocab": {{\n      {vocab}\n    }},\n    "merges": {merges}\n  }}\n}}'

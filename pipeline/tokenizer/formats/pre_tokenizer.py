@@ -1,0 +1,126 @@
+"""The pre-tokenizer of a tokenizer.json, read and written: the patterns that it cuts with, in order.
+
+Accepted are Split (each match and each stretch between is a piece), Digits, and the ByteLevel that ends every
+byte-level vocabulary, with its own pattern or without. In a Sequence each cuts the pieces of the one before.
+"""
+
+import re
+from functools import cache
+from typing import Any
+
+from pipeline.base.errors import ExportRefusedError, PatternError
+from pipeline.pattern import PRESETS, CompiledPattern, PatternSequence, compile_pattern, in_sequence
+from pipeline.pattern.parse import first_difference
+from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, leaves_text
+from pipeline.tokenizer.formats.fields import Field, shortened
+from pipeline.tokenizer.model import Model
+
+REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
+
+# The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
+_DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
+
+# In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
+_LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)", re.DOTALL)
+
+
+def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, bool]:
+    """Return the pattern, and whether each text gets a space in front; `noted` is the pattern as the user wrote it."""
+    if field.member("type").value == REGEX_STAGE:
+        expression = field.member("pattern")
+        try:
+            return compile_pattern(expression.read(str)), False
+        except PatternError as reason:
+            expression.refuse(f"is not a pattern: {reason}")
+    stages = field.member("pretokenizers").elements() if field.member("type").value == "Sequence" else [field]
+    *splits, last = stages if stages else [field]
+    last.member("type").expect("ByteLevel")
+    in_front, own_regex = last.member("add_prefix_space"), last.member("use_regex")
+    in_front.expect(*((False,) if splits else (False, True)))
+    own_regex.expect(None, True, False)
+    steps = [_step(split, noted if len(splits) == 1 else Field(None, noted.file)) for split in splits]
+    if own_regex.value is not False:
+        steps.append(compile_pattern("gpt2"))
+    elif not steps:
+        steps.append(compile_pattern("none"))
+    try:
+        return in_sequence(steps), in_front.value is True
+    except PatternError as reason:
+        field.refuse(f"is not reproduced exactly: {reason}")
+
+
+def _step(split: Field, noted: Field) -> CompiledPattern:
+    split.member("type").expect("Split", "Digits")
+    if split.member("type").value == "Digits":
+        individual = split.member("individual_digits")
+        individual.expect(True, False)
+        return compile_pattern(_DIGIT if individual.value else f"{_DIGIT}+")
+    literal = split.member("pattern").member("String")
+    expression = literal if literal.value is not None else split.member("pattern").member("Regex")
+    try:
+        if literal.value is not None:
+            compiled = compile_pattern("".join(f"\\U{ord(character):08X}" for character in literal.read(str)))
+        else:
+            compiled = _recovered(expression.read(str), noted)
+    except (PatternError, ExportRefusedError) as reason:
+        expression.refuse(f"is not reproduced exactly: {reason}")
+    # Each match, and each stretch between, must stay as a piece of its own; removing stretches that cannot be is alike.
+    removes_nothing = split.flag("invert") and compiled.tables is not None and not leaves_text(compiled)
+    behavior = split.member("behavior")
+    behavior.expect("Isolated", *(("Removed",) if removes_nothing and behavior.value == "Removed" else ()))
+    return compiled
+
+
+def _recovered(expression: str, noted: Field) -> CompiledPattern:
+    """Return the pattern that tokenizers reads in an expression: the noted one, a named one, or the expression."""
+    if noted.value is not None:
+        compiled = compile_pattern(noted.read(str))
+        if for_tokenizers(compiled) == expression:
+            return compiled
+        raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
+    known = next((name for name in VERBATIM_FOR_TOKENIZERS if PRESETS[name] == expression), None)
+    known = known or _rewritten_presets().get(expression)
+    if known is not None:
+        return compile_pattern(known)
+    expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
+    compiled = compile_pattern(
+        _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
+    )
+    difference = compiled.refusal or first_difference(expression)
+    if difference is None or (compiled.tree is not None and for_tokenizers(compiled) == expression):
+        return compiled
+    raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
+
+
+@cache
+def _rewritten_presets() -> dict[str, str]:
+    """Return the spelling for tokenizers of the other named patterns, and their names."""
+    others = (name for name in PRESETS if name not in VERBATIM_FOR_TOKENIZERS)
+    return {for_tokenizers(compile_pattern(name)): name for name in others}
+
+
+def write_pre_tokenizer(model: Model) -> dict[str, Any]:
+    """Return what tokenizers reads; ExportRefusedError where it would cut differently."""
+    pattern, in_front = model.pattern, model.preparation.space_in_front
+    byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
+    if pattern.name == "none":
+        return byte_level
+    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
+        if pattern.name != "gpt2":
+            raise ExportRefusedError(
+                "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern "
+                "than GPT-2's: use the pattern gpt2"
+            )
+        return byte_level | {"use_regex": True}
+    steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
+    splits = [
+        {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
+        for step in steps
+    ]
+    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+
+
+def own_pre_tokenizer(pattern: CompiledPattern) -> dict[str, Any]:
+    """Return what only this project reads."""
+    return {"type": REGEX_STAGE, "pattern": pattern.name or pattern.expression}

@@ -1,0 +1,169 @@
+"""tiktoken's rank files: a line "base64-of-the-bytes rank" for each token, read and written.
+
+tiktoken joins by the rank of the *resulting bytes* and looks whole pieces up first. Reading finds the merge list that
+produces the same ids. Written is only what both ways encode alike: ranks that are ids in order of merging, and no
+token that merging never reaches. Pattern and special tokens are not in the file: the caller names them, and an export
+adds tiktoken_encoding.py, which defines `encoding` and runs as it is.
+"""
+
+import binascii
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from pipeline import _core
+from pipeline.base.errors import ExportRefusedError, InputError, UsageError
+from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
+from pipeline.pattern.parse import first_difference
+from pipeline.pattern.translate import for_tiktoken, leaves_text
+from pipeline.run.ids import MAX_IDS
+from pipeline.storage import Location
+from pipeline.storage.atomic import make_directory, write_whole
+from pipeline.tokenizer.formats.byte_alphabet import refuse_preparation, vocabulary_of
+from pipeline.tokenizer.formats.fields import read_bytes
+from pipeline.tokenizer.model import Model
+
+RANKS_NAME = "tokenizer.tiktoken"
+SNIPPET_NAME = "tiktoken_encoding.py"
+
+_SNIPPET = '''\
+"""A tiktoken encoding, written by bpe-pipeline. Needs tiktoken, and {ranks_name} beside this file."""
+
+import base64
+from pathlib import Path
+
+import tiktoken
+
+RANKS_PATH = Path(__file__).with_name("{ranks_name}")
+
+
+def read_ranks(path: Path) -> dict[bytes, int]:
+    """Read the bytes and the rank of each token."""
+    lines = path.read_bytes().splitlines()
+    return {{base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}}
+
+
+encoding = tiktoken.Encoding(
+    name={name!r},
+    pat_str={pattern!r},
+    mergeable_ranks=read_ranks(RANKS_PATH),
+    special_tokens={{{specials}}},
+    explicit_n_vocab={size},
+)
+'''
+
+
+def model_of_ranks(file: Location, tokens: dict[int, bytes], pattern: str, special_tokens: Mapping[str, int]) -> Model:
+    """Make a model of ranks, a pattern (a name, or tiktoken's spelling) and special tokens (text -> id).
+
+    `file` is what errors name.
+    """
+    compiled = _pattern(pattern)
+    for text, id_ in special_tokens.items():
+        if not isinstance(text, str) or type(id_) is not int:
+            raise UsageError(
+                f"special_tokens has {text!r}: {id_!r}: give texts with whole numbers, such as {{'<|endoftext|>': 256}}"
+            )
+    for shorter, longer in _prefixes(special_tokens):
+        raise InputError(
+            f"{file}: the special token {shorter!r} begins {longer!r}, and which of the two tiktoken takes is not "
+            "certain: give it other special tokens"
+        )
+    try:
+        left, right, _ = _core.merges_of_ranks(tokens)
+    except ValueError as reason:
+        raise InputError(f"{file}: {reason}") from None
+    merges = ((tokens[a], tokens[b]) for a, b in zip(left, right, strict=True))
+    return Model(vocabulary_of(file, tokens, merges, special_tokens), compiled, whole_pieces=True)
+
+
+def read_ranks(file: Location) -> dict[int, bytes]:
+    """Read rank -> bytes of each line, in order of ranks."""
+    tokens: dict[int, bytes] = {}
+    lines = read_bytes(file, "a tiktoken rank file (lines of base64 and rank)").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            text, digits = line.split()
+            token, rank = binascii.a2b_base64(text, strict_mode=True), int(digits) if digits.isdigit() else -1
+        except ValueError:
+            raise InputError(f"{file}: line {number} is not a token in base64 and its rank: {line[:80]!r}") from None
+        shown = digits[:20].decode(errors="replace")
+        if rank < 0 or tokens.setdefault(rank, token) != token:
+            raise InputError(f"{file}: line {number} has the rank {shown!r}, which is no new whole number")
+        if rank >= MAX_IDS:
+            raise InputError(f"{file}: line {number} has the rank {shown}, above {MAX_IDS - 1}")
+        if not token:
+            raise InputError(f"{file}: line {number} is an empty token")
+    return dict(sorted(tokens.items()))
+
+
+def _pattern(pattern: str) -> CompiledPattern:
+    name = next((name for name, expression in PRESETS.items() if expression == pattern), pattern)
+    compiled = compile_pattern(name)
+    if compiled.name is not None:
+        return compiled
+    difference = compiled.refusal or first_difference(pattern)
+    if difference:
+        raise UsageError(
+            f"the pattern {pattern!r} may mean something else to tiktoken, because of {difference}: give one of "
+            f"{', '.join(PRESETS)}, or an expression without it"
+        )
+    if leaves_text(compiled):
+        raise UsageError(
+            f"the pattern {pattern!r} does not match every text, and tiktoken drops what is not matched: add a last "
+            r"branch, such as |[\s\S]"
+        )
+    return compiled
+
+
+def _prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
+    """Return special tokens of which one begins the other; tiktoken does not take the longest."""
+    return [(one, other) for one, other in pairwise(sorted(special_tokens)) if other.startswith(one)]
+
+
+def export_tiktoken(model: Model, directory: Location) -> list[Location]:
+    """Write the rank file and the Python text; ExportRefusedError where tiktoken would produce other ids."""
+    refuse_preparation(model, "a tiktoken rank file")
+    _check_tokens(model)
+    pattern = for_tiktoken(model.pattern)
+    specials = "".join(f"\n        {text!r}: {id_}," for text, id_ in model.vocabulary.special_tokens.items())
+    snippet = _SNIPPET.format(
+        ranks_name=RANKS_NAME,
+        name=f"bpe-pipeline-{model.pattern.name or 'custom'}-{model.vocabulary.size}",
+        pattern=pattern,
+        specials=specials + "\n    " if specials else "",
+        size=model.vocabulary.size,
+    )
+    tokens = model.vocabulary.tokens.items()
+    ranks = b"".join([b"%b %d\n" % (binascii.b2a_base64(token, newline=False), id_) for id_, token in tokens])
+    make_directory(directory)
+    ranks_path, snippet_path = directory / RANKS_NAME, directory / SNIPPET_NAME
+    write_whole(ranks_path, ranks)
+    write_whole(snippet_path, snippet)
+    return [ranks_path, snippet_path]
+
+
+def _check_tokens(model: Model) -> None:
+    layout = model.vocabulary.layout()
+    if layout == "first":
+        raise ExportRefusedError(
+            "a tiktoken rank file is not written with special_ids=first: ranks are ids there, and the first rank is 0. "
+            "Train with special_ids=last"
+        )
+    if layout is None:
+        raise ExportRefusedError(
+            "a tiktoken rank file is not written for these ids: it needs the 256 bytes first, then one token for each "
+            "merge in order, then the special tokens. Use the hf export"
+        )
+    lost = model.unreachable_tokens()
+    if lost:
+        raise ExportRefusedError(
+            f"a tiktoken rank file is not written: the merges never make {len(lost)} of the tokens (the first is "
+            f"{model.vocabulary.tokens[lost[0]]!r}, id {lost[0]}), but tiktoken would. Use the hf export"
+        )
+    for shorter, longer in _prefixes(model.vocabulary.special_tokens):
+        raise ExportRefusedError(
+            f"a tiktoken rank file is not written: the special token {shorter!r} begins {longer!r}, and tiktoken "
+            "does not take the longest. Rename one of them, or use the hf export"
+        )
