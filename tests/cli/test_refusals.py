@@ -13,7 +13,8 @@ import peers
 import pytest
 from command import refused, run
 
-from pipeline.run import directory as run_directory
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import RUN
 
 EOT = "<|endoftext|>"
 
@@ -153,7 +154,7 @@ def test_merge_overwrite_checks_everything_before_it_deletes(trained: Path) -> N
 
 
 def test_locked_run_is_refused(text: Path, tmp_path: Path) -> None:
-    with run_directory.locked(tmp_path / "run"):
+    with Directory(tmp_path / "run", RUN).locked():
         line = refused(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300), 1)
         assert "another process" in line
     assert not (tmp_path / "run").exists()
@@ -195,7 +196,7 @@ def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:
     assert time.monotonic() - started < 2
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    assert "goes on from there" in stderr
+    assert "the same command resumes" in stderr
     again = run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
 
