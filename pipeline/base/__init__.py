@@ -1,1 +1,1 @@
-"""Errors, events, log, units and the machine: what every room may import. Knows nothing of text or stores."""
+"""Errors, events, log, units and the machine: what every other package may import. Knows nothing of text or stores."""

@@ -1,7 +1,7 @@
 """Cores, memory and versions of this machine, and how much memory the run uses.
 
-CPU quotas and memory limits of control groups (containers) are respected. The only decisions made here are the two
-defaults that depend on the machine: the number of workers and the bytes of a chunk.
+CPU quotas and memory limits of control groups (containers) are respected. The only decision made here is the default
+number of workers.
 """
 
 import contextlib
@@ -21,11 +21,6 @@ _MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions o
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-_MIN_CHUNK_BYTES = 1 << 20
-_MAX_CHUNK_BYTES = 128 << 20
-# Upper estimate of a worker's memory: its table of pieces, sorted arrays and write buffer, on text with few
-# repetitions (Chinese and Japanese prose).
-WORKER_BYTES_PER_CHUNK_BYTE = 2.5
 
 
 def _read(path: Path) -> str | None:
@@ -88,17 +83,6 @@ def _available_in(group: Path, limit_name: str, used_name: str, cache_name: str)
     facts = dict(line.partition(" ")[::2] for line in (_read(group / "memory.stat") or "").splitlines())
     cached = int(facts[cache_name]) if facts.get(cache_name, "").isdigit() else 0
     return max(0, int(limit) - max(0, int(used) - cached))
-
-
-def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
-    """Return the bytes of a chunk: the fewest chunks that memory allows, the same number for each worker.
-
-    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together.
-    """
-    by_memory = int(memory_bytes / workers / WORKER_BYTES_PER_CHUNK_BYTE)
-    most = max(_MIN_CHUNK_BYTES, min(by_memory, _MAX_CHUNK_BYTES))
-    rounds = -(-corpus_bytes // (workers * most))
-    return max(_MIN_CHUNK_BYTES, -(-corpus_bytes // (workers * max(1, rounds))))
 
 
 def describe() -> dict[str, str]:

@@ -30,7 +30,7 @@ from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_o
 from pipeline.run.values import parse_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, named, same_place
+from pipeline.storage import Location, named, same_location
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
@@ -66,7 +66,7 @@ def run_combine(
     for run in runs[1:]:
         _require_comparable(runs[0], run)
     parts = [_Part(run, factor, _statistics(run, executor)) for run, factor in zip(runs, factors, strict=True)]
-    if options.output is not None and any(same_place(options.output, location) for location in locations):
+    if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
     counting = runs[0].manifest.counting
     pattern = compile_pattern(counting["pattern"])
@@ -111,7 +111,7 @@ def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fr
             f"--weight is given {len(weights)} times for {len(directories)} runs; give one for each run, or none"
         )
     for index, directory in enumerate(directories):
-        if any(same_place(directory, other) for other in directories[:index]):
+        if any(same_location(directory, other) for other in directories[:index]):
             raise UsageError(f"the run {directory} is named twice; name it once, with the sum of its weights")
     factors = []
     for weight in weights or [1] * len(directories):

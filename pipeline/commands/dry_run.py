@@ -2,14 +2,14 @@
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
-from pipeline.base.machine import WORKER_BYTES_PER_CHUNK_BYTE, MemoryWatch
+from pipeline.base.machine import MemoryWatch
 from pipeline.base.units import format_bytes, format_count
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for
 from pipeline.pattern import compile_pattern
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
-from pipeline.run.memory import counting_workers
+from pipeline.run.memory import WORKER_BYTES_PER_CHUNK_BYTE, counting_workers
 from pipeline.run.open_run import open_run
 from pipeline.run.options import Options
 from pipeline.run.plan import corpus_bytes

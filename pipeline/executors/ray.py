@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.5  # between questions to the mailbox
 _NODES_S = 2.0  # for which the list of nodes is reused
 _NOTICE_S = 60.0  # between notices that no node can run a task
-_STARTING_S = 10.0  # that workers may take to start
+_STARTING_S = 5.0  # that workers may take to start
 _MAX_PREPARED = 64  # workers that are started before there are tasks
 _AHEAD = 2  # tasks handed out for each that can run: no core waits for the coordinator
 
@@ -55,17 +55,13 @@ class RayExecutor(Executor):
     def __enter__(self) -> "RayExecutor":
         self._connected = connect(self._address)
         self._ray: Any = import_module("ray")
-        self._preparing = self._prepare()
-        self._entered_at = time.monotonic()
-        self._work = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(work)
-        return self
-
-    def _prepare(self) -> list[Any]:
-        """Start workers that import what tasks need, while the coordinator continues."""
+        remote = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")
+        self._work, start = remote(work), remote(prepare).remote
         cores = sum(node.cores for node in self.living())
-        start = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")(prepare).remote
-        workers = min(cores, self._workers or cores, _MAX_PREPARED)
-        return [start(tuple(self._setup.preload), dict(self._setup.environment)) for _ in range(workers)]
+        for _ in range(min(cores, self._workers or cores, _MAX_PREPARED)):  # they start while the coordinator continues
+            start(tuple(self._setup.preload), dict(self._setup.environment))
+        self._entered_at = time.monotonic()
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._mailbox is not None:
@@ -172,7 +168,7 @@ class RayExecutor(Executor):
         The mailbox starts after the workers, which use the cores first.
         """
         if self._mailbox is None:
-            if self._is_preparing():
+            if not self._peaks and time.monotonic() - self._entered_at < _STARTING_S:
                 return []
             options = {"name": self._mailbox_name, "num_cpus": 0, "max_restarts": -1}
             self._mailbox = self._ray.remote(Mailbox).options(**options).remote()
@@ -184,13 +180,6 @@ class RayExecutor(Executor):
                 messages = self._ray.get(self._mail)
         self._mail = self._mailbox.take.remote()
         return messages
-
-    def _is_preparing(self) -> bool:
-        """Whether workers are still starting; a cluster that is busy with other work is not waited for."""
-        if not self._preparing or time.monotonic() - self._entered_at > _STARTING_S:
-            return False
-        ready, _ = self._ray.wait(self._preparing, num_returns=len(self._preparing), timeout=0)
-        return len(ready) < len(self._preparing)
 
 
 def _cluster_lost(error: Exception) -> WorkerError:

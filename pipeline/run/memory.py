@@ -24,6 +24,11 @@ LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
 CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
 WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
 _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
+_MIN_CHUNK_BYTES = 1 << 20
+_MAX_CHUNK_BYTES = 128 << 20
+# Upper estimate of a worker's memory: its table of pieces, sorted arrays and write buffer, on text with few
+# repetitions (Chinese and Japanese prose).
+WORKER_BYTES_PER_CHUNK_BYTE = 2.5
 
 
 @dataclass(frozen=True)
@@ -122,3 +127,14 @@ def threads(options: Options, nodes: Sequence[Node] = ()) -> int:
     if nodes:
         return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
     return min(worker_count(options), machine.usable_cores())
+
+
+def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
+    """Return the bytes of a chunk: the fewest chunks that memory allows, the same number for each worker.
+
+    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together.
+    """
+    by_memory = int(memory_bytes / workers / WORKER_BYTES_PER_CHUNK_BYTE)
+    most = max(_MIN_CHUNK_BYTES, min(by_memory, _MAX_CHUNK_BYTES))
+    rounds = -(-corpus_bytes // (workers * most))
+    return max(_MIN_CHUNK_BYTES, -(-corpus_bytes // (workers * max(1, rounds))))

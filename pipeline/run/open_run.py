@@ -10,7 +10,7 @@ from pipeline.pattern import CompiledPattern
 from pipeline.run import manifest
 from pipeline.run.ids import with_pad_token
 from pipeline.run.manifest import Manifest, Run
-from pipeline.run.memory import counting_workers
+from pipeline.run.memory import counting_workers, default_chunk_bytes
 from pipeline.run.options import Options
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
@@ -122,7 +122,7 @@ def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work) -> Plan:
     whole_documents = options.errors == "skip"
     cutting = Cutting(special_bytes(options), work.pattern.automaton, whole_documents, options.text_field)
     workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
-    default = machine.default_chunk_bytes(corpus_bytes(files), workers.count, workers.count * workers.work_bytes)
+    default = default_chunk_bytes(corpus_bytes(files), workers.count, workers.count * workers.work_bytes)
     return plan.extended(files, cutting, options.chunk_size or default)
 
 

@@ -103,7 +103,7 @@ def parse_location(value: object) -> Location:
         raise ValueError("a path below an existing home directory (write ./~name for a file of that name)") from None
 
 
-def same_place(one: Location, other: Location) -> bool:
+def same_location(one: Location, other: Location) -> bool:
     """Whether two locations are the same; of local paths with all links resolved."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()

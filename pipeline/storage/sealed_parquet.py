@@ -10,13 +10,13 @@ Nothing is compressed and there are no dictionaries, so decoding a forged file t
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from pipeline import _core
-from pipeline.storage import Location, OpenFile, open_file
+from pipeline.storage import Location, OpenFile, Remote, RemoteFile, open_file
 
 WRITE_OPTIONS = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 # What Arrow, JSON and our own readers raise for a damaged or forged file.
@@ -66,7 +66,9 @@ def open_sealed(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _closed_on_error(open_file(where)) as source:
+    with ExitStack() as closing:
+        source = open_file(where)
+        closing.callback(source.close)
         size = source.seek(0, io.SEEK_END)
         footer = _footer(source, size)
         _check_seal(footer)
@@ -75,28 +77,18 @@ def open_sealed(
         look(metadata.metadata or {})
         checksums = _check(metadata, columns, size)
         if isinstance(where, Path):
-            source.close()
             return open_known(where, metadata), checksums
-        return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True), checksums
+        opened = open_known(source, metadata)
+        closing.pop_all()  # the caller closes it with the ParquetFile
+        return opened, checksums
 
 
-def open_known(where: Location, metadata: Any) -> Any:
+def open_known(source: Location | OpenFile, metadata: Any) -> Any:
     """Open a file again with its checked metadata, as `open_sealed` does, without reading its footer."""
     import pyarrow.parquet as pq
 
-    if isinstance(where, Path):  # Arrow reads local files without Python
-        return pq.ParquetFile(where, metadata=metadata, page_checksum_verification=True)
-    with _closed_on_error(open_file(where)) as source:
-        return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
-
-
-@contextmanager
-def _closed_on_error(source: OpenFile) -> Iterator[OpenFile]:
-    try:
-        yield source
-    except BaseException:
-        source.close()
-        raise
+    opened = RemoteFile(source) if isinstance(source, Remote) else source  # Arrow reads local files without Python
+    return pq.ParquetFile(opened, metadata=metadata, page_checksum_verification=True)
 
 
 def _check_seal(footer: bytes) -> None:

@@ -79,15 +79,6 @@ def test_available_memory_respects_limits_of_nested_groups(
     assert machine.available_memory() == 0
 
 
-def test_default_chunk_size_depends_on_cores_and_memory() -> None:
-    gib = 1 << 30
-    assert machine.default_chunk_bytes(100, 2, gib) == 1 << 20
-    assert machine.default_chunk_bytes(100 << 20, 2, 64 * gib) == 50 << 20
-    assert machine.default_chunk_bytes(300 << 20, 2, 64 * gib) == 75 << 20  # two for each worker, not three
-    assert machine.default_chunk_bytes(1000 * gib, 2, 64 * gib) == 128 << 20
-    assert machine.default_chunk_bytes(1000 * gib, 8, gib) < 64 << 20
-
-
 def test_watch_sees_allocated_memory() -> None:
     with machine.MemoryWatch(interval_s=0.01) as watch:
         time.sleep(0.05)
