@@ -15,7 +15,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.counts import combine_plan
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.counter_file import Columns, CounterFile, open_counter, write_counter
+from pipeline.counts.counter_file import Columns, CounterFile, open_counter, rows_of, write_counter
 from pipeline.storage import Location, Remote, each
 from pipeline.storage.atomic import parts_beside
 from pipeline.storage.scratch import own_mark
@@ -213,13 +213,8 @@ class _Source:
                     del self._read[next(iter(self._read))]
                 columns = file.read(index)
                 self._read[index] = columns, _core.partition_starts(columns, partitions)
-            (offsets, data, counts), starts = self._read[index]
-        start, stop = starts[partition], starts[partition + 1]
-        return (
-            memoryview(offsets).cast("B")[8 * start : 8 * (stop + 1)],
-            data,
-            memoryview(counts).cast("B")[8 * start : 8 * stop],
-        )
+            columns, starts = self._read[index]
+        return rows_of(columns, starts[partition], starts[partition + 1])
 
     def close(self) -> None:
         """Close the file, if it is open."""

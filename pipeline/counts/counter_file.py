@@ -50,34 +50,50 @@ def write_counter(
 
     Only one partition needs to be in memory. Raises `RunDirectoryError` where the file cannot be written.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    piece = pa.field("piece", pa.large_binary(), nullable=False)
-    count = pa.field("count", pa.uint64(), nullable=False)
     metadata = {
         _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
         _STATISTICS: json.dumps(statistics.to_values(), sort_keys=True).encode(),
     }
-    schema = pa.schema([piece, count], metadata=metadata)
+    schema = _schema().with_metadata(metadata)
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
         checksums, written = [], 0
         with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
-            for offsets, data, counts in partitions:
-                rows = memoryview(counts).nbytes // 8
-                written += rows
-                pieces = pa.LargeBinaryArray.from_buffers(
-                    piece.type, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-                )
-                numbers = pa.UInt64Array.from_buffers(count.type, rows, [None, pa.py_buffer(counts)])
-                batch = pa.RecordBatch.from_arrays([pieces, numbers], schema=schema)
-                writer.write_batch(batch, row_group_size=max(rows, 1))
-                checksums.append(sealed_parquet.checksum(offsets, data, counts))
+            for columns in partitions:
+                batch = as_batch(columns)
+                writer.write_batch(batch, row_group_size=max(batch.num_rows, 1))
+                written += batch.num_rows
+                checksums.append(sealed_parquet.checksum(*columns))
             writer.add_key_value_metadata(sealed_parquet.seals(checksums))
         sealed_parquet.seal(partial)
     return written
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    piece = pa.field("piece", pa.large_binary(), nullable=False)
+    return pa.schema([piece, pa.field("count", pa.uint64(), nullable=False)])
+
+
+def as_batch(columns: Columns) -> Any:
+    """Wrap columns in a pyarrow RecordBatch without copying them."""
+    import pyarrow as pa
+
+    offsets, data, counts = map(pa.py_buffer, columns)
+    rows = counts.size // 8
+    pieces = pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, [None, offsets, data])
+    numbers = pa.UInt64Array.from_buffers(pa.uint64(), rows, [None, counts])
+    return pa.RecordBatch.from_arrays([pieces, numbers], schema=_schema())
+
+
+def rows_of(columns: Columns, start: int, stop: int) -> Columns:
+    """Slice columns to some rows. The data are shared, whole."""
+    offsets, data, counts = memoryview(columns[0]).cast("B"), columns[1], memoryview(columns[2]).cast("B")
+    return offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop]
 
 
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:

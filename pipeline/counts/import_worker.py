@@ -6,7 +6,7 @@ Runs in a worker process for files, in the caller's for what lives there.
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.corpus.room import Room
 from pipeline.counts import counter_file
-from pipeline.counts.counter_file import Columns
+from pipeline.counts.counter_file import Columns, rows_of
 from pipeline.counts.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.pattern import CompiledPattern
 from pipeline.storage import Location, open_file
@@ -117,20 +117,19 @@ def _too_many(where: str) -> TrainingError:
 
 
 def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
-    """Add counters that are in memory and write them as one."""
+    """Add counters that are in memory, a partition at a time, and write the sum."""
     path = task.part.with_name(f"{task.part.stem}.{number:04d}.part")
+    rows, data_bytes = (sum(memoryview(columns[i]).nbytes for columns in held) for i in (2, 1))
+    partitions = counter_file.partitions_for(rows // 8, data_bytes)
+    cuts = [_core.partition_starts(columns, partitions) for columns in held]
+    sums = (
+        _core.combine([rows_of(columns, *starts[i : i + 2]) for columns, starts in zip(held, cuts, strict=True)])
+        for i in range(partitions)
+    )
     try:
-        whole = _core.combine(held)
+        counter_file.write_counter(path, sums, fingerprint=task.fingerprint)
     except OverflowError:
         raise _too_many(str(task)) from None
-    offsets, data, counts = (memoryview(column).cast("B") for column in whole)
-    partitions = counter_file.partitions_for(len(counts) // 8, len(data))
-    starts = _core.partition_starts(whole, partitions)
-    ranges = (  # each with data of its own: its checksum is of what its row group will hold
-        _core.combine([(offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop])])
-        for start, stop in pairwise(starts)
-    )
-    counter_file.write_counter(path, ranges, fingerprint=task.fingerprint)
     return path
 
 
@@ -166,31 +165,26 @@ def cut_otherwise(
     cut = []
     for index, piece in enumerate(pieces):
         try:
-            if not _is_left_whole(piece, pattern):
-                cut.append(piece)
+            text = piece.decode()
+            whole = len(pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)) == 1
+        except UnicodeDecodeError:
+            whole = False
         except PatternTimeoutError as error:
             raise PatternTimeoutError(f"{place(index)}: {error}") from None
+        if not whole:
+            cut.append(piece)
     return cut
-
-
-def _is_left_whole(piece: bytes, pattern: CompiledPattern) -> bool:
-    try:
-        text = piece.decode()
-    except UnicodeDecodeError:
-        return False
-    return len(pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)) == 1
 
 
 def mapping_counts(counts: Mapping[Any, Any]) -> Iterator[Batch]:
     """The counts of a mapping from pieces (bytes or text) to whole numbers; `InputError` names a wrong piece."""
     items = iter(counts.items())
     while some := list(islice(items, BATCH_ROWS)):
-        keys = [key for key, _ in some]
-        yield Batch([_as_bytes(key) for key in keys], [_as_count(key, count) for key, count in some], _place_of(keys))
 
+        def place(index: int, rows: list[tuple[Any, Any]] = some) -> str:
+            return f"the count of {str(rows[index][0])[:60]!r}"
 
-def _place_of(keys: list[Any]) -> Callable[[int], str]:
-    return lambda i: f"the count of {str(keys[i])[:60]!r}"
+        yield Batch([_as_bytes(key) for key, _ in some], [_as_count(*row) for row in some], place)
 
 
 def _as_bytes(key: object) -> bytes:
