@@ -1,5 +1,6 @@
 """The command `bpe-pipeline`, also `python -m pipeline`."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -54,10 +55,10 @@ def _flush_stdout(code: int) -> int:
         if not isinstance(error, BrokenPipeError) and code == 0:
             reason = getattr(error, "strerror", None) or error
             _complain(f"standard output cannot be written: {reason}; write it somewhere else")
-        try:  # drop what Python still holds for it, so that the interpreter's exit does not complain
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # drop the rest, so that the interpreter's exit does not complain
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except (OSError, ValueError):
-            pass
         return code or 1
     return code
 

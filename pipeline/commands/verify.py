@@ -119,7 +119,7 @@ def _verify_merges(
         min_frequency=merging["min_frequency"],
         max_token_bytes=merging["max_token_bytes"],
         min_piece_count=merging.get("min_piece_count") or 1,
-        room_bytes=room,
+        budget_bytes=room,
     )
     [(_, stored)] = executor.run(replay_worker.load, [task])
     listener(Notice("info", f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory"))

@@ -19,7 +19,7 @@ from pipeline.run.work import Work
 from pipeline.storage import Location, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
-_SHARES_A_CORE = 2  # so that all end together
+_SHARES_A_CORE = 2  # so that all cores finish together
 
 
 def combine_counters(work: Work, run: Run, parts: Sequence[tuple[Location, str]], statistics: ChunkStatistics) -> int:
@@ -47,14 +47,14 @@ def combine_task(
     """
     whole = memory.budget(work.options.memory_limit, work.nodes)
     whole.workers(1)  # the coordinator may have taken too much since the start
-    room = whole.room(1) - memory.WRITE_BYTES
+    budget_bytes = whole.room(1) - memory.WRITE_BYTES
     return CombineTask(
         parts=parts,
         output=output or run.counter_path,
         fingerprint=run.manifest.counter_fingerprint(),
         statistics=statistics,
         threads=memory.threads(work.options, work.nodes),
-        memory_bytes=min(COMBINE_BYTES, room // 2),
+        memory_bytes=min(COMBINE_BYTES, budget_bytes // 2),
         weights=weights or {},
     )
 
@@ -66,7 +66,7 @@ def _in_shares(work: Work, run: Run, task: CombineTask) -> int:
     parts = [
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
     ]
-    there = look_at(parts, work.executor)
+    stored = look_at(parts, work.executor)
     missing = [
         replace(
             task,
@@ -78,7 +78,7 @@ def _in_shares(work: Work, run: Run, task: CombineTask) -> int:
             share=(index, shares),
         )
         for index, (path, fingerprint) in enumerate(parts)
-        if there[index] is None
+        if stored[index] is None
     ]
     for _ in work.executor.run(combine, missing, need=workers.need):
         pass

@@ -15,7 +15,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.counts import combine_plan
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.counter_file import Columns, CounterFile, open_counter, write_counter
+from pipeline.counts.counter_file import Columns, CounterFile, naming_damage, open_counter, rows_of, write_counter
 from pipeline.storage import Location, Remote, each
 from pipeline.storage.atomic import parts_beside
 from pipeline.storage.scratch import own_mark
@@ -109,13 +109,11 @@ def total(task: TotalTask) -> int:
 
     Raises `RunDirectoryError` for a damaged counter, `TrainingError` beyond 2^63 - 1.
     """
-    with open_counter(task.path, fingerprint=task.fingerprint) as counter:
-        try:
+    try:
+        with open_counter(task.path, fingerprint=task.fingerprint) as counter, naming_damage(task.path):
             total = sum(_core.weighted_total(columns, task.weight) for columns in counter.read_all())
-        except ValueError as error:
-            raise RunDirectoryError(f"the counter {task.path} is damaged ({error}); remove it and run again") from None
-        except OverflowError:
-            total = 1 << 63
+    except OverflowError:
+        total = 1 << 63
     if total >= 1 << 63:
         raise TrainingError(
             f"the counts of {task.path} with their weight are more than 2^63 - 1; choose smaller weights"
@@ -213,13 +211,8 @@ class _Source:
                     del self._read[next(iter(self._read))]
                 columns = file.read(index)
                 self._read[index] = columns, _core.partition_starts(columns, partitions)
-            (offsets, data, counts), starts = self._read[index]
-        start, stop = starts[partition], starts[partition + 1]
-        return (
-            memoryview(offsets).cast("B")[8 * start : 8 * (stop + 1)],
-            data,
-            memoryview(counts).cast("B")[8 * start : 8 * stop],
-        )
+            columns, starts = self._read[index]
+        return rows_of(columns, starts[partition], starts[partition + 1])
 
     def close(self) -> None:
         """Close the file, if it is open."""

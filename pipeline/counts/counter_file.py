@@ -1,13 +1,13 @@
-"""Counter files: pieces and how often each occurs, as Parquet that any other tool can read too.
+"""Counter files: pieces and how often each occurs, as Parquet that any other tool can read.
 
 A counter has the columns `piece` (large_binary) and `count` (uint64), each piece once, ordered by the native core's
-`hash64`, then by bytes. Its row groups are equal ranges of the hash (a power of two of them), so counters are
-combined range by range and never need to be in memory whole. The file's metadata holds the format version, the
-fingerprint of what made it, and statistics as JSON; everything is under checksums
+`hash64`, then by bytes. Its row groups are equal ranges of the hash (a power of two of them), called partitions:
+counters are combined partition by partition and never need to be in memory whole. The file's metadata holds the format
+version, a fingerprint of its inputs, and statistics as JSON; everything is under checksums
 (`pipeline.storage.sealed_parquet`). Files appear whole or not at all.
 
-Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). Taking a counter of 813,000 pieces out
-of its table and writing it took 0.26 s this way and 0.40 s with LZ4 on plain columns, whose file was a sixth smaller.
+Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). Extracting and writing a counter of
+813,000 pieces took 0.26 s this way and 0.40 s with LZ4 on plain columns, whose file was a sixth smaller.
 """
 
 import json
@@ -24,10 +24,10 @@ from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.storage import Location, Remote, RemoteError, each, existing, sealed_parquet
 from pipeline.storage.atomic import whole_file
 
-PARTITION_ROWS = 1 << 16  # about so many rows in a row group
-PARTITION_BYTES = 4 << 20  # about so many bytes of pieces, at most
+PARTITION_ROWS = 1 << 16  # about, in a row group
+PARTITION_BYTES = 4 << 20  # of pieces in a row group, about
 
-# offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and gives them
+# offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and returns them
 Columns: TypeAlias = tuple[Any, Any, Any]
 
 _COLUMNS = {"piece": "large_binary", "count": "uint64"}
@@ -36,7 +36,7 @@ _NOTHING = ChunkStatistics()
 
 
 def partitions_for(rows: int, piece_bytes: int = 0) -> int:
-    """The number of row groups for a counter of so many rows, with so many bytes of pieces: a power of two."""
+    """Return the number of row groups, a power of two, for a counter of this size."""
     partitions = 1
     while partitions * PARTITION_ROWS < rows or (partitions < rows and partitions * PARTITION_BYTES < piece_bytes):
         partitions *= 2
@@ -46,42 +46,58 @@ def partitions_for(rows: int, piece_bytes: int = 0) -> int:
 def write_counter(
     path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
 ) -> int:
-    """Write a counter whose equal ranges of hashes come one after the other, each becoming a row group.
+    """Write a counter, each partition as a row group; returns its rows.
 
-    Only one partition needs to be in memory. Raises `RunDirectoryError` where the file cannot be written.
+    Only one partition needs to be in memory. Raises `RunDirectoryError` if the file cannot be written.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    piece = pa.field("piece", pa.large_binary(), nullable=False)
-    count = pa.field("count", pa.uint64(), nullable=False)
     metadata = {
         _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
         _STATISTICS: json.dumps(statistics.to_values(), sort_keys=True).encode(),
     }
-    schema = pa.schema([piece, count], metadata=metadata)
+    schema = _schema().with_metadata(metadata)
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
         checksums, written = [], 0
         with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
-            for offsets, data, counts in partitions:
-                rows = memoryview(counts).nbytes // 8
-                written += rows
-                pieces = pa.LargeBinaryArray.from_buffers(
-                    piece.type, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-                )
-                numbers = pa.UInt64Array.from_buffers(count.type, rows, [None, pa.py_buffer(counts)])
-                batch = pa.RecordBatch.from_arrays([pieces, numbers], schema=schema)
-                writer.write_batch(batch, row_group_size=max(rows, 1))
-                checksums.append(sealed_parquet.checksum(offsets, data, counts))
+            for columns in partitions:
+                batch = as_batch(columns)
+                writer.write_batch(batch, row_group_size=max(batch.num_rows, 1))
+                written += batch.num_rows
+                checksums.append(sealed_parquet.checksum(*columns))
             writer.add_key_value_metadata(sealed_parquet.seals(checksums))
         sealed_parquet.seal(partial)
     return written
 
 
+def _schema() -> Any:
+    import pyarrow as pa
+
+    piece = pa.field("piece", pa.large_binary(), nullable=False)
+    return pa.schema([piece, pa.field("count", pa.uint64(), nullable=False)])
+
+
+def as_batch(columns: Columns) -> Any:
+    """Wrap columns in a pyarrow RecordBatch without copying them."""
+    import pyarrow as pa
+
+    offsets, data, counts = map(pa.py_buffer, columns)
+    rows = counts.size // 8
+    pieces = pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, [None, offsets, data])
+    numbers = pa.UInt64Array.from_buffers(pa.uint64(), rows, [None, counts])
+    return pa.RecordBatch.from_arrays([pieces, numbers], schema=_schema())
+
+
+def rows_of(columns: Columns, start: int, stop: int) -> Columns:
+    """Slice columns to some rows. The data are shared, whole."""
+    offsets, data, counts = memoryview(columns[0]).cast("B"), columns[1], memoryview(columns[2]).cast("B")
+    return offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop]
+
+
 def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
-    """What a chunk's counter holds, in the partitions of its size: what `write_counter` takes."""
+    """Extract the partitions of a counter in memory, for `write_counter`."""
     partitions = partitions_for(len(counter), counter.long_piece_bytes())
     return (counter.columns(partition, partitions) for partition in range(partitions))
 
@@ -101,18 +117,18 @@ class CounterFile:
 
     @property
     def piece_bytes(self) -> int:
-        """About the bytes of all pieces."""
+        """The bytes of all pieces, about."""
         groups = map(self._metadata.row_group, range(self.partitions))
         return sum(group.column(0).total_uncompressed_size for group in groups)
 
     def partition_bytes(self) -> int:
-        """About the bytes of the largest partition in memory."""
+        """Return the bytes of the largest partition in memory, about."""
         groups = map(self._metadata.row_group, range(self.partitions))
         return max((group.total_byte_size + 16 * group.num_rows for group in groups), default=0)
 
     def read(self, partition: int) -> Columns:
-        """One partition's columns, over Arrow's memory."""
-        with _damage(self.path):
+        """Read the columns of a partition, in Arrow's memory."""
+        with naming_damage(self.path):
             batch = self._file.read_row_group(partition, use_threads=False).combine_chunks()
             rows = batch.num_rows
             columns: Columns = memoryview(bytes(8)), b"", b""
@@ -132,7 +148,7 @@ class CounterFile:
         return map(self.read, range(self.partitions))
 
     def close(self) -> None:
-        """Close the file; what was read stays."""
+        """Close the file; columns that were read stay valid."""
         self._file.close(force=True)
 
     def __enter__(self) -> "CounterFile":
@@ -144,7 +160,7 @@ class CounterFile:
 
 @dataclass(frozen=True)
 class CounterFacts:
-    """What a counter file says of itself."""
+    """The size and statistics of a counter, from its footer."""
 
     rows: int
     statistics: ChunkStatistics
@@ -152,7 +168,7 @@ class CounterFacts:
 
 @dataclass(frozen=True)
 class LookTask:
-    """Counter files that may be there, each with the fingerprint that it must have: a task for a worker."""
+    """Counter files that may exist, each with the fingerprint that it must have: a task for a worker."""
 
     parts: Sequence[tuple[Location, str]]
 
@@ -161,13 +177,13 @@ class LookTask:
 
 
 def look(task: LookTask) -> list[CounterFacts | None]:
-    """What each counter says of itself; None where there is no complete one of its fingerprint."""
+    """Read the footer of each counter; None if there is no complete one with its fingerprint."""
     remote = any(isinstance(path, Remote) for path, _ in task.parts)
     return list(each(lambda part: _facts(*part), task.parts, remote=remote))
 
 
 def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
-    """What the counters that are there say of themselves. By a worker, so that the coordinator does without Arrow."""
+    """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
     there = [index for index, is_there in enumerate(existing([path for path, _ in parts])) if is_there]
     facts: list[CounterFacts | None] = [None] * len(parts)
     tasks = [LookTask([parts[index] for index in there])] if there else []
@@ -188,8 +204,8 @@ def _facts(path: Location, fingerprint: str) -> CounterFacts | None:
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:
     """Open a counter file; a context manager, which closes it.
 
-    Raises `RunDirectoryError` where it is not there, damaged, of another format, or not of `fingerprint`, and
-    `StorageError` where it may not be read.
+    Raises `RunDirectoryError` if it is missing, damaged, of another format, or does not have `fingerprint`, and
+    `StorageError` if it cannot be read.
     """
 
     def look(metadata: Mapping[bytes, bytes]) -> None:
@@ -197,7 +213,7 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
         if version != str(COUNTER_FORMAT):
             raise RunDirectoryError(f"{path} is a counter of format {version}, not {COUNTER_FORMAT}")
 
-    with _damage(path), ExitStack() as closing:
+    with naming_damage(path), ExitStack() as closing:
         file, checksums = sealed_parquet.open_sealed(path, _COLUMNS, look)
         closing.callback(file.close, force=True)
         stored = file.metadata.metadata
@@ -221,8 +237,8 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
 
 
 @contextmanager
-def _damage(path: Location) -> Iterator[None]:
-    """Turn what Arrow and JSON say of a broken file into one line that names it."""
+def naming_damage(path: Location) -> Iterator[None]:
+    """Turn errors about a counter that is missing, unreadable or damaged into one line that names it and the remedy."""
     try:
         yield
     except FileNotFoundError:

@@ -1,13 +1,11 @@
 r"""Piece counts in files of other tools: TSV and Parquet in, TSV out.
 
 TSV is a line for each piece: the piece, a tab, the count in decimal digits. Within a piece `\t`, `\n`, `\r` and `\\`
-stand for a tab, a line feed, a carriage return and a backslash, and `\xHH` for the byte HH: control characters and
-whatever is not valid UTF-8 are written so. Every piece of bytes has exactly one such line, which reads back as just
-these bytes. A first line `piece<TAB>count` is taken as names of columns. Parquet has the columns `piece` (text or
-bytes) and `count` (whole numbers).
+are a tab, a line feed, a carriage return and a backslash, and `\xHH` is the byte HH: control characters and bytes that
+are not valid UTF-8 are written so. Each piece of bytes has exactly one such line, which reads back as the same bytes. A
+first line `piece<TAB>count` is a header. Parquet has the columns `piece` (text or bytes) and `count` (whole numbers).
 
-What is read comes in batches of bounded size. A line or row that cannot be read, or is too long for the memory that
-there is, is named with its file and number.
+Files are read in batches of bounded size. Errors name the file and the number of the line or row.
 """
 
 import io
@@ -20,19 +18,20 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
-from pipeline.counts.counter_file import open_counter
+from pipeline.counts.counter_file import as_batch, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.storage import Location, OpenFile, arrow_source, open_file
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
 COUNT_WANTED = "a whole number from 1 to 2^63 - 1"
+EXPORT_REMEDY = "make budget and its directory, or name another file for the counts"
 _BATCH_BYTES = 16 << 20
 _READ_BYTES = 1 << 20
 _MOST_LINE_BYTES = 1 << 30
 _COPIES = 10  # of a piece until it is written, and of a batch
 _PAGE_COPIES = 4  # of a page of Parquet: compressed, not, decoded
-_ROW_BYTES = 160  # of a piece in a batch, beside its bytes
+_ROW_BYTES = 160  # of a piece in a batch, besides its bytes
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.DOTALL)
 _ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
 _WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t", 10: "\\n", 13: "\\r", 92: "\\\\"}
@@ -40,7 +39,7 @@ _WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t
 
 @dataclass(frozen=True)
 class Batch:
-    """Some pieces and their counts, not yet checked; `place(i)` says for people where the i-th of them stands."""
+    """Some pieces and their counts, not yet checked; `place(i)` names the location of the i-th for messages."""
 
     pieces: list[bytes]
     counts: list[int]
@@ -48,24 +47,32 @@ class Batch:
 
 
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
-    """The piece counts in a file: Parquet where its name ends so, TSV otherwise.
+    """Read the piece counts in a file: Parquet if its name ends so, TSV otherwise.
 
-    budget: for reading and writing them. Raises `InputError` naming file and line or row,
-    `TrainingError` for what does not fit the budget.
+    budget: the memory for reading and writing them. Raises `InputError` naming file and line or
+    row, `TrainingError` for what exceeds the budget.
     """
-    return (_read_parquet if path.suffix == ".parquet" else _read_tsv)(path, budget)
+    import pyarrow as pa
+
+    read = _read_parquet if path.suffix == ".parquet" else _read_tsv
+    try:
+        with open_file(path) as stream:
+            yield from read(path, stream, budget)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"{path} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None
 
 
-def _batch_bytes(budget: ReadBudget) -> int:
+def _batch_limits(budget: ReadBudget) -> tuple[int, int]:
+    """The most bytes and rows of a batch."""
     left = budget.left_bytes
-    return _BATCH_BYTES if left is None else max(min(_BATCH_BYTES, left // (2 * _COPIES)), 1)
+    size = _BATCH_BYTES if left is None else max(min(_BATCH_BYTES, left // (2 * _COPIES)), 1)
+    return size, min(BATCH_ROWS, 1 + size // (_ROW_BYTES // _COPIES))
 
 
-def _read_tsv(path: Location, budget: ReadBudget) -> Iterator[Batch]:
-    batch_bytes = _batch_bytes(budget)
-    left = budget.left_bytes
-    most_bytes = _MOST_LINE_BYTES if left is None else min(_MOST_LINE_BYTES, left // _COPIES)
-    rows = min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES))
+def _read_tsv(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[Batch]:
+    most_bytes, most_rows = _batch_limits(budget)
     first, filled = 1, 0
     pieces: list[bytes] = []
     counts: list[int] = []
@@ -74,63 +81,56 @@ def _read_tsv(path: Location, budget: ReadBudget) -> Iterator[Batch]:
         start = first
         return Batch(pieces, counts, lambda i: f"{path}, line {start + i}")
 
-    try:
-        with io.BufferedReader(open_file(path), _READ_BYTES) as file:
-            number = 0
-            while line := file.readline(most_bytes):
-                number += 1
-                if len(line) == most_bytes < _MOST_LINE_BYTES and not line.endswith(b"\n"):
-                    size = len(line) + _rest_of_line(file, most_bytes)
-                    if size >= _MOST_LINE_BYTES:
-                        raise InputError(_too_long(f"{path}, line {number}"))
-                    _hold("piece", f"{path}, line {number}: the line", size, budget)
-                piece, _, count = line.rstrip(b"\r\n").partition(b"\t")
-                if number == 1 and (piece, count) == (b"piece", b"count"):
-                    first = 2
-                    continue
-                if not count.isdigit():
-                    raise InputError(_unreadable(f"{path}, line {number}", line))
-                pieces.append(piece if b"\\" not in piece else _unescaped(piece, f"{path}, line {number}"))
-                counts.append(int(count) if len(count) < 20 else MOST_COUNT + 1)
-                filled += len(line)
-                if len(pieces) == rows or filled > batch_bytes:
-                    yield batch()
-                    report_progress(filled)
-                    first, filled, pieces, counts = number + 1, 0, [], []
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
+    for number, line in enumerate(_lines(path, stream, budget), 1):
+        piece, _, count = line.rstrip(b"\r\n").partition(b"\t")
+        if number == 1 and (piece, count) == (b"piece", b"count"):
+            first = 2
+            continue
+        if not count.isdigit():
+            raise InputError(_unreadable(f"{path}, line {number}", line))
+        pieces.append(piece if b"\\" not in piece else _unescaped(piece, f"{path}, line {number}"))
+        counts.append(int(count) if len(count) < 20 else MOST_COUNT + 1)
+        filled += len(line)
+        if len(pieces) == most_rows or filled > most_bytes:
+            yield batch()
+            report_progress(filled)
+            first, filled, pieces, counts = number + 1, 0, [], []
     if pieces:
         yield batch()
         report_progress(filled)
 
 
-def _rest_of_line(file: Any, block_bytes: int) -> int:
-    """How much longer the line is, up to the longest that there may be."""
-    size = 0
-    while size < _MOST_LINE_BYTES and (more := file.readline(block_bytes)):
-        size += len(more)
-        if more.endswith(b"\n"):
-            break
-    return size
+def _lines(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[bytes]:
+    """Read lines; one that exceeds the budget or 1 GiB is an error that names its size or the limit."""
+    left = budget.left_bytes
+    most_bytes = _MOST_LINE_BYTES if left is None else min(_MOST_LINE_BYTES, left // _COPIES)
+    number = 0
+    with io.BufferedReader(stream, _READ_BYTES) as file:
+        while line := file.readline(most_bytes):
+            number += 1
+            size = len(line)
+            if size == most_bytes and not line.endswith(b"\n"):
+                while size < _MOST_LINE_BYTES and (more := file.readline(most_bytes)):
+                    size += len(more)
+                    if more.endswith(b"\n"):
+                        break
+                if size >= _MOST_LINE_BYTES:
+                    raise InputError(f"{path}, line {number} is longer than 1 GiB; no piece may be so long")
+                _hold("piece", f"{path}, line {number}: the line", size, budget)
+            yield line
 
 
-def _hold(part: str, place: str, size: int, budget: ReadBudget, copies: int = _COPIES) -> None:
-    """Hold copies of something of `size` bytes; raise `TrainingError` if they do not fit the budget."""
-    budget.require(part, copies * size, f"{place} of {format_bytes(size)}")
-
-
-def _too_long(place: str) -> str:
-    return f"{place} is longer than 1 GiB; no piece may be so long"
+def _hold(part: str, what: str, size: int, budget: ReadBudget, copies: int = _COPIES) -> None:
+    """Hold copies of something of `size` bytes; raises `TrainingError` if they do not fit the budget."""
+    budget.require(part, copies * size, f"{what} of {format_bytes(size)}")
 
 
 def _unreadable(place: str, line: bytes) -> str:
-    if not line.endswith(b"\n") and len(line) == _MOST_LINE_BYTES:
-        return _too_long(place)
     fields = line.rstrip(b"\r\n").split(b"\t")
     if len(fields) != 2:
         return (
             f"{place} has {len(fields)} fields, not a piece, a tab and a count; write a tab within a piece as \\t "
-            "(.parquet files are told by their name)"
+            "(.parquet files are recognised by their name)"
         )
     return f"{place}: the count {_shown(fields[1])} is not {COUNT_WANTED}"
 
@@ -154,45 +154,36 @@ def _unescaped(piece: bytes, place: str) -> bytes:
 
 
 def escaped(piece: bytes) -> str:
-    """A piece as TSV has it: b"a\\tb\\xff" -> `a\\tb\\xff` in characters."""
+    """Escape a piece for TSV: b"a\\tb\\xff" -> `a\\tb\\xff` in characters."""
     # Lone surrogates stand for the bytes that are not UTF-8; no valid text has them.
     text = piece.decode(errors="surrogateescape").translate(_WRITTEN)
     return text if text.isascii() else re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
-def _read_parquet(path: Location, budget: ReadBudget) -> Iterator[Batch]:
-    import pyarrow as pa
-
+def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[Batch]:
     from pipeline.corpus.columns import plain
 
-    try:
-        with open_file(path) as stream, _opened(path) as file:
-            _require_columns(file.schema_arrow, str(path))
-            first = 1
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                if not group.num_rows:
-                    continue  # it has no pages, and where they begin is not said
-                rows = _batch_rows(path, stream, group, number, budget)
-                for batch in file.iter_batches(
-                    rows, row_groups=[number], columns=["piece", "count"], use_threads=False
-                ):
-                    at = 0
-                    for pieces in plain(batch.column("piece"), _batch_bytes(budget)):
-                        if len(pieces) == 1:
-                            _hold("piece", f"{path}, row {first + at}: the piece", pieces.nbytes, budget)
-                        counts = batch.column("count").slice(at, len(pieces))
-                        yield arrow_batch({"piece": pieces, "count": counts}, str(path), first + at)
-                        at += len(pieces)
-                    first += batch.num_rows
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"{path} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None
+    with _opened(path) as file:
+        _require_columns(file.schema_arrow, str(path))
+        first = 1
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if not group.num_rows:
+                continue  # without pages: their offsets are undefined
+            rows = _batch_rows(path, stream, group, number, budget)
+            for batch in file.iter_batches(rows, row_groups=[number], columns=["piece", "count"], use_threads=False):
+                at = 0
+                for pieces in plain(batch.column("piece"), _batch_limits(budget)[0]):
+                    if len(pieces) == 1:
+                        _hold("piece", f"{path}, row {first + at}: the piece", pieces.nbytes, budget)
+                    counts = batch.column("count").slice(at, len(pieces))
+                    yield _arrow_batch({"piece": pieces, "count": counts}, str(path), first + at)
+                    at += len(pieces)
+                first += batch.num_rows
 
 
 def _opened(path: Location) -> Any:
-    """The file, dictionaries kept as such: few of their bytes may stand for very many."""
+    """Open Parquet. Dictionaries are not decoded: a few of their bytes may become very many."""
     import pyarrow.parquet as pq
 
     options: Any = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": 1 << 20}
@@ -204,43 +195,41 @@ def _opened(path: Location) -> Any:
 
 
 def _batch_rows(path: Location, stream: OpenFile, group: Any, number: int, budget: ReadBudget) -> int:
-    """How many rows of a row group to take at once; `TrainingError` where one of its pages has no place in the room."""
+    """How many rows of a row group to read at once; `TrainingError` if one of its pages exceeds the budget."""
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
     pieces, counts = (pages.sizes(stream, columns[name]) for name in ("piece", "count"))
     held = pieces.page + pieces.dictionary + counts.page + counts.dictionary
     _hold("page", f"{path}, row group {number}: a page with its dictionary", held, budget, _PAGE_COPIES)
-    batch_bytes = _batch_bytes(budget)
-    return pieces.rows(batch_bytes, min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES)))
+    return pieces.rows(*_batch_limits(budget))
 
 
 def table_counts(table: Any) -> Iterator[Batch]:
-    """The piece counts in a pyarrow Table or RecordBatch."""
+    """Read the piece counts in a pyarrow Table or RecordBatch."""
     _require_columns(table.schema, "the table")
     first = 1
     for batch in table.select(["piece", "count"]).to_batches() if hasattr(table, "to_batches") else [table]:
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield arrow_batch(batch.slice(start, BATCH_ROWS), "the table", first + start)
+            yield _arrow_batch(batch.slice(start, BATCH_ROWS), "the table", first + start)
         first += batch.num_rows
 
 
 def _require_columns(schema: Any, name: str) -> None:
     import pyarrow.types as types
 
+    from pipeline.corpus.columns import is_text
+
     for column in ("piece", "count"):
         if schema.names.count(column) != 1:
             raise InputError(f"{name} needs the columns piece and count; it has {', '.join(schema.names) or 'none'}")
     piece, count = schema.field("piece").type, schema.field("count").type
-    value = piece.value_type if types.is_dictionary(piece) else piece
-    bytes_or_text = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    views = [getattr(types, name) for name in ("is_string_view", "is_binary_view") if hasattr(types, name)]
-    if not any(fits(value) for fits in (*bytes_or_text, *views)):
+    if not is_text(piece):
         raise InputError(f"{name}: the column piece is of type {piece}, not text or bytes")
     if not types.is_integer(count):
         raise InputError(f"{name}: the column count is of type {count}, not whole numbers")
 
 
-def arrow_batch(batch: Any, name: str, first: int) -> Batch:
-    """A pyarrow RecordBatch with the columns piece and count; `first` is the number of its first row, from 1."""
+def _arrow_batch(batch: Any, name: str, first: int) -> Batch:
+    """Convert Arrow columns piece and count; `first` is the number of their first row, from 1."""
     pieces, counts = batch["piece"].to_pylist(), batch["count"].to_pylist()
     missing = next((i for i, row in enumerate(zip(pieces, counts, strict=True)) if None in row), None)
     if missing is not None:
@@ -251,7 +240,7 @@ def arrow_batch(batch: Any, name: str, first: int) -> Batch:
 
 @dataclass(frozen=True)
 class WriteTask:
-    """A counter to write as TSV: a task for a worker. Not more than about `band_bytes` of it are in memory at once."""
+    """A counter to write as TSV: a task for a worker. About `band_bytes` of it at most are in memory at once."""
 
     counter: Location
     fingerprint: str
@@ -262,22 +251,17 @@ class WriteTask:
         return f"writing {self.output}"
 
 
-EXPORT_REMEDY = "make room and its directory, or name another file for the counts"
-
-
 def read_whole(task: WriteTask) -> int:
-    """Read a counter to its end, whose checksums must be right; gives the number of pieces."""
+    """Read a counter to its end, to check its checksums; returns the number of pieces."""
     with open_counter(task.counter, fingerprint=task.fingerprint) as counter:
-        for partition in range(counter.partitions):
-            counter.read(partition)
-        return counter.rows
+        return sum(memoryview(counts).nbytes // 8 for _, _, counts in counter.read_all())
 
 
 def write_tsv(task: WriteTask) -> int:
-    """Write a counter as TSV, the most frequent piece first, equally frequent ones as the counter has them.
+    """Write a counter as TSV, the most frequent piece first; returns the number of pieces.
 
-    Gives the number of pieces. The counter is read once for every band of counts whose pieces fit in memory; the pieces
-    of a single count need not fit, since they are in order already.
+    Equally frequent pieces keep the counter's order. The counter is read once for each band of counts whose pieces fit
+    in memory; the pieces of a single count need not fit, since they are in order already.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -290,52 +274,44 @@ def write_tsv(task: WriteTask) -> int:
         partial.open("w", encoding="utf-8", newline="") as file,
     ):
 
-        def tables() -> Iterator[Any]:
-            for partition in range(counter.partitions):
-                offsets, data, counts = counter.read(partition)
-                rows = len(memoryview(counts).cast("B")) // 8
-                buffers = [[None, pa.py_buffer(offsets), pa.py_buffer(data)], [None, pa.py_buffer(counts)]]
-                types = [pa.large_binary(), pa.uint64()]
-                columns = [pa.Array.from_buffers(type_, rows, own) for type_, own in zip(types, buffers, strict=True)]
-                yield pa.table(dict(zip(("piece", "count"), columns, strict=True)))
-
-        def write(table: Any) -> None:
-            for piece, count in zip(table["piece"].to_pylist(), table["count"].to_pylist(), strict=True):
+        def write(batch: Any) -> None:
+            for piece, count in zip(batch["piece"].to_pylist(), batch["count"].to_pylist(), strict=True):
                 file.write(f"{escaped(piece)}\t{count}\n")
 
-        for least, most in _bands(tables(), task.band_bytes):
-            within = (table.filter(pc.and_(pc.greater_equal(table["count"], pa.scalar(least, pa.uint64())),
-                                           pc.less_equal(table["count"], pa.scalar(most, pa.uint64()))))
-                      for table in tables())  # fmt: skip
+        for least, most in _bands(map(as_batch, counter.read_all()), task.band_bytes):
+            low, high = pa.scalar(least, pa.uint64()), pa.scalar(most, pa.uint64())
+            within = (
+                batch.filter(pc.and_(pc.greater_equal(batch["count"], low), pc.less_equal(batch["count"], high)))
+                for batch in map(as_batch, counter.read_all())
+            )
             if least == most:
-                for table in within:
-                    write(table)
+                for batch in within:
+                    write(batch)
             else:
-                band = pa.concat_tables(list(within)).combine_chunks()
-                order = pc.sort_indices(band, sort_keys=[("count", "descending")])  # which is stable
+                band = pa.Table.from_batches(list(within)).combine_chunks()
+                order = pc.sort_indices(band, sort_keys=[("count", "descending")])  # stable
                 for start in range(0, len(order), BATCH_ROWS):
                     write(band.take(order.slice(start, BATCH_ROWS)))
         return counter.rows
 
 
-def _bands(tables: Iterator[Any], band_bytes: int) -> list[tuple[int, int]]:
-    """Ranges of counts (least, most), the greatest first, whose pieces take about `band_bytes` or are of one count."""
+def _bands(batches: Iterator[Any], band_bytes: int) -> list[tuple[int, int]]:
+    """Ranges of counts (least, most), the greatest first, whose pieces take about `band_bytes` or have one count."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     bytes_of: dict[int, int] = {}
-    for table in tables:
-        sizes = table.append_column("size", pc.binary_length(table["piece"]))
-        sums = sizes.group_by("count").aggregate([("size", "sum"), ("size", "count")])
-        for count, size, rows in zip(
-            *(sums[name].to_pylist() for name in ("count", "size_sum", "size_count")), strict=True
-        ):
-            bytes_of[count] = bytes_of.get(count, 0) + size + 16 * rows
+    for batch in batches:
+        table = pa.table({"count": batch["count"], "size": pc.binary_length(batch["piece"])})
+        sums = table.group_by("count").aggregate([("size", "sum"), ("size", "count")])
+        for row in sums.to_pylist():
+            bytes_of[row["count"]] = bytes_of.get(row["count"], 0) + row["size_sum"] + 16 * row["size_count"]
     bands: list[tuple[int, int]] = []
     filled = 0
     for count in sorted(bytes_of, reverse=True):
-        if bands and filled + bytes_of[count] <= band_bytes:
+        filled += bytes_of[count]
+        if bands and filled <= band_bytes:
             bands[-1] = count, bands[-1][1]
-            filled += bytes_of[count]
         else:
             bands.append((count, count))
             filled = bytes_of[count]

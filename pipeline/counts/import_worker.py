@@ -1,12 +1,12 @@
-"""Taking in counts that somebody else made: checked, and written as counters in parts of bounded size.
+"""Check counts from other tools and write them as counters, in parts of bounded size.
 
-Runs in a worker process for files, in the caller's for what lives there.
+Runs in a worker process for files, in the caller's process for objects that are there.
 """
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts import counter_file
-from pipeline.counts.counter_file import Columns
+from pipeline.counts.counter_file import Columns, rows_of
 from pipeline.counts.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
 from pipeline.pattern import CompiledPattern
 from pipeline.storage import Location, open_file
@@ -24,7 +24,7 @@ State: TypeAlias = tuple[int, int]  # of a file: its size and time of change (ns
 
 @dataclass(frozen=True)
 class Taken:
-    """What was taken. cut_otherwise: pieces that the pattern would not leave whole, and an example of one."""
+    """The counters made of imported counts. cut_otherwise: pieces that the pattern would cut, and an example."""
 
     parts: tuple[Path, ...]
     rows: int
@@ -37,9 +37,9 @@ class Taken:
 class TakeTask:
     """A file of piece counts for a worker, and what the pieces must be.
 
-    state: the file's when it was digested; None: whichever. part: the parts are named after it. part_bytes: memory
-    that the counts may take before they are written as one.
-    room_bytes: for reading a batch of them, one of so many shares of the memory limit; None: no limit is known.
+    state: the file's when it was digested; None: any. part: the parts are named after it. part_bytes: memory of the
+    counts that become one part. room_bytes: memory for reading them; None: unlimited. It is one of `shares` equal
+    parts of the memory limit.
     """
 
     path: Location
@@ -58,9 +58,9 @@ class TakeTask:
 
 
 def take_file(task: TakeTask) -> Taken:
-    """Take the counts of a file. Runs in a worker process.
+    """Import the counts of a file. Runs in a worker process.
 
-    Raises `InputError` where it is no longer as it was, and as `take` and `read_counts` do.
+    Raises `InputError` if the file changed since it was digested, and as `take` and `read_counts` do.
     """
     budget = ReadBudget(task.room_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
     _require_unchanged(task)
@@ -76,17 +76,17 @@ def _require_unchanged(task: TakeTask) -> None:
     except OSError as error:
         raise InputError(f"{task.path} cannot be read: {error.strerror or error}; give a readable file") from None
     if task.state not in (None, state):
-        raise InputError(f"{task.path} changed while it was read; import it again when nobody writes it")
+        raise InputError(f"{task.path} changed while it was read; import it again when no one writes it")
 
 
 def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
-    """Check counts and write them as counters; pieces that come twice are added.
+    """Check counts and write them as counters; repeated pieces are added.
 
-    Raises `InputError` naming the place of a count that is not positive, of a piece that is empty or holds a special
-    token; `TrainingError` for sums beyond 2^63 - 1; `PatternTimeoutError` with the place of the piece.
+    Raises `InputError` naming the location of a count that is not positive, or of a piece that is empty or holds a
+    special token; `TrainingError` for sums beyond 2^63 - 1; `PatternTimeoutError` with the location of the piece.
     """
     parts: list[Path] = []
-    rows = pieces = otherwise = 0
+    rows = pieces = cut = 0
     example = b""
     held: list[Columns] = []
     held_bytes = 0
@@ -101,15 +101,15 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
         held_bytes += sum(memoryview(column).nbytes for column in held[-1])
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
-        cut = cut_otherwise(batch.pieces, task.pattern, batch.place)
-        otherwise += len(cut)
-        example = example or (cut[0] if cut else b"")
-        if held_bytes > task.part_bytes // 2:  # combined, they take as much again
+        found = cut_otherwise(batch.pieces, task.pattern, batch.place)
+        cut += len(found)
+        example = example or b"".join(found[:1])
+        if held_bytes > task.part_bytes // 2:
             parts.append(_write_part(held, len(parts), task))
             held, held_bytes = [], 0
     if held:
         parts.append(_write_part(held, len(parts), task))
-    return Taken(tuple(parts), rows, pieces, otherwise, example)
+    return Taken(tuple(parts), rows, pieces, cut, example)
 
 
 def _too_many(where: str) -> TrainingError:
@@ -117,20 +117,19 @@ def _too_many(where: str) -> TrainingError:
 
 
 def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
-    """Add counters that are in memory and write them as one."""
+    """Add counters that are in memory, a partition at a time, and write the sum."""
     path = task.part.with_name(f"{task.part.stem}.{number:04d}.part")
+    rows, data_bytes = (sum(memoryview(columns[i]).nbytes for columns in held) for i in (2, 1))
+    partitions = counter_file.partitions_for(rows // 8, data_bytes)
+    cuts = [_core.partition_starts(columns, partitions) for columns in held]
+    sums = (
+        _core.combine([rows_of(columns, *starts[i : i + 2]) for columns, starts in zip(held, cuts, strict=True)])
+        for i in range(partitions)
+    )
     try:
-        whole = _core.combine(held)
+        counter_file.write_counter(path, sums, fingerprint=task.fingerprint)
     except OverflowError:
         raise _too_many(str(task)) from None
-    offsets, data, counts = (memoryview(column).cast("B") for column in whole)
-    partitions = counter_file.partitions_for(len(counts) // 8, len(data))
-    starts = _core.partition_starts(whole, partitions)
-    ranges = (  # each with data of its own: its checksum is of what its row group will hold
-        _core.combine([(offsets[8 * start : 8 * (stop + 1)], data, counts[8 * start : 8 * stop])])
-        for start, stop in pairwise(starts)
-    )
-    counter_file.write_counter(path, ranges, fingerprint=task.fingerprint)
     return path
 
 
@@ -142,7 +141,7 @@ def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
             raise InputError(f"{batch.place(index)}: the piece is empty; leave it out")
     joined = b"".join(batch.pieces)
     for token in special_tokens:
-        if token not in joined:  # which most batches prove for all their pieces at once
+        if token not in joined:  # true of most batches, for all their pieces at once
             continue
         for index, piece in enumerate(batch.pieces):
             if token in piece:
@@ -159,38 +158,33 @@ def _shown(piece: bytes) -> str:
 def cut_otherwise(
     pieces: list[bytes], pattern: CompiledPattern, place: Callable[[int], str] = "piece {}".format
 ) -> list[bytes]:
-    """The pieces that the pattern, finding one of them as a document, would not leave whole and as they are.
+    """Return the pieces that the pattern, given one as a document, would cut or alter.
 
-    place: of a piece, for the `PatternTimeoutError` where the pattern takes too long on it.
+    place: the location of a piece, for the `PatternTimeoutError` if the pattern takes too long on it.
     """
     cut = []
     for index, piece in enumerate(pieces):
         try:
-            if not _is_left_whole(piece, pattern):
-                cut.append(piece)
+            text = piece.decode()
+            whole = len(pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)) == 1
+        except UnicodeDecodeError:
+            whole = False
         except PatternTimeoutError as error:
             raise PatternTimeoutError(f"{place(index)}: {error}") from None
+        if not whole:
+            cut.append(piece)
     return cut
 
 
-def _is_left_whole(piece: bytes, pattern: CompiledPattern) -> bool:
-    try:
-        text = piece.decode()
-    except UnicodeDecodeError:
-        return False
-    return len(pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)) == 1
-
-
 def mapping_counts(counts: Mapping[Any, Any]) -> Iterator[Batch]:
-    """The counts of a mapping from pieces (bytes or text) to whole numbers; `InputError` names a wrong piece."""
+    """Read the counts of a mapping from pieces (bytes or text) to whole numbers; `InputError` names a wrong piece."""
     items = iter(counts.items())
     while some := list(islice(items, BATCH_ROWS)):
-        keys = [key for key, _ in some]
-        yield Batch([_as_bytes(key) for key in keys], [_as_count(key, count) for key, count in some], _place_of(keys))
 
+        def place(index: int, rows: list[tuple[Any, Any]] = some) -> str:
+            return f"the count of {str(rows[index][0])[:60]!r}"
 
-def _place_of(keys: list[Any]) -> Callable[[int], str]:
-    return lambda i: f"the count of {str(keys[i])[:60]!r}"
+        yield Batch([_as_bytes(key) for key, _ in some], [_as_count(*row) for row in some], place)
 
 
 def _as_bytes(key: object) -> bytes:

@@ -21,10 +21,10 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
     options, nodes = work.options, work.nodes
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
     whole = memory.budget(options.memory_limit, largest)  # memory may be shorter now than it was
-    beside = whole.taken_bytes + whole.worker_bytes
-    room = whole.limit_bytes - beside  # below 0 if even that is too much
+    other_bytes = whole.taken_bytes + whole.worker_bytes
+    budget_bytes = whole.limit_bytes - other_bytes  # below 0 if even that is too much
     if not nodes:
-        room = min(room, machine.available_memory())
+        budget_bytes = min(budget_bytes, machine.available_memory())
     return merge_worker.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -36,8 +36,8 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         threads=memory.threads(options, nodes),
         output=run.merges_path,
         fingerprint=run.manifest.merge_fingerprint(),
-        room_bytes=room,
-        beside_bytes=beside,
+        budget_bytes=budget_bytes,
+        other_bytes=other_bytes,
     )
 
 
@@ -65,6 +65,6 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
             [(_, needed)] = work.executor.run(merge_worker.check, [task])
-            need = Need(task.threads, needed + task.beside_bytes)
+            need = Need(task.threads, needed + task.other_bytes)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)
     return learned

@@ -1,7 +1,7 @@
-"""The merge list with its counts, and `merges.parquet`, which holds it.
+"""The merge list with its counts, and `merges.parquet`, which stores it.
 
-The file says what each merge joined, as bytes, and how often the pair stood there at that moment. One list serves
-every smaller vocabulary; a larger one is learned anew from the counter, never from the corpus.
+The file says what each merge joined, as bytes, and how often the pair occurred at that moment. One list serves every
+smaller vocabulary; a larger one is learned again from the counter, never from the corpus.
 """
 
 from array import array
@@ -25,9 +25,9 @@ class MergeList:
 
     left, right: ids ("I" arrays): 0..255 the bytes in GPT-2 order, then one for each merge. counts, joined ("Q"
     arrays): the pair's count when it was merged, and the occurrences that became one token: the count, less overlaps
-    as in `aaa`. bytes: of all pieces, each as often as it was found; the tokens before the first merge. exhausted: no
-    further pair is left. left_out_pieces, left_out_bytes: what was not merged because its pieces are too rare
-    (`min_piece_count`), not among `bytes`: different pieces, and their bytes as often as they were found.
+    as in `aaa`. bytes: of all pieces with repetitions; the tokens before the first merge. exhausted: no further pair is
+    left. left_out_pieces, left_out_bytes: of pieces too rare to merge (`min_piece_count`), not among `bytes`: different
+    pieces, and their bytes with repetitions.
     """
 
     left: "array[int]"
@@ -55,11 +55,11 @@ class MergeList:
         return sum(lengths)
 
     def serves(self, merges: int) -> bool:
-        """Whether a vocabulary with this many merges can be cut from the list."""
+        """Whether the list is long enough for a vocabulary with this many merges."""
         return self.exhausted or len(self) >= merges
 
     def first(self, merges: int) -> "MergeList":
-        """The list as it was after so many merges."""
+        """The list up to a number of merges."""
         if merges >= len(self):
             return self
         return replace(
@@ -101,9 +101,9 @@ def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
 
 
 def load(path: Location, fingerprint: str) -> MergeList | None:
-    """The merge list at `path`, or None where there is none with this fingerprint.
+    """Read the merge list at `path`; None if there is none with this fingerprint.
 
-    Raises `RunDirectoryError` where the file is damaged, `StorageError` where it may not be read.
+    Raises `RunDirectoryError` if the file is damaged, `StorageError` if it cannot be read.
     """
     try:
         if not path.exists():

@@ -1,19 +1,17 @@
-"""The story of `merge`: learn the merge list from the combined counter and keep it.
+"""Learn the merge list from the combined counter and write it, in a worker process.
 
-Runs in a worker process, as counting and combining do: the coordinator never holds the pieces. What it will take of
-memory is forecast from the counter first; where there is not so much, the counter is read in ranges while the engine
-takes it in, with fewer threads, and where even that is too much, nothing is begun.
+The coordinator never holds the pieces. The memory that merging takes is forecast from the counter first; if it exceeds
+the budget, the engine reads the counter in partitions, with fewer threads; if that is still too much, nothing starts.
 """
 
 import logging
 import time
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.errors import TrainingError
-from pipeline.counts.counter_file import Columns, CounterFile, open_counter
+from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
 from pipeline.merges.forecast import Merging, choose, shape_of, surely_enough, too_large
@@ -27,8 +25,8 @@ _log = logging.getLogger(__name__)
 class MergeTask:
     """A combined counter and how to merge it, for a worker; `fingerprint` is the output's.
 
-    room_bytes: what merging may take beside the process itself; below 0 where that is too much. beside_bytes: what is
-    taken by everything else.
+    budget_bytes: what merging may take on top of the process itself; below 0 if that is too much already. other_bytes:
+    what everything else takes.
     """
 
     counter: Location
@@ -41,48 +39,64 @@ class MergeTask:
     threads: int
     output: Location
     fingerprint: str
-    room_bytes: int
-    beside_bytes: int
+    budget_bytes: int
+    other_bytes: int
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
 
 
 def stored(task: MergeTask) -> MergeList | None:
-    """The merge list that the task would write, if it is there: perhaps a shorter one. Runs in a worker process.
+    """Read the merge list that the task would write, if it exists: perhaps a shorter one. Runs in a worker process.
 
-    Raises `RunDirectoryError` where it is damaged.
+    Raises `RunDirectoryError` if it is damaged.
     """
     return merge_list.load(task.output, task.fingerprint)
 
 
 def check(task: MergeTask) -> int:
-    """The bytes that `learn` will take; raises as it does where there are not so many. Runs in a worker process."""
+    """Return the bytes that `learn` will take; raises as it does if they are too many. Runs in a worker process."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        _require_some(task, counter.read_all())
         return _way(task, counter).bytes
 
 
 def learn(task: MergeTask) -> MergeList:
-    """Train on counted pieces until there are so many merges or no pair is frequent enough; write `merges.parquet`.
+    """Learn the asked number of merges, or all that are frequent enough, and write `merges.parquet`.
 
-    Runs in a worker process. Raises `TrainingError` where the counts are beyond what 64 bits hold, merging beyond what
-    memory holds, or every piece too rare; `RunDirectoryError` for a damaged counter or an output that cannot be
-    written.
+    Runs in a worker process. Raises `TrainingError` if counts exceed 64 bits, merging exceeds memory, or every piece is
+    too rare; `RunDirectoryError` for a damaged counter or an output that cannot be written.
     """
     started = time.monotonic()
     _core.give_back_memory()
+    done = 0
+
+    def progress(now: int, _total: int, _best_count: int) -> None:
+        nonlocal done
+        if now > done:
+            report_progress(now - done)
+            done = now
+
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        _require_some(task, counter.read_all())
         way = _way(task, counter)
         engine = _core.MergeEngine()
         if way.streamed:
-            engine.stream(lambda: counter.read_all(), counter.piece_bytes)
+            engine.stream(counter.read_all, counter.piece_bytes)
         else:
             batches = list(counter.read_all())
             while batches:
                 engine.add(*batches.pop())  # which gives the memory back as soon as it can
-        result = _run(engine, task, way)
+        try:
+            result = engine.run(
+                task.merges,
+                min_frequency=task.min_frequency,
+                min_piece_count=task.min_piece_count,
+                max_token_bytes=task.max_token_bytes,
+                tie_break=task.tie_break,
+                threads=way.threads,
+                progress=progress,
+            )
+        except (OverflowError, ValueError) as error:
+            raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
     learned = MergeList(
         array("I", result.left),
         array("I", result.right),
@@ -95,16 +109,37 @@ def learn(task: MergeTask) -> MergeList:
     )
     _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
     merge_list.save(learned, task.output, task.fingerprint)
-    _core.give_back_memory()  # the coordinator exports beside this process, which stays
+    _core.give_back_memory()  # this process stays while the coordinator exports
     return learned
 
 
-def _require_some(task: MergeTask, ranges: Iterable[Columns]) -> None:
-    """Raise `TrainingError` where every piece is rarer than those that are to be merged."""
+def _way(task: MergeTask, counter: CounterFile) -> Merging:
+    """Choose the fastest way to merge within the budget.
+
+    Raises `TrainingError` if there is none, or if every piece is rarer than those that are to be merged.
+    """
+    _require_some(task, counter)
+    enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
+    if enough <= task.budget_bytes:
+        return Merging(enough, task.threads, streamed=False)
+    tally = _core.CountTally(task.min_piece_count)
+    for columns in counter.read_all():
+        tally.add(*columns)
+    shape = shape_of(tally, task.merges, task.min_piece_count)
+    budget_bytes, other_bytes = task.budget_bytes, task.other_bytes
+    way = choose(shape, task.merges, threads=task.threads, budget_bytes=budget_bytes)
+    if way is None:
+        classes = tally.classes()
+        raise TrainingError(too_large(classes, shape, task.merges, budget_bytes=budget_bytes, other_bytes=other_bytes))
+    _log.info("merging: %s, within %d bytes; %s", way, budget_bytes, shape)
+    return way
+
+
+def _require_some(task: MergeTask, counter: CounterFile) -> None:
     if task.min_piece_count == 1:
         return
     most = 0
-    for _, _, counts in ranges:
+    for _, _, counts in counter.read_all():
         most = max(most, max(memoryview(counts).cast("B").cast("Q"), default=0))
         if most >= task.min_piece_count:
             return
@@ -113,43 +148,3 @@ def _require_some(task: MergeTask, ranges: Iterable[Columns]) -> None:
             f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
             f"{most:,} times; give at most {most}"
         )
-
-
-def _way(task: MergeTask, counter: CounterFile) -> Merging:
-    """The fastest way to merge that there is memory for; raises `TrainingError` where there is none."""
-    enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
-    if enough <= task.room_bytes:
-        return Merging(enough, task.threads, streamed=False)
-    tally = _core.CountTally(task.min_piece_count)
-    for columns in counter.read_all():
-        tally.add(*columns)
-    shape = shape_of(tally, task.merges, task.min_piece_count)
-    way = choose(shape, task.merges, threads=task.threads, room_bytes=task.room_bytes)
-    if way is None:
-        room, beside = task.room_bytes, task.beside_bytes
-        raise TrainingError(too_large(tally.classes(), shape, task.merges, room_bytes=room, beside_bytes=beside))
-    _log.info("merging: %s, of %d bytes of room; %s", way, task.room_bytes, shape)
-    return way
-
-
-def _run(engine: _core.MergeEngine, task: MergeTask, way: Merging) -> _core.MergeResult:
-    done = 0
-
-    def progress(now: int, _total: int, _best_count: int) -> None:
-        nonlocal done
-        if now > done:
-            report_progress(now - done)
-            done = now
-
-    try:
-        return engine.run(
-            task.merges,
-            min_frequency=task.min_frequency,
-            min_piece_count=task.min_piece_count,
-            max_token_bytes=task.max_token_bytes,
-            tie_break=task.tie_break,
-            threads=way.threads,
-            progress=progress,
-        )
-    except (OverflowError, ValueError) as error:
-        raise TrainingError(f"merging cannot go on: {error}; train on a part of the corpus") from None

@@ -1,18 +1,16 @@
-"""What `verify` does in worker processes: adding up counters, and replaying a merge list the plain way.
+"""What `verify` does in worker processes: add up counters, and replay a merge list by its definition.
 
-The replay shares no code with the merge engine (see native/verify.hpp): it is a second opinion.
+The replay shares no code with the merge engine (see native/verify): it is a second opinion.
 """
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.counter_file import open_counter
+from pipeline.counts.counter_file import naming_damage, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
@@ -21,20 +19,20 @@ from pipeline.storage import Location
 
 _REPORT_EVERY_S = 0.2
 _MODULUS = 1 << 64
-# What the replay takes, for each different piece and for each byte of them. That is what random words take, which have
-# more different pairs than any text: 2.7 million pieces of text in many scripts take three quarters of it.
+# What the replay takes for each different piece and each of their bytes, measured on random words, which have more
+# different pairs than any text: 2.7 million pieces of text in many scripts take three quarters of it.
 _BYTES_PER_ROW, _BYTES_PER_PIECE_BYTE = 150, 20
 _BYTES_AT_LEAST = 24 << 20
-_COPIES_READ = 3  # of a partition: as it is read, decoded, and looked at
+_COPIES_READ = 3  # of a partition: as read, decoded, and checked
 
 
 @dataclass(frozen=True)
 class SumTask:
-    """A counter and the fingerprint that it must have: a task for a worker. room_bytes: what reading it may take."""
+    """A counter and its fingerprint: a task for a worker. budget_bytes: what reading it may take."""
 
     path: Location
     fingerprint: str
-    room_bytes: int
+    budget_bytes: int
 
     def __str__(self) -> str:
         return f"reading {self.path}"
@@ -42,64 +40,57 @@ class SumTask:
 
 @dataclass(frozen=True)
 class Sum:
-    """What a counter holds. pieces, bytes, digest: modulo 2^64; column_bytes: of different pieces."""
+    """The sums of a counter. pieces, bytes, digest: modulo 2^64; column_bytes: of different pieces."""
 
     rows: int
     pieces: int
     bytes: int
     digest: int
     column_bytes: int
-    statistics: ChunkStatistics
 
     @property
     def replay_bytes(self) -> int:
-        """About the memory that a replay of merges on these pieces takes beside the process itself."""
+        """About the memory that a replay of merges on these pieces takes on top of the process itself."""
         return _BYTES_AT_LEAST + _BYTES_PER_ROW * self.rows + _BYTES_PER_PIECE_BYTE * self.column_bytes
 
 
 def add_up(task: SumTask) -> Sum:
-    """Read a counter whole, checksums and order checked.
+    """Read a whole counter and check its checksums and order.
 
-    Raises `RunDirectoryError` naming what is wrong with it, `TrainingError` where a part of it is more than the room.
+    Raises `RunDirectoryError` naming what is wrong with it, `TrainingError` if a partition exceeds the budget.
     """
     rows = pieces = size = digest = column_bytes = 0
     with open_counter(task.path, fingerprint=task.fingerprint) as counter:
         needed = _COPIES_READ * counter.partition_bytes()
-        if needed > task.room_bytes:
+        if needed > task.budget_bytes:
             raise TrainingError(
-                f"{task} would take {format_bytes(needed)} and a worker has {format_bytes(max(task.room_bytes, 0))}: a "
-                "piece in it is very long; give a larger --memory-limit, or fewer --workers"
+                f"{task} would take {format_bytes(needed)} and a worker has {format_bytes(max(task.budget_bytes, 0))}: "
+                "a piece in it is very long; give a larger --memory-limit, or fewer --workers"
             )
         for partition in range(counter.partitions):
             columns = counter.read(partition)
-            starts = _checked(lambda columns=columns: _core.partition_starts(columns, counter.partitions), task.path)
-            found = _checked(lambda columns=columns: _core.counter_sum(columns), task.path)
+            with naming_damage(task.path):
+                starts = _core.partition_starts(columns, counter.partitions)
+                found = _core.counter_sum(columns)
             if not found[4] or starts[partition] != 0 or starts[partition + 1] != found[0]:
                 raise RunDirectoryError(
                     f"the counter {task.path} is damaged: its pieces are not in order of their hash"
                 )
             rows, pieces, size, digest = rows + found[0], pieces + found[1], size + found[2], digest + found[3]
             column_bytes += memoryview(columns[1]).nbytes
-        statistics = counter.statistics
-    if statistics.pieces != pieces:
+        counted = counter.statistics.pieces
+    if counted != pieces:
         raise RunDirectoryError(
-            f"the counter {task.path} holds {pieces:,} pieces, but says that {statistics.pieces:,} were counted"
+            f"the counter {task.path} holds {pieces:,} pieces, but says that {counted:,} were counted"
         )
-    return Sum(rows, pieces, size % _MODULUS, digest % _MODULUS, column_bytes, statistics)
-
-
-def _checked(read: Any, path: Location) -> Any:
-    try:
-        return read()
-    except ValueError as error:
-        raise RunDirectoryError(f"the counter {path} is damaged ({error}); remove it and run again") from None
+    return Sum(rows, pieces, size % _MODULUS, digest % _MODULUS, column_bytes)
 
 
 @dataclass(frozen=True)
 class ReplayTask:
     """A merge list to replay against a combined counter, by the rules that it was learned by: a task for a worker.
 
-    room_bytes: what the replay may take beside the process itself.
+    budget_bytes: what the replay may take on top of the process itself.
     """
 
     counter: Location
@@ -110,14 +101,14 @@ class ReplayTask:
     min_frequency: int
     max_token_bytes: int | None
     min_piece_count: int
-    room_bytes: int
+    budget_bytes: int
 
     def __str__(self) -> str:
         return f"replaying {self.merges}"
 
 
 def load(task: ReplayTask) -> MergeList:
-    """The merge list. Raises `RunDirectoryError` where it is damaged or another run's."""
+    """Read the merge list. Raises `RunDirectoryError` if it is damaged or another run's."""
     merges = merge_list.load(task.merges, task.fingerprint)
     if merges is None:
         raise RunDirectoryError(
@@ -127,10 +118,10 @@ def load(task: ReplayTask) -> MergeList:
 
 
 def replay(task: ReplayTask) -> MergeList:
-    """Replay every merge; gives the list, which is then right.
+    """Replay every merge; returns the list, which is then right.
 
-    Raises `RunDirectoryError` naming the first merge that is wrong: its rank, what was due, and what was found;
-    `TrainingError` where the replay outgrows its room: what many different pairs take, nobody can tell before.
+    Raises `RunDirectoryError` naming the first wrong merge: its rank, what was expected, and what was found;
+    `TrainingError` if the replay exceeds its budget: the memory of many different pairs cannot be predicted.
     """
     _core.give_back_memory()
     before = machine.own_memory()
@@ -142,8 +133,8 @@ def replay(task: ReplayTask) -> MergeList:
         max_token_bytes=task.max_token_bytes,
     )
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        for partition in range(counter.partitions):
-            engine.add(counter.read(partition), task.min_piece_count)
+        for columns in counter.read_all():
+            engine.add(columns, task.min_piece_count)
     if engine.bytes != merges.bytes:
         raise RunDirectoryError(
             f"{task.merges} was learned from {merges.bytes:,} bytes of pieces, the counter has {engine.bytes:,}"
@@ -161,10 +152,10 @@ def replay(task: ReplayTask) -> MergeList:
             expected, found = (f"{number:,} occurrences joined" for number in (really, joined))
             raise RunDirectoryError(_wrong(task, rank, expected, found))
         if time.monotonic() > report_at:
-            if machine.own_memory() - before > task.room_bytes:
+            if machine.own_memory() - before > task.budget_bytes:
                 raise TrainingError(
-                    f"{task} takes more than the {format_bytes(task.room_bytes)} that there are, at merge {rank + 1:,} "
-                    f"of {len(merges):,}: its pairs are mostly different ones; give a larger --memory-limit"
+                    f"{task} takes more than the {format_bytes(task.budget_bytes)} that there are, at merge "
+                    f"{rank + 1:,} of {len(merges):,}: its pairs are mostly different; give a larger --memory-limit"
                 )
             report_progress(rank + 1 - reported)
             reported, report_at = rank + 1, time.monotonic() + _REPORT_EVERY_S
@@ -181,6 +172,6 @@ def _pair(engine: _core.MergeReplay, left: int, right: int) -> str:
 
 def _wrong(task: ReplayTask, rank: int, expected: str, found: str) -> str:
     return (
-        f"{task.merges} is wrong from rank {rank} on: due is {expected}, found is {found}; remove it and run merge "
+        f"{task.merges} is wrong from rank {rank} on: expected {expected}, found {found}; remove it and run merge "
         "again, which learns it from the counter"
     )

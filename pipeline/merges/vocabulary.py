@@ -1,8 +1,8 @@
-"""Token ids and the bytes they stand for, derived from the merge list and never stored beside it.
+"""Token ids and their bytes, derived from the merge list and never stored with it.
 
 `Vocabulary` promises to everything that encodes or exports: all 256 single bytes have an id, every merge joins two
-tokens that exist and results in one that exists, no two ordinary tokens have the same bytes, and no two tokens share
-an id. It knows nothing of files or patterns.
+existing tokens into an existing one, no two ordinary tokens have the same bytes, and no two tokens share an id. It
+knows nothing of files or patterns.
 """
 
 import codecs
@@ -41,45 +41,21 @@ def text_to_token(text: str) -> bytes:
 
 
 def tokens_to_texts(tokens: Iterable[bytes]) -> list[str]:
-    """`token_to_text` of many tokens at once."""
+    """Write many tokens in the byte alphabet at once."""
     listed = list(tokens)
-    joined = token_to_text(b"".join(listed))
-    texts = []
-    start = 0
-    for token in listed:
-        stop = start + len(token)
-        texts.append(joined[start:stop])
-        start = stop
-    return texts
+    joined = token_to_text(b"".join(listed))  # a character for each byte
+    return [joined[start:stop] for start, stop in _ends(listed)]
 
 
 def texts_to_tokens(texts: Iterable[str]) -> list[bytes]:
-    """`text_to_token` of many texts at once."""
+    """Read many tokens written in the byte alphabet at once."""
     listed = list(texts)
-    joined = text_to_token("".join(listed))  # a byte for each character
-    stops = list(accumulate(map(len, listed), initial=0))
-    return [joined[start:stop] for start, stop in pairwise(stops)]
+    joined = text_to_token("".join(listed))
+    return [joined[start:stop] for start, stop in _ends(listed)]
 
 
-def _number_tokens(left: Sequence[int], right: Sequence[int]) -> tuple[list[bytes], "array[int]"]:
-    """The bytes of every token that merges make, and the number of the token that each merge gives.
-
-    Raises TrainingError for a merge of tokens that do not exist yet.
-    """
-    tokens = [bytes([byte]) for byte in BYTE_ORDER]
-    known = dict(zip(tokens, range(256), strict=True))
-    numbers = array("I")
-    for rank, (a, b) in enumerate(zip(left, right, strict=True)):
-        if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
-            raise TrainingError(
-                f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
-            )
-        token = tokens[a] + tokens[b]
-        number = known.setdefault(token, len(tokens))
-        if number == len(tokens):
-            tokens.append(token)
-        numbers.append(number)
-    return tokens, numbers
+def _ends(items: Sequence[bytes] | Sequence[str]) -> Iterable[tuple[int, int]]:
+    return pairwise(accumulate(map(len, items), initial=0))
 
 
 @dataclass(frozen=True)
@@ -87,8 +63,8 @@ class Vocabulary:
     """Ids, bytes and merges of one tokenizer; read-only. Make it with one of the `from_` constructors.
 
     tokens: id -> bytes of every ordinary token (bytes and merge results), in order of ids.
-    left, right, result: ids that each merge joins and gives, in order of rank ("I" arrays of one length). Several
-        merges may give the same token: two routes to the same bytes share one id.
+    left, right, result: ids that each merge joins and makes, in order of rank ("I" arrays of one length). Several
+        merges may make the same token: two routes to the same bytes share one id.
     special_tokens: text -> id, in the order in which they were named. Their bytes are not in `tokens`.
     """
 
@@ -100,12 +76,12 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """Number of ids: bytes, merge results and special tokens."""
+        """The number of ids: bytes, merge results and special tokens."""
         return len(self.tokens) + len(self.special_tokens)
 
     @property
     def max_id(self) -> int:
-        """The largest id in use; `size - 1` where ids are contiguous."""
+        """The largest id in use; `size - 1` if ids are contiguous."""
         last_special = max(self.special_tokens.values(), default=0)
         return max(next(reversed(self.tokens)), last_special)
 
@@ -125,7 +101,7 @@ class Vocabulary:
         return dict(sorted(joined.items()))
 
     def layout(self) -> Literal["first", "last"] | None:
-        """Say which of the two trained layouts the ids have; None where neither fits.
+        """Return which of the two trained layouts the ids have, or None.
 
         "last": 256 bytes in GPT-2 order, one token a merge in order, special tokens in order. "first": special
         tokens, then bytes, then merges. Without special tokens it is "last".
@@ -153,29 +129,35 @@ class Vocabulary:
         *,
         special_ids: str = "last",
     ) -> "Vocabulary":
-        """Give ids to a trained merge list.
+        """Assign ids to a trained merge list.
 
         left, right: what each merge joins, in the merge engine's numbering: 0..255 the bytes in GPT-2 order, then one
-        number for each merge that gives new bytes (a merge that gives the bytes of an existing token allots none).
-        Raises UsageError for special tokens that `check_special_tokens` refuses, TrainingError for a merge of tokens
-        that do not exist yet.
+        number for each merge that makes new bytes. Raises `UsageError` for invalid special tokens, `TrainingError` for
+        a merge of tokens that do not exist yet.
         """
         check_special_tokens(special_tokens)
         if special_ids not in ("first", "last"):
             raise UsageError(
                 f"special_ids is {special_ids!r}: give 'last' (after the merges) or 'first' (before the bytes)"
             )
+        tokens = [bytes([byte]) for byte in BYTE_ORDER]
+        known = dict(zip(tokens, range(256), strict=True))
+        result = array("I")
+        for rank, (a, b) in enumerate(zip(left, right, strict=True)):
+            if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
+                raise TrainingError(
+                    f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
+                )
+            token = tokens[a] + tokens[b]
+            number = known.setdefault(token, len(tokens))
+            if number == len(tokens):
+                tokens.append(token)
+            result.append(number)
         shift = len(special_tokens) if special_ids == "first" else 0
-        listed, numbers = _number_tokens(left, right)
-        result = array("I", (number + shift for number in numbers)) if shift else numbers
-        first_special = 0 if special_ids == "first" else len(listed)
-        return cls(
-            tokens=dict(enumerate(listed, shift)),
-            left=array("I", (id_ + shift for id_ in left)) if shift else array("I", left),
-            right=array("I", (id_ + shift for id_ in right)) if shift else array("I", right),
-            result=result,
-            special_tokens={text: first_special + index for index, text in enumerate(special_tokens)},
-        )
+        first_special = 0 if special_ids == "first" else len(tokens)
+        lefts, rights, results = (array("I", [id_ + shift for id_ in ids]) for ids in (left, right, result))
+        specials = {text: first_special + index for index, text in enumerate(special_tokens)}
+        return cls(dict(enumerate(tokens, shift)), lefts, rights, results, specials)
 
     @classmethod
     def from_merges(
@@ -185,7 +167,7 @@ class Vocabulary:
         *,
         special_ids: str = "last",
     ) -> "Vocabulary":
-        """Give ids to a merge list written as pairs of byte strings; InputError where a part does not exist yet."""
+        """Assign ids to a merge list of pairs of byte strings; `InputError` if one joins a token that is missing."""
         numbers = {bytes([byte]): index for index, byte in enumerate(BYTE_ORDER)}
         left, right = array("I"), array("I")
         for rank, (a, b) in enumerate(merges):
@@ -204,10 +186,9 @@ class Vocabulary:
         merges: Iterable[tuple[bytes, bytes]],
         special_tokens: Mapping[str, int],
     ) -> "Vocabulary":
-        """Take ids as they are given (another trainer's file).
+        """Keep the ids of another trainer's file: id -> bytes of ordinary tokens, text -> id of special tokens.
 
-        tokens: id -> bytes of the ordinary tokens. special_tokens: text -> id.
-        Raises InputError saying which token, merge or id breaks the promises of the class.
+        Raises `InputError` naming the token, merge or id that breaks the promises of the class.
         """
         check_special_tokens(list(special_tokens))
         by_bytes = {token: id_ for id_, token in tokens.items()}
@@ -237,7 +218,7 @@ class Vocabulary:
 
 
 def _refuse_tokens(tokens: Mapping[int, bytes]) -> NoReturn:
-    """Raise InputError for the first token that is empty or stands twice."""
+    """Raise `InputError` for the first token that is empty or has the bytes of another."""
     by_bytes: dict[bytes, int] = {}
     for id_, token in tokens.items():
         if not token:
@@ -248,11 +229,11 @@ def _refuse_tokens(tokens: Mapping[int, bytes]) -> NoReturn:
 
 
 def _refuse_merges(merges: Sequence[tuple[bytes, bytes]], by_bytes: Mapping[bytes, int]) -> NoReturn:
-    """Raise InputError for the first merge that stands twice or needs a token that is none."""
+    """Raise `InputError` for the first merge that is repeated or needs a missing token."""
     seen: set[tuple[bytes, bytes]] = set()
     for rank, (a, b) in enumerate(merges):
         if (a, b) in seen:
-            raise InputError(f"merge {rank} ({a!r}, {b!r}) stands in the merge list twice")
+            raise InputError(f"merge {rank} ({a!r}, {b!r}) is in the merge list twice")
         seen.add((a, b))
         for part in (a, b, a + b):
             if part not in by_bytes:

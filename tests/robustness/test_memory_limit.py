@@ -226,17 +226,17 @@ def test_what_would_fit_is_found() -> None:
     shape = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
     everything = forecast.least(shape, 1000)
     for threads in (1, 2, 8):
-        assert forecast.choose(shape, 1000, threads=threads, room_bytes=everything) is not None
-        assert forecast.choose(shape, 1000, threads=threads, room_bytes=everything - 1) is None
+        assert forecast.choose(shape, 1000, threads=threads, budget_bytes=everything) is not None
+        assert forecast.choose(shape, 1000, threads=threads, budget_bytes=everything - 1) is None
     assert forecast.smallest_count(classes, shape, 1000, 2 * everything) == 1
     assert forecast.smallest_count(classes, shape, 1000, everything // 2) == 2
     assert forecast.smallest_count(classes, shape, 1000, 0) is None
-    text = forecast.too_large(classes, shape, 1000, room_bytes=everything // 2, beside_bytes=50 * MIB)
+    text = forecast.too_large(classes, shape, 1000, budget_bytes=everything // 2, other_bytes=50 * MIB)
     assert "--min-piece-count 2, which leaves out 10,000,000 of 10,100,010 different pieces, 95.59% of the text" in text
     assert f"--memory-limit {-(-(everything + 50 * MIB) >> 20)}MiB" in text
-    text = forecast.too_large(classes, shape, 1000, room_bytes=1, beside_bytes=50 * MIB)
+    text = forecast.too_large(classes, shape, 1000, budget_bytes=1, other_bytes=50 * MIB)
     assert "no --min-piece-count would be enough" in text
-    text = forecast.too_large(classes, shape, 1000, room_bytes=-10 * MIB, beside_bytes=50 * MIB)
+    text = forecast.too_large(classes, shape, 1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
     assert "for all processes together, and there are 40.0 MiB:" in text  # the limit that was given
 
 
