@@ -57,7 +57,7 @@ def _flush_stdout(code: int) -> int:
             _complain(f"standard output cannot be written: {reason}; write it somewhere else")
         with contextlib.suppress(
             OSError, ValueError
-        ):  # drop the rest, so that the interpreter's exit does not complain
+        ):  # drop the rest, or the exit complains
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code or 1
     return code
