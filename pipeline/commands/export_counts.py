@@ -42,8 +42,8 @@ def export_counts(
 def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
     """Write the counts of a run, in a worker."""
     whole = memory.budget(options.memory_limit)
-    room = whole.room(whole.workers(1)) - memory.WRITE_BYTES
-    band_bytes = min(_MOST_BAND_BYTES, room // _BAND_SHARE)
+    work_bytes = whole.per_worker(whole.workers(1)) - memory.WRITE_BYTES
+    band_bytes = min(_MOST_BAND_BYTES, work_bytes // _BAND_SHARE)
     counted = require_counted(manifest.require(directory), executor)
     task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     if path.suffix == ".parquet":

@@ -41,7 +41,7 @@ from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 STAGE = "importing"
-_PART_SHARE = 4  # counts that wait to be written take one in so many bytes of a worker's room
+_PART_SHARE = 4  # counts that wait to be written take one in this many bytes of a worker's budget
 _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 _Result = TypeVar("_Result")
@@ -194,15 +194,15 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     """Read the counts into counters of a bounded size."""
     whole = memory.budget(work.options.memory_limit)
     workers = whole.workers(max(1, min(worker_count(work.options), len(files))))
-    room = whole.room(workers) - memory.WRITE_BYTES
+    work_bytes = whole.per_worker(workers) - memory.WRITE_BYTES
     task = TakeTask(
         path=Path(),
         special_tokens=special_bytes(work.options),
         pattern=replace(work.pattern, tree=None),
         part=part_path(0),
         fingerprint=run.manifest.counter_fingerprint(),
-        part_bytes=room // _PART_SHARE,
-        room_bytes=room - room // _PART_SHARE,
+        part_bytes=work_bytes // _PART_SHARE,
+        room_bytes=work_bytes - work_bytes // _PART_SHARE,
         limit_bytes=whole.limit_bytes,
         shares=workers * _PART_SHARE / (_PART_SHARE - 1),
     )

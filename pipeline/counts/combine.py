@@ -47,7 +47,7 @@ def combine_task(
     """
     whole = memory.budget(work.options.memory_limit, work.nodes)
     whole.workers(1)  # the coordinator may have taken too much since the start
-    budget_bytes = whole.room(1) - memory.WRITE_BYTES
+    budget_bytes = whole.per_worker(1) - memory.WRITE_BYTES
     return CombineTask(
         parts=parts,
         output=output or run.counter_path,

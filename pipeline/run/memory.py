@@ -1,7 +1,7 @@
-"""How the memory limit is shared: what the processes take before any work, and the room that is left for each stage.
+"""Share the memory limit: what the processes take before any work, and the budget of each worker.
 
-The limit holds for all processes together. The coordinator is measured; what a process takes for the interpreter,
-this package and Arrow is declared here; tests measure whole runs against their limit.
+The limit is for all processes together. The coordinator is measured; what a process takes for the interpreter, this
+package and Arrow is declared here; tests compare whole runs with their limit.
 """
 
 from collections.abc import Sequence
@@ -14,28 +14,27 @@ from pipeline.executors import Need, Node
 from pipeline.run.options import Options
 from pipeline.run.workers import worker_count
 
-_SHARE = 0.8  # of what is free, where no limit is given
-COORDINATOR_BYTES = 24 << 20  # the command, at the least
-COORDINATOR_GROWTH_BYTES = 6 << 20  # what it takes more while a stage runs
+_SHARE = 0.8  # of what is free, if no limit is given
+COORDINATOR_BYTES = 24 << 20  # the command, at least
+COORDINATOR_GROWTH_BYTES = 6 << 20  # more while a stage runs
 FORK_SERVER_BYTES = 14 << 20
-ARROW_BYTES = 36 << 20  # of the system's, which all workers that have it share
+ARROW_BYTES = 36 << 20  # of the system's, shared by all workers that have it
 WORKER_BYTES = 18 << 20  # a worker's own
-LEAST_ROOM_BYTES = 24 << 20  # for the work of a worker
+LEAST_WORK_BYTES = 24 << 20  # for the work of a worker
 CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
-WRITE_BYTES = 12 << 20  # that writing or reading a partition of a counter takes
-_MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
+WRITE_BYTES = 12 << 20  # for writing or reading a partition of a counter
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
-# Upper estimate of a worker's memory: its table of pieces, sorted arrays and write buffer, on text with few
-# repetitions (Chinese and Japanese prose).
 WORKER_BYTES_PER_CHUNK_BYTE = 2.5
+_MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit in bytes, and how much of it is taken whatever the workers do. given: whether somebody asked for it.
+    """A limit in bytes, and what is taken of it before any work.
 
-    worker_bytes: what a worker takes before it begins.
+    given: whether the user set the limit. worker_bytes: what a worker takes before it starts. of_cluster: whether the
+    limit is each node's.
     """
 
     limit_bytes: int
@@ -45,46 +44,37 @@ class Budget:
     of_cluster: bool = False
 
     def workers(self, asked: int) -> int:
-        """How many workers, of those asked for, have room enough to work at the same time.
-
-        Raises `UsageError` where not even one has.
-        """
-        each = self.worker_bytes + LEAST_ROOM_BYTES
+        """Return how many workers, at most `asked`, fit at the same time; `UsageError` if not even one does."""
+        each = self.worker_bytes + LEAST_WORK_BYTES
         fitting = (self.limit_bytes - self.taken_bytes) // each
         if fitting < 1:
             least = format_bytes(self.taken_bytes + each)
             what = "--memory-limit" if self.given else "the memory that is free,"
             remedy = "give at least" if self.given else "free some, or ask for --memory-limit"
             raise UsageError(
-                f"{what} {format_bytes(self.limit_bytes)} is too small: the processes and the smallest room for work "
-                f"take {least}; {remedy} {least}"
+                f"{what} {format_bytes(self.limit_bytes)} is too small: the processes and the least work take {least}; "
+                f"{remedy} {least}"
             )
         return min(asked, fitting)
 
-    def room(self, workers: int) -> int:
-        """Bytes for the work of each of so many workers, beside what a worker takes before it begins."""
+    def per_worker(self, workers: int) -> int:
+        """Return the bytes for the work of each of that many workers, besides what a worker takes before it starts."""
         return max((self.limit_bytes - self.taken_bytes) // workers - self.worker_bytes, 0)
 
 
 def budget(memory_limit: int | None, nodes: Sequence[Node] = ()) -> Budget:
-    """The budget as it is now: the limit that was asked for, or 80 % of what is free beside what we have already.
+    """Return the budget as it is now: the limit that was given, or 80 % of the free memory besides our own.
 
-    With nodes: on each of them, the limit that was asked for within what the smallest lends to tasks.
+    With nodes, each node's: the given limit, at most what the smallest node lends to tasks.
     """
+    given = memory_limit is not None
     if nodes:
-        return _of_nodes(memory_limit, nodes)
+        lent = min(node.memory_bytes for node in nodes)
+        limit = lent if memory_limit is None else min(memory_limit, lent)
+        return Budget(limit, ARROW_BYTES, given, CLUSTER_WORKER_BYTES, of_cluster=True)
     own = max(machine.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
-    taken = own + FORK_SERVER_BYTES + ARROW_BYTES
-    if memory_limit is not None:
-        return Budget(memory_limit, taken, given=True)
-    limit = int(machine.available_memory() * _SHARE) + machine.process_tree_memory()
-    return Budget(limit, taken, given=False)
-
-
-def _of_nodes(memory_limit: int | None, nodes: Sequence[Node]) -> Budget:
-    lent = min(node.memory_bytes for node in nodes)
-    limit = lent if memory_limit is None else min(memory_limit, lent)
-    return Budget(limit, ARROW_BYTES, memory_limit is not None, CLUSTER_WORKER_BYTES, of_cluster=True)
+    free = int(machine.available_memory() * _SHARE) + machine.process_tree_memory() if memory_limit is None else 0
+    return Budget(free if memory_limit is None else memory_limit, own + FORK_SERVER_BYTES + ARROW_BYTES, given)
 
 
 @dataclass(frozen=True)
@@ -117,9 +107,9 @@ def counting_workers(options: Options, chunks: int, nodes: Sequence[Node] = ()) 
         on_one = whole.workers(max(node.cores for node in nodes))
         available = sum(min(node.cores, on_one) for node in nodes)
         count = min(available, options.workers or available, max(chunks, 1))
-        return Workers(whole, count, min(on_one, count), whole.room(on_one) - WRITE_BYTES)
+        return Workers(whole, count, min(on_one, count), whole.per_worker(on_one) - WRITE_BYTES)
     count = whole.workers(max(1, min(worker_count(options), chunks)))
-    return Workers(whole, count, count, whole.room(count) - WRITE_BYTES)
+    return Workers(whole, count, count, whole.per_worker(count) - WRITE_BYTES)
 
 
 def threads(options: Options, nodes: Sequence[Node] = ()) -> int:

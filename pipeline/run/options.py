@@ -1,8 +1,7 @@
-"""The options of a run: one table that the command's flags, the configuration file and Python's keywords come from.
+"""The options of a run: one table for the command's flags, the configuration file and Python's keywords.
 
-Each field of `Options` says how its value is read, what it means, and what depends on it (`stage`): "count" and
-"merge" options are part of what a run *is*, "encode" options of what shards are, "run" options only say how it is
-carried out.
+Each field of `Options` has a reader of its value, a help text, and what depends on it (`stage`): "count" and "merge"
+options are part of what a run *is*, "encode" options of what shards are, "run" options only of how it runs.
 """
 
 import difflib
@@ -30,13 +29,13 @@ from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
-READING_OPTIONS = ("input_format", "compression", "text_field")  # which say where the text is, not what its pieces are
+READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
 # A dotted name in TOML; tomllib takes time that grows with the square of its parts.
 _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
 
 
 def _parse_vocab_size(value: object) -> tuple[int, ...]:
-    """Numbers of tokens that ids can count: one, or several in a list or with commas, none twice."""
+    """Read vocabulary sizes: one, or several in a list or separated by commas, none twice."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     listed = list(value) if isinstance(value, list | tuple) else [value]
@@ -46,7 +45,7 @@ def _parse_vocab_size(value: object) -> tuple[int, ...]:
 
 
 def _parse_pattern(value: object) -> str:
-    """A pattern's name or a regular expression; a name that is nearly right is refused with the right one."""
+    """Read a pattern's name or a regular expression; a name that is nearly right is refused with the right one."""
     from pipeline.pattern.presets import PRESETS
 
     text = parse_text(value)
@@ -84,7 +83,7 @@ class Options:
         parse_special_tokens,
         DEFAULT_SPECIAL_TOKENS,
         "count",
-        "text that separates documents; has an id of its own",
+        "text that separates documents and gets its own id",
         "TEXT",
     )
     special_tokens_as_text: bool = _option(
@@ -117,13 +116,13 @@ class Options:
         parse_one_of("auto", "text", "lines", "jsonl", "parquet"),
         "auto",
         "count",
-        "of all inputs: text, lines (each a document), jsonl, parquet; auto: told by content and name",
+        "of all inputs: text, lines (each a document), jsonl, parquet; auto: by content and name",
     )
     compression: str = _option(
         parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
         "auto",
         "count",
-        "of all inputs: none, gzip, zstd, bzip2, xz; auto: told by content",
+        "of all inputs: none, gzip, zstd, bzip2, xz; auto: by content",
     )
     text_field: str = _option(
         parse_text_field,
@@ -174,7 +173,7 @@ class Options:
         parse_one_of("separator", "offsets"),
         "separator",
         "encode",
-        "how shards tell documents apart: by the separator behind each, or by offsets beside them",
+        "what separates documents in shards: the separator after each, or offsets in a file of their own",
         "NAME",
     )
     separator: str | None = _option(
@@ -211,14 +210,14 @@ class Options:
         "memory for all processes together (ray: on each node); default: 80 % of what is free",
         "SIZE",
     )
-    fail_on_loss: bool = _option(parse_flag, False, "run", "fail if anything was not taken as it stood")
+    fail_on_loss: bool = _option(parse_flag, False, "run", "fail if input was skipped or altered")
     dry_run: bool = _option(parse_flag, False, "run", "print the plan and stop")
-    overwrite: bool = _option(parse_flag, False, "run", "start anew in a directory that holds another run")
+    overwrite: bool = _option(parse_flag, False, "run", "start again in a directory that holds another run")
     quiet: bool = _option(parse_flag, False, "run", "print only errors and the final result")
     log_json: bool = _option(parse_flag, False, "run", "print one JSON object a line instead of text")
 
     def of_stage(self, *stages: str) -> dict[str, Any]:
-        """The options that belong to these stages, as plain JSON values."""
+        """Return the options of these stages as plain JSON values."""
         return {
             option.name: list(value) if isinstance(value := getattr(self, option.name), tuple) else value
             for option in fields(self)
@@ -230,13 +229,13 @@ OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields
 
 
 def flag_of(name: str) -> str:
-    """The command's spelling of an option: `special_tokens` -> `--special-token`."""
+    """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
     special = {"special_tokens": "--special-token", "inputs": "INPUT"}
     return special.get(name) or "--" + name.replace("_", "-")
 
 
 def _shown(value: object) -> str:
-    """A value for a message, in one line of at most 80 characters."""
+    """Return a value for a message, in one line of at most 80 characters."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, a list nested in a list in a list ...
@@ -245,7 +244,7 @@ def _shown(value: object) -> str:
 
 
 def _first_wrong(paths: object) -> object:
-    """Of several paths the first that is none, so that a message shows it alone."""
+    """Return the first of several paths that is invalid, so that a message shows it alone."""
     for path in paths if isinstance(paths, list | tuple) else ():
         try:
             parse_paths([path])
@@ -294,7 +293,7 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
 
 
 def names_of(*stages: str) -> set[str]:
-    """The names of the options of these stages."""
+    """Return the names of the options of these stages."""
     return {name for name, option in OPTION_FIELDS.items() if option.metadata["stage"] in stages}
 
 
@@ -313,15 +312,15 @@ def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str]
 
 
 def check_vocabulary(options: Options) -> None:
-    """Raise `UsageError` where a vocabulary asked for has no room for the bytes and all special tokens."""
+    """Raise `UsageError` if a vocabulary size is too small for the bytes and all special tokens."""
     for size in options.vocab_size:
         merge_budget(size, with_pad_token(options.special_tokens, options.pad_token))
 
 
 def read_config(path: Location) -> dict[str, Any]:
-    """The names and values in a YAML, JSON or TOML file, dashes read as underscores.
+    """Read the names and values in a YAML, JSON or TOML file, dashes as underscores.
 
-    Raises `UsageError` naming the file and the place in it where it cannot be read.
+    Raises `UsageError` naming the file and the position in it that cannot be read.
     """
     try:
         text = read_bounded(path, CONFIG_BYTES).decode("utf-8").replace("\r\n", "\n")
@@ -359,7 +358,7 @@ def _yaml_loader() -> type[Any]:
     class Loader(yaml.SafeLoader):
         def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
             if self.check_event(yaml.AliasEvent):
-                raise ValueError("an alias (*name) stands in it: write the value out")
+                raise ValueError("it has an alias (*name): write the value out")
             return super().compose_node(parent, index)
 
     return Loader

@@ -108,7 +108,7 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     whole = memory.budget(work.options.memory_limit, work.nodes)
     workers = None if work.nodes else whole.workers(max(1, min(worker_count(work.options), len(tasks))))
-    need = Need(memory_bytes=whole.worker_bytes + memory.LEAST_ROOM_BYTES)
+    need = Need(memory_bytes=whole.worker_bytes + memory.LEAST_WORK_BYTES)
     with work.stage(WRITING_STAGE, sum(part.ids for part in parts), "tokens") as advance:
         written = dict(work.executor.run(write_shard, tasks, advance, at_once=workers, need=need))
     return [written[index] for index in range(len(tasks))]

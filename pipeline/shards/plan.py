@@ -146,7 +146,7 @@ def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequenc
     least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_TEXT_BYTES
     asked = max(node.cores for node in nodes) if nodes else worker_count(options)
     for count in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
-        work_bytes = whole.room(count)
+        work_bytes = whole.per_worker(count)
         if work_bytes >= least:
             cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // count, (work_bytes - least) // 2))
             text = work_bytes - model_bytes - _BUFFER_BYTES - cache

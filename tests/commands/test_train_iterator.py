@@ -102,11 +102,10 @@ def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_fi
 def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.commands import train_iterator
-    from pipeline.counts import elsewhere
+    from pipeline.counts import count_documents, elsewhere
 
-    monkeypatch.setattr(train_iterator, "_LEAST_COUNTER_BYTES", 1)
-    monkeypatch.setattr(train_iterator, "_MEMORY_SHARE", 1 << 50)
+    monkeypatch.setattr(count_documents, "_LEAST_COUNTER_BYTES", 1)
+    monkeypatch.setattr(count_documents, "_MEMORY_SHARE", 1 << 50)
     monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
     seen: list[int] = []
     combine_task = elsewhere.combine_task

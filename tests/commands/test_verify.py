@@ -267,7 +267,7 @@ def test_what_is_not_there_is_said(copy: Path) -> None:
     verified = pipeline.verify_run(copy)
     assert verified["tokenizer"] == "none"
     assert verified["tokenizer-5"].startswith("not one of this run's")
-    assert verified["tokenizer-360"].endswith("; not there: merges.txt")
+    assert verified["tokenizer-360"].endswith("; missing: merges.txt")
 
 
 def test_a_tokenizer_that_may_not_be_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

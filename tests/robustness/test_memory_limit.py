@@ -52,8 +52,8 @@ def test_a_piece_too_long_for_the_room_is_named(tmp_path: Path) -> None:
 def test_shares_of_the_limit() -> None:
     whole = memory.Budget(400 * MIB, 50 * MIB, given=True)
     assert whole.workers(2) == 2
-    assert whole.workers(100) == 350 * MIB // (memory.WORKER_BYTES + memory.LEAST_ROOM_BYTES)
-    assert whole.room(2) == 175 * MIB - memory.WORKER_BYTES
+    assert whole.workers(100) == 350 * MIB // (memory.WORKER_BYTES + memory.LEAST_WORK_BYTES)
+    assert whole.per_worker(2) == 175 * MIB - memory.WORKER_BYTES
     with pytest.raises(UsageError, match=r"--memory-limit 60\.0 MiB is too small.*give at least"):
         memory.Budget(60 * MIB, 50 * MIB, given=True).workers(1)
     assert memory.budget(123).limit_bytes == 123
