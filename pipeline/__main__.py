@@ -55,17 +55,15 @@ def _flush_stdout(code: int) -> int:
         if not isinstance(error, BrokenPipeError) and code == 0:
             reason = getattr(error, "strerror", None) or error
             _complain(f"standard output cannot be written: {reason}; write it somewhere else")
-        with contextlib.suppress(OSError, ValueError):  # drop the rest, or the exit complains
+        with contextlib.suppress(OSError, ValueError):  # drop the rest, or Python complains at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code or 1
     return code
 
 
 def _complain(reason: str) -> None:
-    try:
+    with contextlib.suppress(OSError, ValueError):  # standard error is full or closed
         sys.stderr.write(f"bpe-pipeline: error: {reason}\n")
-    except (OSError, ValueError):
-        return  # standard error is full or closed
 
 
 if __name__ == "__main__":

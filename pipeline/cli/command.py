@@ -70,18 +70,12 @@ _DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="show 
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 run_argument = click.argument("run_directory", type=location_type, metavar="RUN")
 tokenizer_option = click.option(
-    "--tokenizer",
-    type=location_type,
-    required=True,
-    metavar="DIR",
+    "--tokenizer", type=location_type, required=True, metavar="DIR",
     help="a tokenizer directory, tokenizer.json, or a run",
-)
+)  # fmt: skip
 
 
-@click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    params=[_DEBUG],
-)
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=[_DEBUG])
 @click.version_option(__version__, prog_name=PROGRAM)
 def commands() -> None:
     """Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable."""
@@ -96,19 +90,17 @@ def command(*names: str, name: str | None = None) -> Callable[[Callable[..., Non
 
     def decorate(function: Callable[..., None]) -> click.Command:
         own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
-        own_names = [parameter.name for parameter in own if parameter.name not in (None, "inputs")]
+        own_names = {str(parameter.name) for parameter in own} - {"inputs"}
 
         def call(**values: Any) -> None:
-            own_values = {str(own_name): values.pop(str(own_name)) for own_name in own_names}
-            request = _settle(names, values) if names else None
-            if request is not None:
-                function(request, **own_values)
-            elif not names:
+            own_values = {own_name: values.pop(own_name) for own_name in own_names}
+            if not names:
                 function(**own_values)
+            elif (request := _settle(names, values)) is not None:
+                function(request, **own_values)
 
-        found = click.Command(
-            name or function.__name__, callback=call, params=[*own, *_flags(names), _DEBUG], help=function.__doc__
-        )
+        params = [*own, *_flags(names), _DEBUG]
+        found = click.Command(name or function.__name__, callback=call, params=params, help=function.__doc__)
         commands.add_command(found)
         return found
 
@@ -135,28 +127,28 @@ def run_command(
 
 def _flags(names: Sequence[str]) -> list[click.Option]:
     """Make flags for these options, and for --no-special-tokens, --print-config and --config."""
-    flags = []
+    if not names:
+        return []
+    print_help, config_help = "print the options that would be used, and stop", "YAML, JSON or TOML with the same names"
+    flags = [
+        click.Option(["--print-config"], is_flag=True, help=print_help),
+        click.Option(["--config"], type=location_type, metavar="FILE", help=f"{config_help}; flags override it"),
+    ]
     for name in names:
         option = OPTION_FIELDS[name]
-        help_text, metavar = option.metadata["help"], option.metadata["metavar"] or "VALUE"
-        default: Any = option.default
-        if name == "vocab_size":
-            default = default[0]
+        help_text, default = option.metadata["help"], option.default
+        kind: dict[str, Any] = {"metavar": option.metadata["metavar"] or "VALUE"}
         if option.type is bool:
-            flags.append(click.Option([flag_of(name), name], is_flag=True, default=None, help=help_text))
+            kind = {"is_flag": True}
         elif name == "special_tokens":
-            shown = f"{help_text}; repeatable  [default: {' '.join(DEFAULT_SPECIAL_TOKENS)}]"
-            flags.append(click.Option([flag_of(name), name], multiple=True, default=None, metavar=metavar, help=shown))
+            kind["multiple"] = True
+            help_text += f"; repeatable  [default: {' '.join(DEFAULT_SPECIAL_TOKENS)}]"
+        elif name == "vocab_size" or isinstance(default, str | int):
+            help_text += f"  [default: {Options().vocab_size[0] if name == 'vocab_size' else default}]"
+        flags.append(click.Option([flag_of(name), name], default=None, help=help_text, **kind))
+        if name == "special_tokens":
             none_help = "every file is one document"
             flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))
-        else:
-            shown = f"{help_text}  [default: {default}]" if isinstance(default, str | int) else help_text
-            flags.append(click.Option([flag_of(name), name], default=None, metavar=metavar, help=shown))
-    if names:
-        config_help = "YAML, JSON or TOML with the same names; flags override it"
-        print_help = "print the options that would be used, and stop"
-        flags.append(click.Option(["--print-config"], is_flag=True, help=print_help))
-        flags.append(click.Option(["--config"], type=location_type, metavar="FILE", help=config_help))
     return flags
 
 

@@ -30,8 +30,10 @@ _ENCODE = (
 
 @command()
 @click.argument("tokenizer", type=location_type, metavar="RUN|TOKENIZER")
-@click.option("--output", type=location_type, metavar="DIR", help="default: the tokenizer's own directory")
-@click.option("--export", "formats", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
+@click.option(
+    "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
+)
+@click.option("--export", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
 @click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
 @click.option(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
@@ -44,7 +46,14 @@ _ENCODE = (
     "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
 )
 @click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
-def export(tokenizer: Location, counts: Location | None, memory_limit: str | None, **values: Any) -> None:
+def export(
+    tokenizer: Location,
+    check: bool,
+    samples: tuple[Location, ...],
+    counts: Location | None,
+    memory_limit: str | None,
+    **values: Any,
+) -> None:
     """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
     piece counts.
 
@@ -54,38 +63,27 @@ def export(tokenizer: Location, counts: Location | None, memory_limit: str | Non
     bpe-pipeline export runs/a --export hf,tiktoken --check
     bpe-pipeline export runs/a --counts counts.tsv
     """
-    if counts is None:
-        if memory_limit is not None:
-            raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
-        _export_tokenizer(tokenizer, **values)
+    if counts is not None:
+        if check or samples or any(values.values()):
+            raise UsageError(
+                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, "
+                "--check and --sample"
+            )
+        if counts.suffix not in (".tsv", ".parquet"):
+            raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
+        from pipeline.commands.export_counts import export_counts
+
+        export_counts(tokenizer, counts, memory_limit=memory_limit)
+        click.echo(counts)
         return
-    if any(values.values()):
-        raise UsageError(
-            "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, --check "
-            "and --sample"
-        )
-    if counts.suffix not in (".tsv", ".parquet"):
-        raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
-    from pipeline.commands.export_counts import export_counts
-
-    export_counts(tokenizer, counts, memory_limit=memory_limit)
-    click.echo(counts)
-
-
-def _export_tokenizer(
-    tokenizer: Location,
-    output: Location | None,
-    formats: str | None,
-    chat_template: str | None,
-    check: bool,
-    samples: tuple[Location, ...],
-) -> None:
+    if memory_limit is not None:
+        raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
+    if samples and not check:
+        raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
     from pipeline.tokenizer.export import export_model, with_chat_template
 
-    options = make_options({"export": formats, "output": output, "chat_template": chat_template}, flag_of)
-    if samples and not check:
-        raise UsageError("--sample is for --check: give both")
+    options = make_options(values, flag_of)
     loaded = load_tokenizer(tokenizer)
     directory = options.output or tokenizer_home(tokenizer)
     written, refused = export_model(with_chat_template(loaded.model, options), directory, options.export)

@@ -81,15 +81,12 @@ def measure(
                 tally.words += 1
                 tally.overlaps += overlaps
                 tally.whole += overlaps == 1
+    by_bytes = sorted(sources.items(), key=lambda item: -item[1].bytes)
+    by_words = sorted(scripts.items(), key=lambda item: -item[1].words)
     return TokenizerMeasures(
         whole=total.measures(name, len(tokens)),
-        sources=tuple(
-            tally.measures(source, len(tokens))
-            for source, tally in sorted(sources.items(), key=lambda item: -item[1].bytes)
-        ),
-        scripts=tuple(
-            tally.measures(script) for script, tally in sorted(scripts.items(), key=lambda item: -item[1].words)
-        ),
+        sources=tuple(tally.measures(source, len(tokens)) for source, tally in by_bytes),
+        scripts=tuple(tally.measures(script) for script, tally in by_words),
         used=len(total.ids),
         single_source=_single_source(total, sources, tokens),
     )

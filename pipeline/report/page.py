@@ -31,8 +31,8 @@ _HERE = Path(__file__).parent
 def plotly_script() -> Path | None:
     """Return the path of plotly's script; None if plotly is not installed."""
     spec = find_spec("plotly")
-    places = spec.submodule_search_locations if spec is not None else None
-    paths = [Path(place) / "package_data" / "plotly.min.js" for place in places or ()]
+    directories = (spec.submodule_search_locations if spec is not None else None) or ()
+    paths = [Path(directory) / "package_data" / "plotly.min.js" for directory in directories]
     return next((path for path in paths if path.is_file()), None)
 
 

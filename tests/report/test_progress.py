@@ -55,23 +55,27 @@ def test_lines_show_rate_time_left_and_memory(
 
 
 def output_on_a_terminal(words: list[str], cwd: Path, **environment: str) -> bytes:
-    ours, theirs = pty.openpty()
+    terminal, other_end = pty.openpty()
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     command = [sys.executable, "-P", "-m", "pipeline", *words]
     with subprocess.Popen(
-        command, cwd=cwd, stdout=theirs, stderr=theirs, env=plain | {"TERM": "xterm", "COLUMNS": "120"} | environment
+        command,
+        cwd=cwd,
+        stdout=other_end,
+        stderr=other_end,
+        env=plain | {"TERM": "xterm", "COLUMNS": "120"} | environment,
     ) as process:
-        os.close(theirs)
+        os.close(other_end)
         seen = b""
         while True:
             try:
-                data = os.read(ours, 65536)
+                data = os.read(terminal, 65536)
             except OSError:  # the other end is closed
                 break
             if not data:
                 break
             seen += data
-    os.close(ours)
+    os.close(terminal)
     assert process.returncode == 0, seen
     return seen
 
