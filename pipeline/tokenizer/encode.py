@@ -8,6 +8,7 @@ share an encoder.
 """
 
 import codecs
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, groupby
@@ -38,6 +39,14 @@ def repaired(text: Text) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def utf8_of(text: Text) -> bytes:
+    """Return the UTF-8 of a repaired text."""
+    try:
+        return text.encode()  # type: ignore[union-attr]
+    except (AttributeError, UnicodeEncodeError):
+        return repaired(text).encode()
 
 
 def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
@@ -83,7 +92,7 @@ class TextEncoder:
         if not isinstance(recognised, SpecialSearch):
             return _of_valid(self._native.encode, text, recognised)
         ids: list[int] = []
-        for stretch, id_ in recognised.stretches(repaired(text).encode()):
+        for stretch, id_ in recognised.stretches(utf8_of(text)):
             ids += self._encode_stretch(stretch) if id_ is None else [id_]
         return ids
 
@@ -91,8 +100,6 @@ class TextEncoder:
         """Return the ids of a text as a memoryview of uint32."""
         if not isinstance(recognised, SpecialSearch):
             return _of_valid(self._native.encode_to_buffer, text, recognised)
-        from array import array
-
         return memoryview(array("I", self.encode(text, recognised)))
 
     def count(self, text: Text, recognised: Recognised) -> int:
@@ -101,7 +108,7 @@ class TextEncoder:
             return _of_valid(self._native.count, text, recognised)
         if not self._cuts_natively:
             return len(self.encode(text, recognised))
-        stretches = recognised.stretches(repaired(text).encode())
+        stretches = recognised.stretches(utf8_of(text))
         return sum(1 if id_ is not None else _of_valid(self._native.count, stretch, None) for stretch, id_ in stretches)
 
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
@@ -111,7 +118,7 @@ class TextEncoder:
             return _of_valid(batch, texts, recognised, lambda listed: list(map(repaired, listed)))
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
-        rows = [list(recognised.stretches(repaired(text).encode())) for text in texts]
+        rows = [list(recognised.stretches(utf8_of(text))) for text in texts]
         stretches = [stretch for row in rows for stretch, id_ in row if id_ is None]
         encoded = iter(self.encode_batch(stretches, None, threads))
         return [

@@ -84,7 +84,7 @@ def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: Compiled
     vocabulary = model.vocabulary
     directory = run.tokenizer_directory(vocab_size)
     written, refused = export_model(model, directory, options.export)
-    if directory / "tokenizer.json" not in written:  # a run keeps its model, whatever other runtimes make of it
+    if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written
     merges = merge_budget(vocab_size, list(vocabulary.special_tokens))
     cut = learned.first(merges)

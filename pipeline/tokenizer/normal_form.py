@@ -1,4 +1,4 @@
-"""NFC as the normalizer of the tokenizers library computes it, whatever Unicode version this Python knows.
+"""NFC as the normalizer of the tokenizers library computes it, independent of the Unicode version of this Python.
 
 That library's tables are those of Unicode 9. Normalization never changes for a character once it has been assigned, so
 `unicodedata` agrees on all characters of that version. Later ones are inert to the library: they neither join, nor

@@ -34,6 +34,7 @@ class SpecialSearch:
         written = [nfc(text) if preparation.nfc else text for text in late]
         self._late = _core.Specials(written, list(late.values())) if late else None
         self._rules = {id_: rules[text] for text, id_ in special_tokens.items() if not rules[text].is_plain}
+        self._longest = self._early.longest if self._early else 1
         self.reaches_back = bool(self._rules)  # a match may depend on all of the text around it
 
     def stretches(
@@ -44,13 +45,12 @@ class SpecialSearch:
         Unless `at_end`, only what later text cannot change, where nothing `reaches_back`. Returns where the rest
         starts, and whether it continues a stretch, as `continued` says of the start of `data`.
         """
-        longest = self._early.longest if self._early else 1
         done = 0
-        for start, stop, id_ in self._matches(self._early, data, len(data) - (0 if at_end else longest)):
+        for start, stop, id_ in self._matches(self._early, data, len(data) - (0 if at_end else self._longest)):
             yield from self._prepared(data[done:start], continued)
             yield data[start:stop], id_
             done, continued = stop, False
-        stop = len(data) if at_end else max(done, self._boundary(data, len(data) - longest + 1))
+        stop = len(data) if at_end else max(done, self._boundary(data, len(data) - self._longest + 1))
         yield from self._prepared(data[done:stop], continued)
         return stop, continued or done < stop
 

@@ -22,7 +22,7 @@ from pipeline.run.ids import with_pad_token
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
 from pipeline.tokenizer.decode import StreamDecoder, tokens_of
-from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, repaired, utf8_blocks
+from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_blocks, utf8_of
 from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
@@ -576,7 +576,7 @@ class Tokenizer:
             return self._all_special
         allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
         for text in texts if refused else ():
-            deque(checked([repaired(text).encode()], refused), maxlen=0)
+            deque(checked([utf8_of(text)], refused), maxlen=0)
         return self._recognising(allowed)
 
 

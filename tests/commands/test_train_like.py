@@ -1,4 +1,4 @@
-"""`train_like`: what the real BpeTrainer of tokenizers learns, learned here, or a refusal that names the setting."""
+"""`train_like` learns what the real BpeTrainer of tokenizers learns, or refuses and names the setting."""
 
 import json
 from pathlib import Path
@@ -81,7 +81,7 @@ PROCESSES = settings(
 
 @PROCESSES
 @given(FILES, SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
-def test_files_give_what_tokenizers_learns(tmp_path, texts, chosen, cut, vocab_size):
+def test_files_are_learned_as_by_tokenizers(tmp_path, texts, chosen, cut, vocab_size):
     files = []
     for number, text in enumerate(["low low\n", *texts]):
         files.append(str(tmp_path / f"{number}.txt"))
@@ -94,7 +94,7 @@ def test_files_give_what_tokenizers_learns(tmp_path, texts, chosen, cut, vocab_s
 
 @PROCESSES
 @given(st.lists(TEXTS, min_size=1, max_size=9), SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
-def test_texts_give_what_tokenizers_learns(tmp_path, texts, chosen, cut, vocab_size):
+def test_texts_are_learned_as_by_tokenizers(tmp_path, texts, chosen, cut, vocab_size):
     texts = [["low low", "lower"], *texts]  # tokenizers takes batches, too
     expected = attempt(lambda: theirs(trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], None, iter(texts)))
     got = attempt(lambda: learned(tmp_path, trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], texts=iter(texts)))
@@ -130,7 +130,7 @@ def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
     )
     assert ours(tmp_path / "run") == expected
     assert tokenizer.special_tokens == {"<s>": 0, EOT: 1}
-    again = pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=tmp_path / "run")  # goes on with the run
+    again = pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=tmp_path / "run")  # resumes the run
     assert again.merges == tokenizer.merges
 
 
@@ -148,14 +148,14 @@ def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
         ({"special_tokens": ["a"]}, "'a'"),
     ],
 )
-def test_a_setting_without_a_counterpart_is_refused_by_name(changes: dict[str, Any], word: str, tmp_path: Path) -> None:
+def test_trainer_settings_without_counterpart_are_named(changes: dict[str, Any], word: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=word.replace("(", r"\(")):
         pipeline.train_like(trainer(**changes), PLAIN, texts=["a"], output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 class BpeTrainer:
-    """A later release's, with a setting more."""
+    """A trainer of a later release, with one more setting."""
 
     vocab_size, min_frequency, special_tokens, initial_alphabet, limit_alphabet = 300, 0, [], BYTES, None
     dropout = 0.0
@@ -164,7 +164,7 @@ class BpeTrainer:
         return 0
 
 
-def test_a_setting_of_a_later_release_is_refused_where_it_is_on(tmp_path: Path) -> None:
+def test_settings_of_later_releases_are_refused(tmp_path: Path) -> None:
     assert pipeline.train_like(BpeTrainer(), PLAIN, texts=["low low"], output=tmp_path / "run").merges
     later = BpeTrainer()
     later.dropout = 0.1
@@ -184,12 +184,12 @@ def test_a_setting_of_a_later_release_is_refused_where_it_is_on(tmp_path: Path) 
         (normalizers.NFC(), "NFC"),
     ],
 )
-def test_a_pre_tokenizer_that_is_not_reproduced_is_refused(pre_tokenizer: Any, words: str, tmp_path: Path) -> None:
+def test_pre_tokenizers_that_are_not_reproduced_are_refused(pre_tokenizer: Any, words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
         pipeline.train_like(trainer(), pre_tokenizer, texts=["a"], output=tmp_path / "run")
 
 
-def test_what_the_call_itself_has_wrong(tmp_path: Path) -> None:
+def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low low")
     twice = [tmp_path / "a.txt", f"{tmp_path}/./a.txt"]
     for match, keywords in (
@@ -205,7 +205,7 @@ def test_what_the_call_itself_has_wrong(tmp_path: Path) -> None:
             pipeline.train_like(**arguments | keywords)
 
 
-def test_a_special_token_that_a_merge_makes_is_refused(tmp_path: Path) -> None:
+def test_merge_that_makes_a_special_token_is_refused(tmp_path: Path) -> None:
     texts, chosen = ["lower lower"], trainer(special_tokens=["lower"])
     merges, vocab = theirs(chosen, PLAIN, None, texts)
     assert "lower" in ["".join(pair) for pair in merges]
@@ -214,7 +214,7 @@ def test_a_special_token_that_a_merge_makes_is_refused(tmp_path: Path) -> None:
         pipeline.train_like(chosen, PLAIN, texts=texts, output=tmp_path / "run")
 
 
-def test_invalid_text_is_refused_as_there(tmp_path: Path) -> None:
+def test_invalid_text_is_an_error_as_in_tokenizers(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"low\nlow\xff low\n")
     with pytest.raises(Exception, match="valid UTF-8"):
         theirs(trainer(), PLAIN, [str(tmp_path / "a.txt")])

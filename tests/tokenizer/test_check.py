@@ -42,7 +42,7 @@ def test_all_libraries_agree(tmp_path: Path) -> None:
     ]
 
 
-def test_a_difference_is_found_in_each(tmp_path: Path) -> None:
+def test_differences_are_found_in_every_format(tmp_path: Path) -> None:
     _, formats = made(tmp_path)
     other = Tokenizer.from_merges(samples.trained("gpt2")[:-40], [EOT, "<|pad|>"])
     checks = check_exports(other, tmp_path, formats, ["the low the"])
@@ -54,7 +54,7 @@ def test_a_difference_is_found_in_each(tmp_path: Path) -> None:
     assert all("it failed with" in check.detail for check in failed)
 
 
-def test_libraries_that_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libraries_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
@@ -69,7 +69,7 @@ def sampled(*paths: Path, sample_bytes: int = 1 << 20) -> list[str]:
     return sample_texts(find_files(map(str, paths)).files, sample_bytes, skip_changed=False)
 
 
-def test_sample_texts(tmp_path: Path) -> None:
+def test_samples_are_spread_over_files(tmp_path: Path) -> None:
     paths = []
     for number in range(5):
         paths.append(tmp_path / f"{number}.txt")
@@ -86,7 +86,7 @@ def test_sample_texts(tmp_path: Path) -> None:
         sampled(tmp_path / "none")
 
 
-def test_sample_texts_of_every_format(tmp_path: Path) -> None:
+def test_samples_of_every_input_format(tmp_path: Path) -> None:
     documents = [f"document {number} é" for number in range(300)]
     lines = "".join(json.dumps({"text": document}) + "\n" for document in documents)
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
@@ -100,7 +100,7 @@ def test_sample_texts_of_every_format(tmp_path: Path) -> None:
     assert len(sampled(tmp_path)) == 16 * 3 + 1  # a directory
 
 
-def test_a_corpus_is_sampled_as_far_as_it_is_still_there(tmp_path: Path) -> None:
+def test_changed_or_missing_corpus_files_are_not_sampled(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"body": f"the low {number}"}) + "\n" for number in range(100))
     (tmp_path / "a.jsonl").write_text(lines)
     (tmp_path / "b.txt").write_text("the low the\n" * 100)
@@ -120,7 +120,7 @@ def test_a_corpus_is_sampled_as_far_as_it_is_still_there(tmp_path: Path) -> None
     assert corpus_sample() == []
 
 
-def test_the_command_reports(trained: Path, tmp_path: Path) -> None:
+def test_export_check_prints_and_reports_each_check(trained: Path, tmp_path: Path) -> None:
     result = run("export", trained, "--check")
     assert result.returncode == 0, result.stderr
     lines = [line for line in result.stdout.splitlines() if line.startswith("checked ")]
@@ -138,7 +138,7 @@ def test_the_command_reports(trained: Path, tmp_path: Path) -> None:
     assert "give both" in refused(run("export", trained, "--sample", tmp_path / "s.txt"), 2)
 
 
-def test_a_difference_is_the_exit_code(trained: Path, tmp_path: Path) -> None:
+def test_different_ids_are_exit_code_1(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import tiktoken\nreal = tiktoken.Encoding.encode\n"
         "tiktoken.Encoding.encode = lambda self, text, **options: real(self, text, **options)[1:]\n"

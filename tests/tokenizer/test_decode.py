@@ -1,4 +1,4 @@
-"""Ids to text: whatever holds the ids, whole or as they come."""
+"""Ids to text: ids in any container, whole or as they arrive."""
 
 from array import array
 
@@ -20,7 +20,7 @@ IDS = st.lists(st.integers(0, OURS.vocab_size - 1), max_size=60)
     "hold",
     [list, tuple, iter, np.array, lambda ids: np.array(ids, dtype="uint16"), Tensor, lambda ids: array("I", ids)],
 )
-def test_ids_in_whatever_holds_them(hold: object) -> None:
+def test_ids_in_any_container(hold: object) -> None:
     ids = OURS.encode("the words, <|endoftext|>é")
     assert OURS.decode(hold(ids)) == "the words, <|endoftext|>é"  # type: ignore[operator]
     assert OURS.decode_batch([hold(ids), hold([])]) == ["the words, <|endoftext|>é", ""]  # type: ignore[operator]
@@ -28,7 +28,7 @@ def test_ids_in_whatever_holds_them(hold: object) -> None:
     assert OURS.decode(memoryview(array("I", ids))) == "the words, <|endoftext|>é"
 
 
-def test_a_matrix_is_a_batch() -> None:
+def test_matrix_is_a_batch() -> None:
     matrix = np.array([OURS.encode("ab"), OURS.encode("ba")])
     assert OURS.decode_batch(matrix) == ["ab", "ba"]
     for ids in (matrix, 7, [[1]]):
@@ -46,7 +46,7 @@ def test_tensors_of_one_id() -> None:
 
 
 @pytest.mark.parametrize("ids", [[1.0, 2.0], np.array([1.0, 2.0]), ["1"], [None], Tensor(1), list(Tensor([[1]]))])  # type: ignore[list-item]
-def test_only_whole_numbers_are_ids(ids: object) -> None:
+def test_ids_must_be_whole_numbers(ids: object) -> None:
     with pytest.raises(InputError, match="whole numbers in one row"):
         OURS.decode(ids)  # type: ignore[arg-type]
 
@@ -59,7 +59,7 @@ def test_torch_tensors() -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(IDS)
-def test_a_stream_gives_what_decode_gives(ids: list[int]) -> None:
+def test_stream_joined_is_decode(ids: list[int]) -> None:
     parts = list(OURS.decode_stream(iter(ids)))
     assert "".join(parts) == OURS.decode(ids)
     assert all(parts)
@@ -68,7 +68,7 @@ def test_a_stream_gives_what_decode_gives(ids: list[int]) -> None:
     assert decoder.push(OURS.encode("a")[0]) == "a"
 
 
-def test_a_stream_never_gives_half_a_character() -> None:
+def test_stream_never_yields_half_a_character() -> None:
     ids = [OURS.encode(bytes([byte]).decode("latin-1"))[0] for byte in b"ab"]
     half = [next(id_ for id_, token in OURS.vocab.items() if token == bytes([byte])) for byte in "é😀".encode()]
     assert list(OURS.decode_stream([*half, *ids])) == ["é", "😀", "a", "b"]
@@ -76,6 +76,6 @@ def test_a_stream_never_gives_half_a_character() -> None:
     assert list(OURS.decode_stream(half[2:5])) == ["\ufffd"]
 
 
-def test_a_stream_names_ids_that_are_none() -> None:
+def test_stream_names_an_unknown_id() -> None:
     with pytest.raises(InputError, match="999 is not an id"):
         list(OURS.decode_stream([1, 999]))

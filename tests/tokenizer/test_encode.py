@@ -1,4 +1,4 @@
-"""Texts to ids in every way that there is, against `encode` of the whole and against peers; memory and length."""
+"""Texts to ids by every method, compared with `encode` of the whole text and with peers; memory and length."""
 
 import os
 import random
@@ -57,7 +57,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("pattern", TOKENIZERS)
-def test_blocks_give_the_ids_of_the_whole(pattern: str) -> None:
+def test_blocks_have_the_ids_of_the_whole_text(pattern: str) -> None:
     @settings(max_examples=120, deadline=None)
     @given(TEXTS, st.lists(st.integers(0, 9), max_size=12), st.booleans())
     def check(text: str, sizes: list[int], as_bytes: bool) -> None:
@@ -69,7 +69,7 @@ def test_blocks_give_the_ids_of_the_whole(pattern: str) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_every_block_size_of_a_text() -> None:
+def test_every_block_size() -> None:
     text = "".join(samples.all_planes(5, 20)) + "<|a|><|b|>x<|a|><|b<|endoftext|>" + "   \n\n  y"
     for pattern in ("gpt2", "llama3", "none", LOOKBEHIND):
         ours = TOKENIZERS[pattern]
@@ -79,7 +79,7 @@ def test_every_block_size_of_a_text() -> None:
             assert list(ours.encode_iterable(blocks)) == expected
 
 
-def test_an_iterable_is_read_as_far_as_needed() -> None:
+def test_blocks_are_read_only_as_needed() -> None:
     taken = 0
 
     def endless() -> Iterator[str]:
@@ -93,7 +93,7 @@ def test_an_iterable_is_read_as_far_as_needed() -> None:
     assert taken < 10_000
 
 
-def test_blocks_of_str_and_bytes_and_none_of_other_types() -> None:
+def test_blocks_are_str_or_bytes() -> None:
     ours = TOKENIZERS["gpt2"]
     assert list(ours.encode_iterable(["a\ud83d", "\ude00b"])) == ours.encode("a😀b")
     assert list(ours.encode_iterable([b"a\xe2\x82", "b", bytearray(b"c"), "\ud83d", b"d"])) == ours.encode(
@@ -106,7 +106,7 @@ def test_blocks_of_str_and_bytes_and_none_of_other_types() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_blocks_know_allowed_and_disallowed_special_tokens() -> None:
+def test_allowed_and_disallowed_special_tokens_in_blocks() -> None:
     ours = TOKENIZERS["gpt2"]
     blocks = ["x<|", "a", "|>y"]
     assert list(ours.encode_iterable(blocks, allowed_special={"<|a|>"})) == ours.encode("x<|a|>y")
@@ -115,7 +115,7 @@ def test_blocks_know_allowed_and_disallowed_special_tokens() -> None:
         list(ours.encode_iterable(blocks, allowed_special=set()))
 
 
-def test_memory_of_blocks_is_that_of_the_longest_piece() -> None:
+def test_memory_of_blocks_is_bounded() -> None:
     """21 MB of text, and the 5 million ids of it, pass through a process that grows by less than 10 MB."""
     text = (
         "import memory_peak, samples\nfrom pipeline import Tokenizer\n"
@@ -141,7 +141,7 @@ def test_batches_keep_order(threads: int | None) -> None:
     assert ours.encode_batch([]) == []
 
 
-def test_batches_know_allowed_and_disallowed_special_tokens() -> None:
+def test_allowed_and_disallowed_special_tokens_in_batches() -> None:
     ours = TOKENIZERS["gpt2"]
     texts = ["a<|a|>", "b"]
     assert ours.encode_batch(texts, allowed_special={"<|a|>"}) == [ours.encode(text) for text in texts]
@@ -181,7 +181,7 @@ def test_batch_as_buffer() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.sampled_from(list(TOKENIZERS)))
-def test_counting_numpy_and_offsets(text: str, pattern: str) -> None:
+def test_counts_numpy_and_offsets_agree_with_encode(text: str, pattern: str) -> None:
     ours = TOKENIZERS[pattern]
     ids = ours.encode(text)
     assert ours.count_tokens(text) == len(ids)
@@ -233,7 +233,7 @@ def agree_with_peers(ours: Tokenizer, theirs: HuggingFaceTokenizer, texts: list[
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k", "none"])
-def test_generated_strings_as_peers(pattern: str, tmp_path: Path) -> None:
+def test_generated_strings_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
     ours = Tokenizer.from_merges(samples.trained(pattern), ["<|endoftext|>"], pattern=pattern)
     ours.save(tmp_path)
     theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -242,7 +242,7 @@ def test_generated_strings_as_peers(pattern: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
-def test_200_000_generated_strings_as_peers(pattern: str, tmp_path: Path) -> None:
+def test_200_000_generated_strings_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
     ours = Tokenizer.from_merges(samples.trained(pattern, 2000), ["<|endoftext|>"], pattern=pattern)
     ours.save(tmp_path)
     theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -257,8 +257,8 @@ def test_200_000_generated_strings_as_peers(pattern: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["a", "ab", "the ", "日本", "ACGT"])
-def test_time_grows_with_the_length_of_a_piece(text: str) -> None:
-    """Five megabytes as one piece take about five times as long as one: 12 times is allowed for a busy machine."""
+def test_time_is_linear_in_the_length_of_a_piece(text: str) -> None:
+    """Five megabytes as one piece take five times as long as one; 12 times is allowed on a busy machine."""
     merges = samples.trained("none", 400)
     ours = Tokenizer.from_merges([*merges], pattern="none")
     source = random.Random(1)
@@ -281,7 +281,7 @@ def ends_of_runs(depth: int) -> Tokenizer:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 700), st.sampled_from("bc")), max_size=12))
-def test_tokens_that_are_begun_and_not_ended(runs: list[tuple[int, str]]) -> None:
+def test_prefixes_of_long_tokens(runs: list[tuple[int, str]]) -> None:
     ours = ends_of_runs(200)
     expected = []
     for length, end in runs:
@@ -291,7 +291,7 @@ def test_tokens_that_are_begun_and_not_ended(runs: list[tuple[int, str]]) -> Non
     assert [ours.decode([id_]) for id_ in ids] == expected
 
 
-def test_time_does_not_grow_with_the_length_of_tokens_begun() -> None:
+def test_time_is_independent_of_the_length_of_token_prefixes() -> None:
     def seconds(ours: Tokenizer) -> float:
         started = time.thread_time()
         assert ours.count_tokens("a" * 200_000) == 200_000
@@ -302,7 +302,7 @@ def test_time_does_not_grow_with_the_length_of_tokens_begun() -> None:
 
 
 def test_caches_are_bounded() -> None:
-    """Millions of pieces that never come again; the memory of several threads stays within what was asked for."""
+    """Millions of pieces that occur once; the memory of several threads stays within the limit."""
     limit = 16 << 20
     tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
     vocabulary = Vocabulary.from_tokens(tokens, [], {})
@@ -341,8 +341,8 @@ FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
 @pytest.mark.slow
 @pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
-def test_documents_as_peers(pattern: str, tmp_path: Path) -> None:
-    """Every document of all files, with a vocabulary of all files, against both peers; blocks against the whole."""
+def test_documents_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
+    """Compare every document of all files with both peers, and blocks with the whole text."""
     import pipeline
 
     ours = pipeline.train(FILES, output=tmp_path / "run", vocab_size=32_000, pattern=pattern)
@@ -360,7 +360,7 @@ def test_documents_as_peers(pattern: str, tmp_path: Path) -> None:
             assert list(ours.encode_iterable(file)) == ours.encode(text)
 
 
-def test_a_piece_beyond_the_limit_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Tokenizer.from_merges([], pattern="gpt2")
 
     def refuse(*_: object) -> None:

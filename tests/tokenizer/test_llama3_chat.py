@@ -55,7 +55,7 @@ def peer() -> tiktoken.Encoding:
     return tiktoken.Encoding("x", pat_str=PRESETS["llama3"], mergeable_ranks=ranks, special_tokens=specials)
 
 
-def test_the_special_tokens() -> None:
+def test_special_tokens_and_their_ids() -> None:
     ours = tokenizer()
     assert (len(SPECIAL_TOKENS), len(set(SPECIAL_TOKENS)), ours.n_words) == (256, 256, 416 + 256)
     listed = [*SPECIAL_TOKENS[:11], SPECIAL_TOKENS[-1]]
@@ -88,7 +88,7 @@ def test_stretches_follow_the_rule(text: str, limit: int, window: int) -> None:
     assert list(stretches(text, window_characters=window, run_characters=limit)) == expected
 
 
-def test_stretches_of_the_examples() -> None:
+def test_stretches_of_worked_examples() -> None:
     assert list(stretches("aaaaaaa", run_characters=3)) == ["aaa", "aaa", "a"]
     assert list(stretches("aa  aaaa b", run_characters=3)) == ["aa  aaa", "a b"]
     assert "".join(stretches("", run_characters=3)) == ""
@@ -117,7 +117,7 @@ def test_ids_are_those_of_tiktoken() -> None:
         assert ours.decode(plain) == text
 
 
-def test_bos_and_eos_must_be_given_and_specials_are_ruled() -> None:
+def test_bos_and_eos_are_required_and_special_tokens_selectable() -> None:
     ours = tokenizer()
     with pytest.raises(TypeError):
         ours.encode("a")  # type: ignore[call-arg]
@@ -128,7 +128,7 @@ def test_bos_and_eos_must_be_given_and_specials_are_ruled() -> None:
     assert ours.decode([416, 425]) == "<|begin_of_text|><|eot_id|>"
 
 
-def test_a_missing_or_damaged_file(tmp_path: Path) -> None:
+def test_missing_or_damaged_rank_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.model does not exist"):
         Llama3Tokenizer(tmp_path / "none.model")
     (tmp_path / "x").write_bytes(b"\x80 0\n")
@@ -162,7 +162,7 @@ def test_chat_format() -> None:
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
-def test_transformers_templates_give_our_ids(template: str, tmp_path: Path) -> None:
+def test_chat_templates_in_transformers_have_our_ids(template: str, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     EXPORTS["hf"](model(template), tmp_path)
@@ -178,14 +178,14 @@ def test_transformers_templates_give_our_ids(template: str, tmp_path: Path) -> N
     ours.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
-    theirs.save_pretrained(tmp_path / "saved")  # the template stands in a file of its own there
+    theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
     saved = Tokenizer.load(tmp_path / "saved").model.chat_template
     assert saved is not None
     assert (saved.jinja, saved.eos_token) == (CHAT_TEMPLATES[template].jinja, CHAT_TEMPLATES[template].eos_token)
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
-def test_a_tokenizer_of_transformers_straight_away(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_transformers(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Tokenizer.from_model(model(template))
     theirs = ours.to_transformers()
     assert theirs.name_or_path == ""
@@ -215,7 +215,7 @@ def test_chatml_round_trip() -> None:
         ChatMLFormat(Tokenizer.from_merges([]))
 
 
-def test_the_option(text: Path, tmp_path: Path) -> None:
+def test_chat_template_option(text: Path, tmp_path: Path) -> None:
     line = refused(run("train", text, "--output", tmp_path / "r", "--vocab-size", 300, "--chat-template", "chatml"), 2)
     assert "the chat template needs <|im_start|>, <|im_end|>" in line
     assert not (tmp_path / "r").exists()

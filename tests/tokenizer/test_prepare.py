@@ -1,4 +1,4 @@
-"""Every way to encode, against `encode`, where a loaded file has text prepared first or cut in several steps."""
+"""Every method of encoding, compared with `encode`, for loaded files that prepare text or cut it in several steps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -54,7 +54,7 @@ def agree(ours: Tokenizer, text: str, sizes: list[int], choice: dict[str, Any]) 
     st.lists(st.integers(0, 9), max_size=12),
     st.sampled_from(CHOICES),
 )
-def test_every_way_gives_the_ids_of_encode(
+def test_every_method_has_the_ids_of_encode(
     shape: str, added: str, text: str, sizes: list[int], choice: dict[str, Any]
 ) -> None:
     ours = pair(shape, added)[1]
@@ -82,7 +82,7 @@ def test_hard_texts_in_blocks_of_every_size(shape: str, added: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder", "space in front"])
-def test_what_is_refused_is_refused_on_every_way(shape: str) -> None:
+def test_every_method_refuses_disallowed_special_tokens(shape: str) -> None:
     ours = pair(shape, "mixed")[1]
     ways: list[Any] = [ours.encode, ours.count_tokens, ours.encode_to_numpy]
     ways += [lambda text, **choice: ours.encode_batch([text], **choice)]
@@ -95,7 +95,7 @@ def test_what_is_refused_is_refused_on_every_way(shape: str) -> None:
     assert ours.encode_to_numpy("12 é low", dtype="uint16").dtype == np.uint16
 
 
-def test_copies_prepare_as_the_first_does() -> None:
+def test_copies_prepare_text_alike() -> None:
     ours = pair("qwen2", "rules")[1]
     copied = Tokenizer.from_model(ours.model)
     for text in HARD:
@@ -105,8 +105,8 @@ def test_copies_prepare_as_the_first_does() -> None:
 
 
 @pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder"])
-def test_an_iterable_is_read_as_far_as_needed(shape: str) -> None:
-    """Normal forms and several steps do not need the end of the text."""
+def test_blocks_are_read_only_as_needed(shape: str) -> None:
+    """NFC and patterns of several steps do not need the end of the text."""
     taken = 0
 
     def endless() -> Iterator[str]:
@@ -132,7 +132,7 @@ def test_long_texts_in_large_blocks(shape: str) -> None:
     assert ours.encode_batch([text] * 3, num_threads=2) == [expected] * 3
 
 
-def test_a_piece_beyond_the_limit_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError("a piece of 7 bytes is beyond the limit")
 
@@ -149,7 +149,7 @@ def test_a_piece_beyond_the_limit_is_an_input_error(monkeypatch: pytest.MonkeyPa
             list(ours.encode_iterable(["text " * 30_000]))
 
 
-def test_a_sequence_knows_which_pieces_no_later_text_changes() -> None:
+def test_sequence_knows_which_pieces_are_final() -> None:
     pattern: Any = pair("deepseek", "plain")[1].pattern
     text = "low 12345 漢字 the  \n x" * 3
     data, whole = text.encode(), []
@@ -170,7 +170,7 @@ def test_a_sequence_knows_which_pieces_no_later_text_changes() -> None:
     st.lists(st.sampled_from(["<|1|>", "<|1|>\r\n2", "<|1", "\r\n2", "é<1", "a", " ", "漢"]), max_size=9),
     st.lists(st.integers(0, 5), max_size=12),
 )
-def test_special_tokens_that_a_step_would_cut(parts: list[str], sizes: list[int]) -> None:
+def test_special_tokens_are_found_before_any_step_cuts(parts: list[str], sizes: list[int]) -> None:
     for shape in ("deepseek", "coder"):
         pattern = pair(shape, "plain")[1].pattern
         ours = Tokenizer.from_merges(samples.trained("none"), ["<|1|>", "<|1|>\r\n2", "é<1"], pattern=pattern)

@@ -1,4 +1,4 @@
-"""Files of everyone else: the ids of `tokenizers` and `tiktoken` themselves, on generated text, or a refusal."""
+"""Files of other libraries: the ids of `tokenizers` and `tiktoken` themselves, on generated text, or a refusal."""
 
 import base64
 import json
@@ -54,7 +54,7 @@ def test_many_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, 
 
 @pytest.mark.parametrize("added", ADDED)
 @pytest.mark.parametrize("name", SHAPES)
-def test_what_was_loaded_is_exported_with_the_same_ids(name: str, added: str, tmp_path: Path) -> None:
+def test_loaded_tokenizers_are_exported_with_the_same_ids(name: str, added: str, tmp_path: Path) -> None:
     theirs, ours = pair(name, added)
     if (name, added) == ("llama3", "rules"):
         with pytest.raises(ExportRefusedError, match="cannot hold the special token 'thx'"):
@@ -122,7 +122,7 @@ def test_nfc_is_that_of_tokenizers_on_generated_text(text: str) -> None:
 
 @st.composite
 def expressions(draw: st.DrawFn) -> str:
-    """Expressions in the words of published tokenizers."""
+    """Expressions built of what published tokenizers use."""
     classes = [
         r"\p{L}",
         r"\p{N}",
@@ -153,7 +153,7 @@ def expressions(draw: st.DrawFn) -> str:
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(expressions(), st.lists(TEXTS, min_size=3, max_size=5))
-def test_expressions_that_read_alike_cut_alike(expression: str, texts: list[str]) -> None:
+def test_accepted_expressions_cut_alike(expression: str, texts: list[str]) -> None:
     try:
         compiled = compile_pattern(expression)
     except PipelineError:
@@ -213,17 +213,15 @@ def test_expressions_that_may_differ_are_refused(expression: str, reason: str, t
         Tokenizer.from_tiktoken_file(ranks(tmp_path, "gpt2"), pattern=expression)
 
 
-def test_ids_that_tokenizers_would_not_give_are_refused(tmp_path: Path) -> None:
+def test_ids_that_tokenizers_would_not_assign_are_refused(tmp_path: Path) -> None:
     document = json.loads(made("gpt2", PLAIN).to_str())
     document["added_tokens"][0]["id"] = 500
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    with pytest.raises(
-        InputError, match=r"added_tokens\[0\].id is 500, but tokenizers itself gives '<.begin.>' the id 416"
-    ):
+    with pytest.raises(InputError, match=r"added_tokens\[0\].id is 500, but tokenizers assigns '<.begin.>' the id 416"):
         Tokenizer.load(tmp_path)
 
 
-def test_a_vocabulary_with_holes(tmp_path: Path) -> None:
+def test_vocabulary_with_gaps_in_its_ids(tmp_path: Path) -> None:
     document = json.loads(made("gpt2", []).to_str())
     vocab = document["model"]["vocab"]
     vocab.update({text: id_ + 1000 for text, id_ in vocab.items() if id_ >= 300})
@@ -259,7 +257,7 @@ def test_a_vocabulary_with_holes(tmp_path: Path) -> None:
         (lambda d: d["pre_tokenizer"]["pretokenizers"].reverse(), "type is"),
     ],
 )
-def test_what_is_not_reproduced_is_refused(change: Any, reason: str, tmp_path: Path) -> None:
+def test_settings_that_are_not_reproduced_are_refused(change: Any, reason: str, tmp_path: Path) -> None:
     added = [*PLAIN[:1], AddedToken(EOT, normalized=False, special=True, rstrip=True), PLAIN[2]]
     document = json.loads(made("llama3", added).to_str())
     change(document)
@@ -268,7 +266,7 @@ def test_what_is_not_reproduced_is_refused(change: Any, reason: str, tmp_path: P
         Tokenizer.load(tmp_path)
 
 
-def test_whole_pieces_that_special_tokens_could_be(tmp_path: Path) -> None:
+def test_special_tokens_that_could_be_whole_pieces_are_refused(tmp_path: Path) -> None:
     document = json.loads(made("llama3", PLAIN).to_str())
     document["model"]["vocab"]["Ġfoo"] = 416
     document["added_tokens"] = [{**document["added_tokens"][0], "content": "Ġfoo", "id": 416}]
@@ -302,12 +300,12 @@ def test_vocab_json_and_merges_txt(named: bool, tmp_path: Path) -> None:
     ("extra", "named", "reason"),
     [
         ({"é€": 416}, [], "not written in the byte alphabet: if it is special, name it so"),
-        ({"!!": 0}, [], "gives the id 0 to '!!' and to another token"),
+        ({"!!": 0}, [], "assigns the id 0 to '!!' and to another token"),
         ({"!!": 0}, None, "the special token '!!' has id 0, which another token has too"),
         ({}, ["<s>"], "lacks the special token '<s>'"),
     ],
 )
-def test_a_vocab_json_that_says_two_things_is_refused(extra: Any, named: Any, reason: str, tmp_path: Path) -> None:
+def test_contradictions_in_vocab_json_are_refused(extra: Any, named: Any, reason: str, tmp_path: Path) -> None:
     made("gpt2", PLAIN).model.save(str(tmp_path))
     vocab = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
     (tmp_path / "vocab.json").write_text(json.dumps(vocab | extra))
@@ -330,7 +328,7 @@ def encoding(path: Path, pattern: str, special_tokens: dict[str, int]) -> tiktok
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "o200k", "qwen2", DEEPSEEK[2] + r"|[\s\S]"])
-def test_rank_files_give_the_ids_of_tiktoken(pattern: str, tmp_path: Path) -> None:
+def test_rank_files_have_the_ids_of_tiktoken(pattern: str, tmp_path: Path) -> None:
     path = ranks(tmp_path, pattern)
     specials = {BOS: 500, EOT: 501}
     expression = PRESETS.get(pattern, pattern)
@@ -344,7 +342,7 @@ def test_rank_files_give_the_ids_of_tiktoken(pattern: str, tmp_path: Path) -> No
             assert ours.encode_ordinary(text) == theirs.encode_ordinary(text)
 
 
-def test_a_rank_file_goes_on_to_hugging_face(tmp_path: Path) -> None:
+def test_rank_file_is_exported_for_hugging_face(tmp_path: Path) -> None:
     tokens = (
         [bytes([byte]) for byte in BYTE_ORDER] + [a + b for a, b in samples.trained("llama3")] + [b"lowest", b" \n x"]
     )
@@ -362,7 +360,7 @@ def test_a_rank_file_goes_on_to_hugging_face(tmp_path: Path) -> None:
     st.lists(st.text("ab", min_size=2, max_size=6), unique=True, max_size=14).flatmap(st.permutations),
     st.lists(st.text("ab c", max_size=40), min_size=1, max_size=6),
 )
-def test_any_ranks_give_the_ids_of_tiktoken(tokens: list[str], texts: list[str]) -> None:
+def test_any_ranks_have_the_ids_of_tiktoken(tokens: list[str], texts: list[str]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
@@ -395,7 +393,7 @@ def test_damaged_rank_files_are_refused(content: bytes, reason: str, tmp_path: P
         Tokenizer.from_tiktoken_file(tmp_path / "none", pattern="gpt2")
 
 
-def test_what_tiktoken_would_do_differently_is_refused(tmp_path: Path) -> None:
+def test_differences_from_tiktoken_are_refused(tmp_path: Path) -> None:
     path = ranks(tmp_path, "gpt2")
     with pytest.raises(InputError, match="'<a' begins '<a>'"):
         Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens={"<a>": 500, "<a": 501})

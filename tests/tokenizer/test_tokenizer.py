@@ -27,7 +27,7 @@ def tokenizer(pattern: str = "gpt2", **options: object) -> Tokenizer:
 
 @st.composite
 def merge_lists(draw: st.DrawFn) -> samples.Merges:
-    """Lists over few letters; every second one in an order that no trainer gives."""
+    """Lists over few letters; every second one in an order that no trainer produces."""
     tokens, merges = [b"a", b"b", b"c"], []
     for _ in range(draw(st.integers(0, 12))):
         pair = (draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens)))
@@ -68,8 +68,8 @@ def test_long_pieces_are_merged_by_definition(merges: samples.Merges, size: int,
 @pytest.mark.parametrize(
     "merges", [[(b"aa", b"aa"), (b"a", b"a")], [(b"a", b"a"), (b"aa", b"aa")]], ids=["any", "ordered"]
 )
-def test_a_piece_of_megabytes_ends(merges: samples.Merges) -> None:
-    """Millions of steps of a square or cubic algorithm would not; the result says that all were taken."""
+def test_piece_of_megabytes_takes_seconds(merges: samples.Merges) -> None:
+    """A quadratic algorithm would not finish; the result shows that every merge was applied."""
     encoder, tokens = encoder_of(merges)
     ids = encoder.encode_pieces(["a" * 3_000_001])
     assert [tokens[id_] for id_ in ids[-2:]] == [b"aaaa", b"a"]
@@ -100,7 +100,7 @@ def test_pattern_outside_the_automaton_subset() -> None:
     assert ours.decode(ours.encode_ordinary(text)) == "axyy<|a|>yé\ufffd"
 
 
-def test_special_tokens_leftmost_longest_and_at_the_ends() -> None:
+def test_special_tokens_are_leftmost_longest() -> None:
     ours = tokenizer()
     a, ab = ours.special_tokens["<|a|>"], ours.special_tokens["<|a|><|b|>"]
     assert ours.encode("<|a|><|b|><|a|><|a|><|b|>") == [ab, a, ab]
@@ -117,7 +117,7 @@ def test_white_space_before_a_special_token_ends_a_document() -> None:
 @pytest.mark.parametrize("allowed", [None, "all", set(), {"<|a|>"}, {"<|a|>", "<|c|>", "<|unknown|>"}])
 @pytest.mark.parametrize("disallowed", [None, "all", (), ["<|c|>"], {"ordinary"}])
 @pytest.mark.parametrize("text", ["x y", "x<|a|>y", "<|c|>", "<|c|><|a|>\ud83d\ude00\ud800", "ordinary text"])
-def test_allowed_and_disallowed_mean_what_they_mean_in_tiktoken(allowed: object, disallowed: object, text: str) -> None:
+def test_allowed_and_disallowed_as_in_tiktoken(allowed: object, disallowed: object, text: str) -> None:
     ours = Tokenizer.from_merges(samples.trained("gpt2"), ["<|a|>", "<|c|>"])
     ranks = {token: id_ for id_, token in ours.vocabulary.tokens.items()}
     theirs = tiktoken.Encoding(
@@ -135,7 +135,7 @@ def test_allowed_and_disallowed_mean_what_they_mean_in_tiktoken(allowed: object,
         assert ours.encode(text, **options) == expected  # type: ignore[arg-type]
 
 
-def test_the_message_names_the_disallowed_token_found_first() -> None:
+def test_message_names_the_first_disallowed_token() -> None:
     with pytest.raises(ValueError, match=r"token '<\|a\|>'.*allowed_special"):
         tokenizer().encode("b <|a|> <|endoftext|>", allowed_special=set())
 
@@ -153,7 +153,7 @@ def test_invalid_text_becomes_replacement_characters() -> None:
             ours.encode(other)  # type: ignore[arg-type]
 
 
-def test_decode_renders_special_tokens_and_half_characters() -> None:
+def test_decode_special_tokens_and_incomplete_characters() -> None:
     ours = tokenizer("none")
     euro = [next(id_ for id_, token in ours.vocab.items() if token == bytes([byte])) for byte in "€".encode()]
     assert ours.decode_bytes(euro[:2]) == b"\xe2\x82"
@@ -164,12 +164,12 @@ def test_decode_renders_special_tokens_and_half_characters() -> None:
 
 
 @pytest.mark.parametrize("bad", [-1, 10**6])
-def test_ids_of_another_tokenizer_are_an_error(bad: int) -> None:
+def test_unknown_ids_are_an_error(bad: int) -> None:
     with pytest.raises(InputError, match=r"is not an id of this vocabulary of 419 tokens"):
         tokenizer().decode([1, bad])
 
 
-def test_what_a_tokenizer_shows() -> None:
+def test_properties() -> None:
     ours = tokenizer(special_ids="first", pad_token=PAD)
     assert ours.vocab_size == len(ours.vocab) == 256 + 160 + 4
     assert list(ours.special_tokens.items()) == [(text, id_) for id_, text in enumerate([*SPECIALS, PAD])]
@@ -188,7 +188,7 @@ def test_what_a_tokenizer_shows() -> None:
     st.none() | st.integers(2, 9),
 )
 def test_no_trained_token_is_unreachable(counter: dict[bytes, int], tie_break: str, longest: int | None) -> None:
-    """What `Model.trained` relies on."""
+    """`Model.trained` relies on this."""
     engine = _core.MergeEngine()
     offsets = array("q", accumulate(map(len, counter), initial=0))
     engine.add(offsets, b"".join(counter), array("Q", counter.values()))
@@ -198,7 +198,7 @@ def test_no_trained_token_is_unreachable(counter: dict[bytes, int], tie_break: s
     assert len(vocabulary.tokens) == 256 + len(result.left)
 
 
-def test_a_pad_token_must_be_a_special_token() -> None:
+def test_pad_token_must_be_a_special_token() -> None:
     with pytest.raises(UsageError, match="pad token"):
         Tokenizer(Vocabulary.from_merges([]), pad_token=PAD)
 
@@ -212,7 +212,7 @@ def test_from_vocab_keeps_ids_and_appends_special_tokens() -> None:
     assert Tokenizer.from_vocab(vocab, [(b"a", b"b")]).encode(EOT)[0] == 1000 + ord("<")
 
 
-def test_whole_pieces_are_tokens_before_merging() -> None:
+def test_whole_pieces_are_looked_up_before_merging() -> None:
     tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {256: b"ab", 257: b"abc"}
     vocabulary = Vocabulary.from_tokens(tokens, [(b"a", b"b")], {})
     assert Tokenizer(vocabulary).encode("abc abc") == [256, 66, 220, 256, 66]
@@ -244,7 +244,7 @@ def test_public_names() -> None:
 
 
 @pytest.mark.parametrize("argument", ["allowed_special", "disallowed_special"])
-def test_a_text_for_a_set_of_special_tokens_is_refused(argument):
+def test_text_instead_of_a_set_of_special_tokens_is_refused(argument):
     tokenizer = Tokenizer.from_merges([], ["<s>"])
     with pytest.raises(UsageError, match=f"{argument} is the text '<s>': give a set"):
         tokenizer.encode("a", **{argument: "<s>"})

@@ -48,7 +48,7 @@ def tiktoken_encoding(directory: Path) -> tiktoken.Encoding:
 
 @pytest.mark.parametrize("options", [{}, {"special_ids": "first", "pad_token": PAD}], ids=["last", "first"])
 @pytest.mark.parametrize("pattern", samples.PATTERNS)
-def test_tokenizers_gives_our_ids(pattern: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_tokenizers_has_our_ids(pattern: str, options: dict[str, Any], tmp_path: Path) -> None:
     ours = tokenizer(pattern, **options)
     theirs = HuggingFaceTokenizer.from_file(str(exported("hf", ours, tmp_path) / "tokenizer.json"))
     assert theirs.get_vocab_size() == ours.vocab_size
@@ -66,7 +66,7 @@ def test_tokenizers_would_write_the_same_file(pattern: str, tmp_path: Path) -> N
         assert HuggingFaceTokenizer.from_file(str(path)).to_str(pretty=True) == text
 
 
-def test_a_vocabulary_without_merges_or_special_tokens(tmp_path: Path) -> None:
+def test_vocabulary_without_merges_or_special_tokens(tmp_path: Path) -> None:
     ours = Tokenizer.from_merges([], pattern="gpt2")
     for name in EXPORTS:
         EXPORTS[name](ours.model, tmp_path)
@@ -77,7 +77,7 @@ def test_a_vocabulary_without_merges_or_special_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "none"])
-def test_transformers_gives_our_ids(pattern: str, tmp_path: Path) -> None:
+def test_transformers_has_our_ids(pattern: str, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     ours = tokenizer(pattern, pad_token=PAD)
@@ -96,7 +96,7 @@ def test_transformers_gives_our_ids(pattern: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", samples.PATTERNS)
-def test_tiktoken_gives_our_ids(pattern: str, tmp_path: Path) -> None:
+def test_tiktoken_has_our_ids(pattern: str, tmp_path: Path) -> None:
     ours = tokenizer(pattern, pad_token=PAD)
     theirs = tiktoken_encoding(exported("tiktoken", ours, tmp_path))
     assert theirs.n_vocab == ours.vocab_size
@@ -108,7 +108,7 @@ def test_tiktoken_gives_our_ids(pattern: str, tmp_path: Path) -> None:
         assert theirs.decode(ids) == text
 
 
-def test_gpt2_files_give_our_ids(tmp_path: Path) -> None:
+def test_gpt2_files_have_our_ids(tmp_path: Path) -> None:
     from transformers import GPT2TokenizerFast
 
     ours = tokenizer(pad_token=PAD)
@@ -125,7 +125,7 @@ def test_gpt2_files_give_our_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", [*samples.PATTERNS, r"\p{L}+|\S|\s++$|\s"])
 @pytest.mark.parametrize("options", [{}, {"special_ids": "first", "pad_token": PAD}], ids=["last", "first"])
-def test_load_gives_the_same_tokenizer(pattern: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_load_restores_the_saved_tokenizer(pattern: str, options: dict[str, Any], tmp_path: Path) -> None:
     ours = tokenizer(pattern, **options)
     ours.save(tmp_path)
     loaded = Tokenizer.load(tmp_path)
@@ -139,7 +139,7 @@ def test_load_gives_the_same_tokenizer(pattern: str, options: dict[str, Any], tm
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
 
-def test_tokenizer_json_alone_tells_simple_patterns(tmp_path: Path) -> None:
+def test_simple_patterns_are_restored_from_tokenizer_json_alone(tmp_path: Path) -> None:
     for pattern in samples.PATTERNS:
         path = exported("hf", tokenizer(pattern), tmp_path) / "tokenizer.json"
         (tmp_path / "tokenizer_config.json").unlink()
@@ -148,7 +148,7 @@ def test_tokenizer_json_alone_tells_simple_patterns(tmp_path: Path) -> None:
         assert [loaded.encode(text) for text in TEXTS] == [tokenizer(pattern).encode(text) for text in TEXTS]
 
 
-def test_a_pattern_of_the_regex_package_is_saved_for_us_alone(tmp_path: Path) -> None:
+def test_regex_patterns_are_saved_for_this_project_only(tmp_path: Path) -> None:
     ours = Tokenizer.from_merges([(b"x", b"y")], SPECIALS, pattern=r"(?<=x)y|[^y]+|y")
     ours.save(tmp_path)
     loaded = Tokenizer.load(tmp_path)
@@ -158,7 +158,7 @@ def test_a_pattern_of_the_regex_package_is_saved_for_us_alone(tmp_path: Path) ->
         HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
 
 
-def test_a_note_of_another_pattern_is_refused(tmp_path: Path) -> None:
+def test_wrong_pattern_in_the_configuration_is_refused(tmp_path: Path) -> None:
     ours = Tokenizer.from_merges([], pattern=r"[a-z]+|[^a-z]")
     path = exported("hf", ours, tmp_path) / "tokenizer_config.json"
     path.write_text(path.read_text().replace("[^a-z]", "[^a-z]+"))
@@ -199,13 +199,13 @@ def with_holes() -> Tokenizer:
         ("tiktoken", unreachable, r"never make 1 of the tokens .*b'abc', id 258"),
     ],
 )
-def test_what_a_runtime_would_read_differently_is_refused(name: str, make: Any, reason: str, tmp_path: Path) -> None:
+def test_exports_that_runtimes_misread_are_refused(name: str, make: Any, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ExportRefusedError, match=reason):
         EXPORTS[name](make().model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_hugging_face_layouts_of_others_are_read(tmp_path: Path) -> None:
+def test_layouts_of_other_writers_are_read(tmp_path: Path) -> None:
     """ByteLevel with its own regex, merges as strings, a normalized added token, an older file without new fields."""
     ours = tokenizer()
     document = json.loads((exported("hf", ours, tmp_path) / "tokenizer.json").read_text(encoding="utf-8"))
@@ -225,11 +225,11 @@ def test_hugging_face_layouts_of_others_are_read(tmp_path: Path) -> None:
     assert [loaded.encode(text) for text in TEXTS] == [theirs.encode(text).ids for text in TEXTS]
 
 
-def changed(place: str, value: Any) -> Any:
+def changed(path: str, value: Any) -> Any:
     """Set one value in a document: "model.vocab" or "added_tokens.0.id"."""
 
     def change(document: Any) -> None:
-        *way, last = [int(step) if step.isdigit() else step for step in place.split(".")]
+        *way, last = [int(step) if step.isdigit() else step for step in path.split(".")]
         for step in way:
             document = document[step]
         document[last] = value
@@ -283,7 +283,7 @@ def changed(place: str, value: Any) -> Any:
         (changed("added_tokens.0.id", 1.5), r"added_tokens\[0\].id must be a whole number"),
     ],
 )
-def test_files_that_are_damaged_or_say_more_are_refused(change: Any, message: str, tmp_path: Path) -> None:
+def test_damaged_or_unknown_settings_are_refused(change: Any, message: str, tmp_path: Path) -> None:
     path = exported("hf", tokenizer(), tmp_path) / "tokenizer.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document)
@@ -298,14 +298,14 @@ def test_files_that_are_damaged_or_say_more_are_refused(change: Any, message: st
     ("content", "message"),
     [(b"", "not valid JSON"), (b"[]", "must be an object"), (b"\xff", "not UTF-8"), (b"[" * 100_000, "not valid JSON")],
 )
-def test_files_that_are_no_tokenizers_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
         Tokenizer.load(tmp_path)
 
 
-def test_missing_files_and_a_wrong_pad_token(tmp_path: Path) -> None:
+def test_missing_files_and_wrong_pad_token(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"tokenizer\.json does not exist"):
         Tokenizer.load(tmp_path)
     tokenizer().save(tmp_path)

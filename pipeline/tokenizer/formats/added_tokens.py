@@ -35,7 +35,7 @@ def read_added_tokens(
         ids[text] = entry.member("id").read(int)
     _check_overlaps(entries, rules, normalizes=normalizes)
     if len(set(ids.values())) < len(ids):
-        field.refuse("gives one id to two tokens")
+        field.refuse("assigns one id to two tokens")
     if not normalizes and all(rule.normalized for rule in rules.values()):  # no text is normalized: found alike
         rules = {text: replace(rule, normalized=False) for text, rule in rules.items()}
     unlike = {text: rule for text, rule in rules.items() if rule != PLAIN_RULE}
@@ -57,9 +57,9 @@ def check_numbering(field: Field, vocab: Field) -> None:
             expected = len(given) + new
             new += 1
             if expected != max(highest + 1, len(given)):
-                id_.refuse(f"is {id_.value}, but tokenizers itself gives {text!r} the id {expected}, or {highest + 1}")
+                id_.refuse(f"is {id_.value}, but tokenizers assigns {text!r} the id {expected}, or {highest + 1}")
         if id_.value != expected:
-            id_.refuse(f"is {id_.value}, but tokenizers itself gives {text!r} the id {expected}")
+            id_.refuse(f"is {id_.value}, but tokenizers assigns {text!r} the id {expected}")
         highest = max(highest, expected)
 
 

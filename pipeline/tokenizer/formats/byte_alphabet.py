@@ -37,10 +37,10 @@ def _refuse_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> NoReturn:
             vocab.member(text).read(int)
         if text in special_tokens:
             if special_tokens[text] != id_:
-                vocab.refuse(f"gives {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
+                vocab.refuse(f"assigns {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
             continue
         if texts.setdefault(id_, text) != text:
-            vocab.refuse(f"gives the id {id_} to {text!r} and to another token")
+            vocab.refuse(f"assigns the id {id_} to {text!r} and to another token")
         try:
             text_to_token(text)
         except UnicodeEncodeError:

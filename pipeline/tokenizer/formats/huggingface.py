@@ -19,7 +19,11 @@ from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text
-from pipeline.tokenizer.formats.pre_tokenizer import own_pre_tokenizer, read_pre_tokenizer, write_pre_tokenizer
+from pipeline.tokenizer.formats.pre_tokenizer import (
+    private_pre_tokenizer,
+    public_pre_tokenizer,
+    read_pre_tokenizer,
+)
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
 
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
@@ -124,7 +128,7 @@ def _token_field(config: Field, name: str) -> Field:
 
 def export_huggingface(model: Model, directory: Location) -> list[Location]:
     """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
-    return _write(model, directory, write_pre_tokenizer(model))
+    return _write(model, directory, public_pre_tokenizer(model))
 
 
 def write_model(model: Model, directory: Location) -> list[Location]:
@@ -133,9 +137,9 @@ def write_model(model: Model, directory: Location) -> list[Location]:
     For such a pattern tokenizer.json names a pre-tokenizer that only this project has.
     """
     try:
-        pre_tokenizer = write_pre_tokenizer(model)
+        pre_tokenizer = public_pre_tokenizer(model)
     except ExportRefusedError:
-        pre_tokenizer = own_pre_tokenizer(model.pattern)
+        pre_tokenizer = private_pre_tokenizer(model.pattern)
     return _write(model, directory, pre_tokenizer)
 
 

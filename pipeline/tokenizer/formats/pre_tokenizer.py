@@ -100,7 +100,7 @@ def _rewritten_presets() -> dict[str, str]:
     return {for_tokenizers(compile_pattern(name)): name for name in others}
 
 
-def write_pre_tokenizer(model: Model) -> dict[str, Any]:
+def public_pre_tokenizer(model: Model) -> dict[str, Any]:
     """Return what tokenizers reads; ExportRefusedError where it would cut differently."""
     pattern, in_front = model.pattern, model.preparation.space_in_front
     byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
@@ -121,6 +121,6 @@ def write_pre_tokenizer(model: Model) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
 
 
-def own_pre_tokenizer(pattern: CompiledPattern) -> dict[str, Any]:
+def private_pre_tokenizer(pattern: CompiledPattern) -> dict[str, Any]:
     """Return what only this project reads."""
     return {"type": REGEX_STAGE, "pattern": pattern.name or pattern.expression}
