@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from pipeline.base.errors import StorageError, UsageError
+from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.corpus.skipped_or_altered import KINDS, KindTally, add_up, fail_on_loss_error, in_words
 from pipeline.executors import Executor
@@ -23,7 +23,7 @@ from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding, offsets_na
 from pipeline.shards.part_file import Part
 from pipeline.shards.plan import OF_TRAINING, open_encoding, separator_of
 from pipeline.shards.write_worker import Shard
-from pipeline.storage import Location, Remote, each, existing, named
+from pipeline.storage import Location, Remote, each, existing, named, unreadable
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -104,7 +104,7 @@ def _size(where: Location) -> int:
     try:
         return where.stat().st_size
     except OSError as error:
-        raise StorageError(f"{where} cannot be read: {error.strerror or error}") from None
+        raise unreadable(where, error) from None
 
 
 def _described(

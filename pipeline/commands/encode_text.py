@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.base.errors import InputError, StorageError
+from pipeline.base.errors import InputError
 from pipeline.report import progress
-from pipeline.storage import Location, RemoteError, exists
+from pipeline.storage import Location, RemoteError, exists, unreadable
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -20,7 +20,7 @@ def tokenizer_home(path: Location) -> Location:
     try:
         return path.parent if path.is_file() else path
     except RemoteError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
+        raise unreadable(path, error) from None
 
 
 def tokenizer_path(path: Location) -> Location:

@@ -150,7 +150,7 @@ class Executor(ABC):
         active: dict[Any, _Attempt] = {}
 
         def hand_out() -> None:
-            slots = self._slots(at_once or len(tasks), need)
+            slots = self._slots(min(at_once or len(tasks), len(tasks)), need)
             while waiting and len(active) < slots:
                 index = waiting.popleft()
                 handle = self._start(function, tasks[index], need, again=index in failures)

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.base.errors import RunDirectoryError, StorageError
-from pipeline.storage import Location, Remote, RemoteError, is_uri, lock, named, remove
+from pipeline.base.errors import RunDirectoryError
+from pipeline.storage import Location, Remote, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
-from pipeline.storage.atomic import make_directory, write_whole
-from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
+from pipeline.storage.atomic import make_directory, write_json, write_whole
+from pipeline.storage.bounded import read_json
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
@@ -98,7 +98,7 @@ class Directory:
         }
         document["digest"] = fingerprint(document)
         self.require_lock()
-        write_whole(self / self.kind.manifest, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+        write_json(self / self.kind.manifest, document)
 
     def read_manifest(self) -> dict[str, Any] | None:
         """Return what the manifest says, or None if there is none.
@@ -107,16 +107,12 @@ class Directory:
         """
         path, document = self / self.kind.manifest, None
         try:
-            document = json.loads(read_bounded(path, MANIFEST_BYTES))
+            document = read_json(path)
         except FileNotFoundError:
             return None
         except NotADirectoryError:
             raise RunDirectoryError(f"{self} is a file, not a directory; choose another --output") from None
-        except RemoteError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-        except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
         version = document.get("format_version") if isinstance(document, dict) else None
         if version != self.kind.format_version:

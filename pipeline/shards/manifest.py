@@ -9,7 +9,6 @@
 """
 
 import hashlib
-import json
 import re
 import zlib
 from array import array
@@ -17,14 +16,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pipeline.base.errors import InputError, StorageError
+from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan
 from pipeline.storage import Location, open_file
-from pipeline.storage.atomic import write_whole
-from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
+from pipeline.storage.atomic import write_json
+from pipeline.storage.bounded import read_json
 from pipeline.tokenizer.model import Model
 
 RESULT = "shards.json"
@@ -179,14 +178,14 @@ class EncodedCorpus:
         """Write `shards.json`, whole or not at all."""
         directory.require_lock()
         document = {"format_version": FORMAT_VERSION, **asdict(self)}
-        write_whole(directory / RESULT, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+        write_json(directory / RESULT, document)
 
 
 def load_result(directory: Location) -> EncodedCorpus | None:
     """What `shards.json` says, or None where there is none. Raises `InputError` where it is damaged."""
     path = directory / RESULT
     try:
-        document = json.loads(read_bounded(path, MANIFEST_BYTES))
+        document = read_json(path)
         version = document.pop("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
@@ -194,9 +193,7 @@ def load_result(directory: Location) -> EncodedCorpus | None:
         return _checked(replace(found, shards=tuple(ShardFacts(**shard) for shard in document["shards"])))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}; make it readable") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 

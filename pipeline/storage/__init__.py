@@ -130,7 +130,7 @@ def names_in(directory: Location) -> list[str]:
         return []
 
 
-def unreadable(where: Location, error: OSError) -> StorageError:
+def unreadable(where: object, error: OSError) -> StorageError:
     """Return the error for a file that the system or a store does not let us read; its content may be intact."""
     remedy = "" if isinstance(error, RemoteError) else "; make it readable"  # a store's reason has its own remedy
     return StorageError(f"{where} cannot be read: {error.strerror or error}{remedy}")

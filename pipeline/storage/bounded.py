@@ -23,14 +23,14 @@ def read_bounded(where: Location, most_bytes: int) -> bytes:
     return data
 
 
-def read_json(where: Location, most_bytes: int = MANIFEST_BYTES) -> Any:
-    """Return the value in a JSON file.
+def read_json(where: Location, most_bytes: int | None = None) -> Any:
+    """Return the value in a JSON file of at most `most_bytes` (None: `MANIFEST_BYTES`).
 
     Raises FileNotFoundError or NotADirectoryError if there is no such file, `StorageError` if it cannot be read,
     and `ValueError` with the reason if it is too large or not JSON.
     """
     try:
-        return json.loads(read_bounded(where, most_bytes))
+        return json.loads(read_bounded(where, most_bytes or MANIFEST_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:

@@ -284,7 +284,7 @@ def test_a_forged_tokenizer_is_refused_or_whole(run: Path, data: st.DataObject) 
 def test_files_without_an_end_are_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("pipeline.run.options.CONFIG_BYTES", 1 << 20)
     monkeypatch.setattr("pipeline.tokenizer.formats.fields.MODEL_BYTES", 1 << 20)
-    monkeypatch.setattr("pipeline.run.manifest.MANIFEST_BYTES", 1 << 20)
+    monkeypatch.setattr("pipeline.storage.bounded.MANIFEST_BYTES", 1 << 20)
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError, match=r"larger than 1,024 KiB"):
         {
