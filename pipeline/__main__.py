@@ -55,9 +55,7 @@ def _flush_stdout(code: int) -> int:
         if not isinstance(error, BrokenPipeError) and code == 0:
             reason = getattr(error, "strerror", None) or error
             _complain(f"standard output cannot be written: {reason}; write it somewhere else")
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # drop the rest, or the exit complains
+        with contextlib.suppress(OSError, ValueError):  # drop the rest, or the exit complains
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code or 1
     return code
