@@ -32,7 +32,7 @@ from pipeline.counts import combine_worker, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import STAGE
 from pipeline.counts.elsewhere import PartPath, Parts, take_counts
-from pipeline.counts.feeding import PLACED, RegexCutter
+from pipeline.counts.feeding import LOCATED, RegexCutter
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
@@ -138,7 +138,7 @@ class _Counter:
             errors=self._options.errors,
             max_piece_bytes=self._options.max_piece_bytes,
         )
-        self._examples: Examples = {key: [] for key in PLACED}
+        self._examples: Examples = {key: [] for key in LOCATED}
 
     def feed(self, block: Records) -> None:
         before = self.counter.statistics()
@@ -193,7 +193,7 @@ class _Counting:
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[ChunkStatistics] = []
-        self._examples: Examples = {key: [] for key in PLACED}
+        self._examples: Examples = {key: [] for key in LOCATED}
         self._tally = Tally()
 
     @property
@@ -254,6 +254,6 @@ class _Counting:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
         statistics = sum(self._statistics, ChunkStatistics())
         for key, places in self._examples.items():
-            for kind in PLACED[key]:
+            for kind in LOCATED[key]:
                 self._tally.add(kind, getattr(statistics, kind), (place for _, place in sorted(places)))
         return self._parts, replace(statistics, losses=self._tally.found)

@@ -22,7 +22,7 @@ from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _WHOLE = (0, 1)
-_FOOTERS_SHARE = 8  # one in so many bytes of memory may hold open files between planning and combining
+_FOOTERS_FRACTION = 8  # an eighth of the memory may hold open files between planning and combining
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def combine(task: CombineTask) -> int:
         cleaning.callback(lambda: _close(sources))
         numbers = itertools.count()
         while True:
-            extents = _extents(sources, task.memory_bytes // _FOOTERS_SHARE)
+            extents = _extents(sources, task.memory_bytes // _FOOTERS_FRACTION)
             threads = combine_plan.threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
             groups = combine_plan.groups_of(extents, threads, task.memory_bytes)
             if len(groups) == 1:

@@ -37,11 +37,11 @@ _WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t
 
 @dataclass(frozen=True)
 class Batch:
-    """Some pieces and their counts, not yet checked; `place(i)` names the location of the i-th for messages."""
+    """Some pieces and their counts, not yet checked; `location(i)` is the location of the i-th for messages."""
 
     pieces: list[bytes]
     counts: list[int]
-    place: Callable[[int], str]
+    location: Callable[[int], str]
 
 
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
@@ -133,14 +133,14 @@ def _shown(text: bytes) -> str:
     return repr(text[:40].decode(errors="backslashreplace"))
 
 
-def _unescaped(piece: bytes, place: str) -> bytes:
+def _unescaped(piece: bytes, location: str) -> bytes:
     def byte_of(found: re.Match[bytes]) -> bytes:
         if found[1] is not None:
             return bytes([int(found[1], 16)])
         if found[2] not in _ESCAPED:
             raise InputError(
-                f"{place}: {_shown(found[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a backslash "
-                "itself is written \\\\"
+                f"{location}: {_shown(found[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a "
+                "backslash itself is written \\\\"
             )
         return _ESCAPED[found[2]]
 

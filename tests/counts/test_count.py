@@ -24,7 +24,7 @@ def task_of(path: Path, **changes: object) -> CountTask:
         max_piece_bytes=None,
         output=path.with_suffix(".parquet"),
         fingerprint="f",
-        room_bytes=64 << 20,
+        budget_bytes=64 << 20,
     )
     return replace(task, **changes)
 
