@@ -3,7 +3,7 @@
 import shutil
 from os import PathLike
 
-from pipeline.counts import counts_file
+from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.run import manifest, memory
@@ -45,15 +45,15 @@ def run_export_counts(directory: Location, path: Location, executor: Executor, o
     work_bytes = whole.per_worker(whole.workers(1)) - memory.WRITE_BYTES
     band_bytes = min(_MOST_BAND_BYTES, work_bytes // _BAND_SHARE)
     counted = require_counted(manifest.require(directory), executor)
-    task = counts_file.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
+    task = export_worker.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     if path.suffix == ".parquet":
-        list(executor.run(counts_file.read_whole, [task]))  # a damaged counter is not passed on
+        list(executor.run(export_worker.read_whole, [task]))  # a damaged counter is not passed on
         with (
-            whole_file(path, counts_file.EXPORT_REMEDY) as partial,
+            whole_file(path, export_worker.EXPORT_REMEDY) as partial,
             open_file(counted.path) as counter,
             partial.open("wb") as copy,
         ):
             shutil.copyfileobj(counter, copy, 1 << 20)
         return counted.facts.different_pieces
-    [(_, rows)] = executor.run(counts_file.write_tsv, [task])
+    [(_, rows)] = executor.run(export_worker.write_tsv, [task])
     return rows

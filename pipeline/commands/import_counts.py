@@ -202,7 +202,7 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
         part=part_path(0),
         fingerprint=run.manifest.counter_fingerprint(),
         part_bytes=work_bytes // _PART_SHARE,
-        room_bytes=work_bytes - work_bytes // _PART_SHARE,
+        budget_bytes=work_bytes - work_bytes // _PART_SHARE,
         limit_bytes=whole.limit_bytes,
         shares=workers * _PART_SHARE / (_PART_SHARE - 1),
     )

@@ -1,7 +1,7 @@
 """What reading a chunk found, as its counter file stores it; added together, what reading the corpus found."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pipeline.corpus.skipped_or_altered import Tallies, add_up
@@ -32,10 +32,6 @@ class ChunkStatistics:
     def from_values(cls, values: Mapping[str, Any]) -> "ChunkStatistics":
         """Take the fields from JSON, or from a native counter; other names are ignored."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
-
-    def to_values(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
 
     def __add__(self, other: "ChunkStatistics") -> "ChunkStatistics":
         """Add another chunk, which comes later in the corpus: its examples of losses follow."""

@@ -22,7 +22,7 @@ from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _WHOLE = (0, 1)
-_FOOTERS_SHARE = 8  # one in so many bytes of memory may hold open files between planning and combining
+_FOOTERS_FRACTION = 8  # an eighth of the memory may hold open files between planning and combining
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,18 @@ def combine(task: CombineTask) -> int:
     sources = [_Source(path, fingerprint, weight=task.weights.get(path, (1, 1))) for path, fingerprint in task.parts]
     shares = task.share[1]
     with parts_beside(task.output) as neighbour, contextlib.ExitStack() as cleaning:
-        for stage in itertools.count():
-            extents = _extents(sources, task.memory_bytes // _FOOTERS_SHARE)
+        cleaning.callback(lambda: _close(sources))
+        numbers = itertools.count()
+        while True:
+            extents = _extents(sources, task.memory_bytes // _FOOTERS_FRACTION)
             threads = combine_plan.threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
             groups = combine_plan.groups_of(extents, threads, task.memory_bytes)
             if len(groups) == 1:
                 return _write_sum(sources, combine_plan.partitions_of(extents, shares), threads, task)
             _close(sources)
             sums = []
-            for number, group in enumerate(groups):
-                path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{stage}.{number:04d}.sum.part")
+            for group in groups:
+                path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{next(numbers):04d}.sum.part")
                 cleaning.callback(path.unlink, missing_ok=True)
                 partitions = combine_plan.partitions_of([extents[index] for index in group], shares)
                 group_task = replace(task, output=path, fingerprint="", statistics=ChunkStatistics())
@@ -75,7 +77,6 @@ def combine(task: CombineTask) -> int:
                 give_back_memory()
                 sums.append(_Source(path, "", share=task.share))
             sources = sums
-    raise AssertionError("groups of two or more become one group")
 
 
 def join(task: CombineTask) -> int:
@@ -105,7 +106,7 @@ class TotalTask:
 
 
 def total(task: TotalTask) -> int:
-    """The pieces of a counter, with repetitions, as it will count with its weight. Runs in a worker process.
+    """Return the weighted number of pieces of a counter, with repetitions. Runs in a worker process.
 
     Raises `RunDirectoryError` for a damaged counter, `TrainingError` beyond 2^63 - 1.
     """

@@ -131,7 +131,7 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             max_piece_bytes=stored["max_piece_bytes"],
             output=run.chunk_path(index),
             fingerprint=found_run.chunk_fingerprint(index),
-            room_bytes=workers.work_bytes,
+            budget_bytes=workers.work_bytes,
             limit_bytes=workers.budget.limit_bytes,
             workers=workers.on_one,
         )

@@ -17,7 +17,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import give_back_memory
 from pipeline.counts.count import STAGE
 from pipeline.counts.elsewhere import PartPath, Parts
-from pipeline.counts.feeding import PLACED, RegexCutter
+from pipeline.counts.feeding import LOCATED, RegexCutter
 from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes
@@ -59,7 +59,7 @@ class _Counter:
             errors=options.errors,
             max_piece_bytes=options.max_piece_bytes,
         )
-        self._examples: Examples = {key: [] for key in PLACED}
+        self._examples: Examples = {key: [] for key in LOCATED}
 
     def feed(self, block: Records) -> None:
         before = self.counter.statistics()
@@ -111,7 +111,7 @@ class _Counting:
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[ChunkStatistics] = []
-        self._examples: Examples = {key: [] for key in PLACED}
+        self._examples: Examples = {key: [] for key in LOCATED}
         self.tally = Tally()
 
     def feed(self, documents: Iterable[Records], advance: Advance) -> None:
@@ -167,6 +167,6 @@ class _Counting:
             list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
         statistics = sum(self._statistics, ChunkStatistics())
         for key, examples in self._examples.items():
-            for kind in PLACED[key]:
+            for kind in LOCATED[key]:
                 self.tally.add(kind, getattr(statistics, kind), (location for _, location in sorted(examples)))
         return Parts(self._parts, replace(statistics, losses=self.tally.found))

@@ -13,7 +13,7 @@ Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from pipeline import _core
@@ -55,7 +55,7 @@ def write_counter(
     metadata = {
         _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
-        _STATISTICS: json.dumps(statistics.to_values(), sort_keys=True).encode(),
+        _STATISTICS: json.dumps(asdict(statistics), sort_keys=True).encode(),
     }
     schema = _schema().with_metadata(metadata)
     encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}

@@ -18,14 +18,12 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
-from pipeline.counts.counter_file import as_batch, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.storage import Location, OpenFile, arrow_source, open_file
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
 COUNT_WANTED = "a whole number from 1 to 2^63 - 1"
-EXPORT_REMEDY = "make budget and its directory, or name another file for the counts"
 _BATCH_BYTES = 16 << 20
 _READ_BYTES = 1 << 20
 _MOST_LINE_BYTES = 1 << 30
@@ -39,11 +37,11 @@ _WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t
 
 @dataclass(frozen=True)
 class Batch:
-    """Some pieces and their counts, not yet checked; `place(i)` names the location of the i-th for messages."""
+    """Some pieces and their counts, not yet checked; `location(i)` is the location of the i-th for messages."""
 
     pieces: list[bytes]
     counts: list[int]
-    place: Callable[[int], str]
+    location: Callable[[int], str]
 
 
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
@@ -87,7 +85,13 @@ def _read_tsv(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[
             first = 2
             continue
         if not count.isdigit():
-            raise InputError(_unreadable(f"{path}, line {number}", line))
+            fields = line.rstrip(b"\r\n").split(b"\t")
+            if len(fields) == 2:
+                raise InputError(f"{path}, line {number}: the count {_shown(count)} is not {COUNT_WANTED}")
+            raise InputError(
+                f"{path}, line {number} has {len(fields)} fields, not a piece, a tab and a count; write a tab within a "
+                "piece as \\t (.parquet files are recognised by their name)"
+            )
         pieces.append(piece if b"\\" not in piece else _unescaped(piece, f"{path}, line {number}"))
         counts.append(int(count) if len(count) < 20 else MOST_COUNT + 1)
         filled += len(line)
@@ -125,28 +129,18 @@ def _hold(part: str, what: str, size: int, budget: ReadBudget, copies: int = _CO
     budget.require(part, copies * size, f"{what} of {format_bytes(size)}")
 
 
-def _unreadable(place: str, line: bytes) -> str:
-    fields = line.rstrip(b"\r\n").split(b"\t")
-    if len(fields) != 2:
-        return (
-            f"{place} has {len(fields)} fields, not a piece, a tab and a count; write a tab within a piece as \\t "
-            "(.parquet files are recognised by their name)"
-        )
-    return f"{place}: the count {_shown(fields[1])} is not {COUNT_WANTED}"
-
-
 def _shown(text: bytes) -> str:
     return repr(text[:40].decode(errors="backslashreplace"))
 
 
-def _unescaped(piece: bytes, place: str) -> bytes:
+def _unescaped(piece: bytes, location: str) -> bytes:
     def byte_of(found: re.Match[bytes]) -> bytes:
         if found[1] is not None:
             return bytes([int(found[1], 16)])
         if found[2] not in _ESCAPED:
             raise InputError(
-                f"{place}: {_shown(found[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a backslash "
-                "itself is written \\\\"
+                f"{location}: {_shown(found[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a "
+                "backslash itself is written \\\\"
             )
         return _ESCAPED[found[2]]
 
@@ -236,83 +230,3 @@ def _arrow_batch(batch: Any, name: str, first: int) -> Batch:
         raise InputError(f"{name}, row {first + missing} has no piece or no count")
     as_bytes = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
     return Batch(as_bytes, counts, lambda i: f"{name}, row {first + i}")
-
-
-@dataclass(frozen=True)
-class WriteTask:
-    """A counter to write as TSV: a task for a worker. About `band_bytes` of it at most are in memory at once."""
-
-    counter: Location
-    fingerprint: str
-    output: Location
-    band_bytes: int
-
-    def __str__(self) -> str:
-        return f"writing {self.output}"
-
-
-def read_whole(task: WriteTask) -> int:
-    """Read a counter to its end, to check its checksums; returns the number of pieces."""
-    with open_counter(task.counter, fingerprint=task.fingerprint) as counter:
-        return sum(memoryview(counts).nbytes // 8 for _, _, counts in counter.read_all())
-
-
-def write_tsv(task: WriteTask) -> int:
-    """Write a counter as TSV, the most frequent piece first; returns the number of pieces.
-
-    Equally frequent pieces keep the counter's order. The counter is read once for each band of counts whose pieces fit
-    in memory; the pieces of a single count need not fit, since they are in order already.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from pipeline.storage.atomic import whole_file
-
-    with (
-        open_counter(task.counter, fingerprint=task.fingerprint) as counter,
-        whole_file(task.output, EXPORT_REMEDY) as partial,
-        partial.open("w", encoding="utf-8", newline="") as file,
-    ):
-
-        def write(batch: Any) -> None:
-            for piece, count in zip(batch["piece"].to_pylist(), batch["count"].to_pylist(), strict=True):
-                file.write(f"{escaped(piece)}\t{count}\n")
-
-        for least, most in _bands(map(as_batch, counter.read_all()), task.band_bytes):
-            low, high = pa.scalar(least, pa.uint64()), pa.scalar(most, pa.uint64())
-            within = (
-                batch.filter(pc.and_(pc.greater_equal(batch["count"], low), pc.less_equal(batch["count"], high)))
-                for batch in map(as_batch, counter.read_all())
-            )
-            if least == most:
-                for batch in within:
-                    write(batch)
-            else:
-                band = pa.Table.from_batches(list(within)).combine_chunks()
-                order = pc.sort_indices(band, sort_keys=[("count", "descending")])  # stable
-                for start in range(0, len(order), BATCH_ROWS):
-                    write(band.take(order.slice(start, BATCH_ROWS)))
-        return counter.rows
-
-
-def _bands(batches: Iterator[Any], band_bytes: int) -> list[tuple[int, int]]:
-    """Ranges of counts (least, most), the greatest first, whose pieces take about `band_bytes` or have one count."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    bytes_of: dict[int, int] = {}
-    for batch in batches:
-        table = pa.table({"count": batch["count"], "size": pc.binary_length(batch["piece"])})
-        sums = table.group_by("count").aggregate([("size", "sum"), ("size", "count")])
-        for row in sums.to_pylist():
-            bytes_of[row["count"]] = bytes_of.get(row["count"], 0) + row["size_sum"] + 16 * row["size_count"]
-    bands: list[tuple[int, int]] = []
-    filled = 0
-    for count in sorted(bytes_of, reverse=True):
-        filled += bytes_of[count]
-        if bands and filled <= band_bytes:
-            bands[-1] = count, bands[-1][1]
-        else:
-            bands.append((count, count))
-            filled = bytes_of[count]
-    return bands

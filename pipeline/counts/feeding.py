@@ -20,14 +20,14 @@ from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
 # The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
-PLACED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
+LOCATED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkTask:
     """One chunk to read: spans of files, and how to read their text.
 
-    room_bytes: for the text being read and what is made of it. limit_bytes, workers: the memory limit, if known, and
+    budget_bytes: for the text being read and what is made of it. limit_bytes, workers: the memory limit, if known, and
     how many workers share it.
     """
 
@@ -40,7 +40,7 @@ class ChunkTask:
     special_tokens: tuple[bytes, ...]
     errors: str
     max_piece_bytes: int | None = None
-    room_bytes: int
+    budget_bytes: int
     text_field: str = "text"
     limit_bytes: int | None = None
     workers: int = 1
@@ -53,7 +53,7 @@ class ChunkTask:
 
 
 class _Counter(Protocol):
-    """A `_core.ChunkCounter`, or what is fed in its place."""
+    """A `_core.ChunkCounter`, or what is fed instead."""
 
     def fed_bytes(self) -> int: ...
     def statistics(self) -> dict[str, Any]: ...
@@ -78,9 +78,9 @@ def feed_chunk(
         except InvalidTextError as error:
             raise InvalidTextError(str(error), span[0].path) from None
     statistics = counter.statistics()
-    for key, places in feeding.examples.items():
-        for kind in PLACED[key]:
-            feeding.tally.add(kind, statistics[kind], places)
+    for key, locations in feeding.examples.items():
+        for kind in LOCATED[key]:
+            feeding.tally.add(kind, statistics[kind], locations)
     return feeding.tally
 
 
@@ -89,7 +89,7 @@ class _Feeding:
 
     def __init__(self, task: ChunkTask, counter: _Counter) -> None:
         self.tally = Tally()
-        self.examples: dict[str, list[str]] = {key: [] for key in PLACED}
+        self.examples: dict[str, list[str]] = {key: [] for key in LOCATED}
         self._task, self._counter = task, counter
         self._specials = _core.SpecialTokens(list(task.special_tokens))
 
@@ -100,7 +100,7 @@ class _Feeding:
         begin = counter.fed_bytes()
         first = start - begin if plain_text else -begin  # of a text, from a number of fed bytes to an offset in it
         found = 0
-        budget = ReadBudget(task.room_bytes, self._shrink, limit_bytes=task.limit_bytes, workers=task.workers)
+        budget = ReadBudget(task.budget_bytes, self._shrink, limit_bytes=task.limit_bytes, workers=task.workers)
         for block in read_span(file, start, stop, task.text_field, report_progress, budget):
             fed = counter.fed_bytes()
             if isinstance(block, bytes):
@@ -110,44 +110,44 @@ class _Feeding:
                 found += counter.fed_bytes() - fed
                 del block
                 continue
-            place = _record_place(file, block, fed)
-            self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), place)
+            location = _record_location(file, block, fed)
+            self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
             for skipped in block.skipped:
                 self.tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
             found += block.rows + len(block.skipped)
-            del block, place  # before the next is read: they may be large
+            del block, location  # before the next is read: they may be large
         if file.format == "text":
             self._feed(partial(counter.feed, b"", end=True), lambda offset: file.location(first + offset))
         if found == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
             self.tally.add("files_empty", 1, [file.path])
-        counter.set_room(task.room_bytes)  # what reading held of it is free again
+        counter.set_room(task.budget_bytes)  # what reading held of it is free again
 
-    def _shrink(self, room_bytes: int) -> None:
+    def _shrink(self, budget_bytes: int) -> None:
         """Leave the counter this budget: if it holds more, it is written out, and freed memory is given back."""
-        self._counter.set_room(room_bytes)
+        self._counter.set_room(budget_bytes)
         _core.give_back_memory()
 
-    def _feed(self, feed: Callable[[], None], place: Callable[[int], str]) -> None:
-        """Feed a block. place: from the number of bytes fed before an error to its location, for messages."""
+    def _feed(self, feed: Callable[[], None], location: Callable[[int], str]) -> None:
+        """Feed a block. location: from the number of bytes fed before an error to its location, for messages."""
         task = self._task
         try:
             feed()
         except MemoryError as error:
-            raise _too_long(task, place, error) from None
+            raise _too_long(task, location, error) from None
         except ValueError as error:
             offsets = self._counter.statistics()["invalid_offsets"]
             if task.errors != "strict" or not offsets:
                 raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
             raise InvalidTextError(
-                f"invalid UTF-8 in {place(offsets[-1])}; fix it and {task.again}, or choose "
+                f"invalid UTF-8 in {location(offsets[-1])}; fix it and {task.again}, or choose "
                 "--errors replace or --errors skip"
             ) from None
         statistics = self._counter.statistics()
-        for key, places in self.examples.items():
-            places += map(place, statistics[key][len(places) :])
+        for key, locations in self.examples.items():
+            locations += map(location, statistics[key][len(locations) :])
 
 
-def _too_long(task: ChunkTask, place: Callable[[int], str], error: MemoryError) -> TrainingError:
+def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryError) -> TrainingError:
     """The error for a piece, or under `skip` a document, that exceeds the budget."""
     if len(error.args) != 2:
         return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
@@ -158,12 +158,12 @@ def _too_long(task: ChunkTask, place: Callable[[int], str], error: MemoryError) 
     if task.work == "encoded":  # the tokenizer says what cuts
         remedy = ", --errors replace or fewer --workers" if task.errors == "skip" else " or fewer --workers"
     return TrainingError(
-        f"{place(error.args[0])}: about here a {what} of {format_bytes(error.args[1])} or more starts, too much for "
-        f"the {format_bytes(task.room_bytes)} of a worker; give a larger --memory-limit{remedy}"
+        f"{location(error.args[0])}: about here a {what} of {format_bytes(error.args[1])} or more starts, too much for "
+        f"the {format_bytes(task.budget_bytes)} of a worker; give a larger --memory-limit{remedy}"
     )
 
 
-def _record_place(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
+def _record_location(file: CorpusFile, records: Records, begin: int) -> Callable[[int], str]:
     """Return what maps the number of bytes fed to the location of the record that holds them."""
     return lambda offset: file.location(records.position(records.row_at(offset - begin)))
 

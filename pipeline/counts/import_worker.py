@@ -38,7 +38,7 @@ class TakeTask:
     """A file of piece counts for a worker, and what the pieces must be.
 
     state: the file's when it was digested; None: any. part: the parts are named after it. part_bytes: memory of the
-    counts that become one part. room_bytes: memory for reading them; None: unlimited. It is one of `shares` equal
+    counts that become one part. budget_bytes: memory for reading them; None: unlimited. It is one of `shares` equal
     parts of the memory limit.
     """
 
@@ -48,7 +48,7 @@ class TakeTask:
     part: Path
     fingerprint: str
     part_bytes: int
-    room_bytes: int | None = None
+    budget_bytes: int | None = None
     limit_bytes: int | None = None
     shares: float = 1
     state: State | None = None
@@ -62,7 +62,7 @@ def take_file(task: TakeTask) -> Taken:
 
     Raises `InputError` if the file changed since it was digested, and as `take` and `read_counts` do.
     """
-    budget = ReadBudget(task.room_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
+    budget = ReadBudget(task.budget_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
     _require_unchanged(task)
     taken = take(read_counts(task.path, budget), task)
     _require_unchanged(task)
@@ -95,13 +95,13 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
         try:
             held.append(_core.sorted_counter(batch.pieces, batch.counts))
         except OverflowError:
-            raise _too_many(f"{batch.place(0)} and after") from None
+            raise _too_many(f"{batch.location(0)} and after") from None
         except ValueError as error:
-            raise InputError(f"{error} ({batch.place(0)} and after)") from None
+            raise InputError(f"{error} ({batch.location(0)} and after)") from None
         held_bytes += sum(memoryview(column).nbytes for column in held[-1])
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
-        found = cut_otherwise(batch.pieces, task.pattern, batch.place)
+        found = cut_otherwise(batch.pieces, task.pattern, batch.location)
         cut += len(found)
         example = example or b"".join(found[:1])
         if held_bytes > task.part_bytes // 2:
@@ -136,9 +136,9 @@ def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
 def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
     for index, (piece, count) in enumerate(zip(batch.pieces, batch.counts, strict=True)):
         if not 1 <= count <= MOST_COUNT:
-            raise InputError(f"{batch.place(index)}: the count {count} is not {COUNT_WANTED}; leave the piece out")
+            raise InputError(f"{batch.location(index)}: the count {count} is not {COUNT_WANTED}; leave the piece out")
         if not piece:
-            raise InputError(f"{batch.place(index)}: the piece is empty; leave it out")
+            raise InputError(f"{batch.location(index)}: the piece is empty; leave it out")
     joined = b"".join(batch.pieces)
     for token in special_tokens:
         if token not in joined:  # true of most batches, for all their pieces at once
@@ -146,8 +146,8 @@ def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
         for index, piece in enumerate(batch.pieces):
             if token in piece:
                 raise InputError(
-                    f"{batch.place(index)}: the piece {_shown(piece)} holds the special token {_shown(token)}, which "
-                    "is never counted; leave it out, or choose other special tokens"
+                    f"{batch.location(index)}: the piece {_shown(piece)} holds the special token {_shown(token)}, "
+                    "which is never counted; leave it out, or choose other special tokens"
                 )
 
 
@@ -156,11 +156,11 @@ def _shown(piece: bytes) -> str:
 
 
 def cut_otherwise(
-    pieces: list[bytes], pattern: CompiledPattern, place: Callable[[int], str] = "piece {}".format
+    pieces: list[bytes], pattern: CompiledPattern, location: Callable[[int], str] = "piece {}".format
 ) -> list[bytes]:
     """Return the pieces that the pattern, given one as a document, would cut or alter.
 
-    place: the location of a piece, for the `PatternTimeoutError` if the pattern takes too long on it.
+    location: the location of a piece, for the `PatternTimeoutError` if the pattern takes too long on it.
     """
     cut = []
     for index, piece in enumerate(pieces):
@@ -170,7 +170,7 @@ def cut_otherwise(
         except UnicodeDecodeError:
             whole = False
         except PatternTimeoutError as error:
-            raise PatternTimeoutError(f"{place(index)}: {error}") from None
+            raise PatternTimeoutError(f"{location(index)}: {error}") from None
         if not whole:
             cut.append(piece)
     return cut
@@ -181,10 +181,10 @@ def mapping_counts(counts: Mapping[Any, Any]) -> Iterator[Batch]:
     items = iter(counts.items())
     while some := list(islice(items, BATCH_ROWS)):
 
-        def place(index: int, rows: list[tuple[Any, Any]] = some) -> str:
+        def location(index: int, rows: list[tuple[Any, Any]] = some) -> str:
             return f"the count of {str(rows[index][0])[:60]!r}"
 
-        yield Batch([_as_bytes(key) for key, _ in some], [_as_count(*row) for row in some], place)
+        yield Batch([_as_bytes(key) for key, _ in some], [_as_count(*row) for row in some], location)
 
 
 def _as_bytes(key: object) -> bytes:

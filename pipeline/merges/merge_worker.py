@@ -84,7 +84,7 @@ def learn(task: MergeTask) -> MergeList:
         else:
             batches = list(counter.read_all())
             while batches:
-                engine.add(*batches.pop())  # which gives the memory back as soon as it can
+                engine.add(*batches.pop())  # which frees the memory as soon as it can
         try:
             result = engine.run(
                 task.merges,

@@ -41,7 +41,7 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model, separator: str |
         special_ids=tuple(special_tokens.values()),
         errors=encoding.options["errors"],
         max_piece_bytes=None,
-        room_bytes=workers.text_bytes,
+        budget_bytes=workers.text_bytes,
         limit_bytes=workers.limit_bytes,
         workers=workers.count,
         model=work.executor.broadcast(packed(model)),

@@ -141,7 +141,7 @@ class Feeding:
 
     def __init__(self, task: IdsTask, _: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
         self._counter = _core.ChunkCounter(
-            cutter, list(task.special_tokens), errors=task.errors, room_bytes=task.room_bytes, sink=ids
+            cutter, list(task.special_tokens), errors=task.errors, room_bytes=task.budget_bytes, sink=ids
         )
         self._ids, self._sink, self._id_bytes = ids, sink, task.id_bytes
 
@@ -193,14 +193,14 @@ class PreparedFeeding(Feeding):
         self._text = _core.ChunkText(special_tokens, judged=task.errors == "skip")
         repairing = compile_pattern("gpt2").automaton
         assert repairing is not None, "a named pattern has an automaton"
-        self._encoding = _core.ChunkCounter(cutter, [], errors="strict", room_bytes=task.room_bytes, sink=ids)
+        self._encoding = _core.ChunkCounter(cutter, [], errors="strict", room_bytes=task.budget_bytes, sink=ids)
         self._counter = _core.ChunkCounter(
-            repairing, special_tokens, errors=task.errors, room_bytes=task.room_bytes, sink=self._text
+            repairing, special_tokens, errors=task.errors, room_bytes=task.budget_bytes, sink=self._text
         )
         special_ids = model.vocabulary.special_tokens
         self._index = {id_: index for index, id_ in enumerate(special_ids.values())}
         self._incoming = IncomingText(SpecialSearch(special_ids, model.preparation), _PREPARED_BYTES)
-        self._room_bytes = task.room_bytes
+        self._room_bytes = task.budget_bytes
         self._goes_on = False
 
     def set_room(self, room_bytes: int) -> None:

@@ -157,7 +157,7 @@ def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[_Ids
         special_tokens=special_bytes(model),
         special_ids=tuple(special_tokens.values()),
         errors=options.errors,
-        room_bytes=workers.text_bytes,
+        budget_bytes=workers.text_bytes,
         limit_bytes=workers.limit_bytes,
         workers=threads,
         separator=None if separator is None else special_tokens[separator],

@@ -10,7 +10,7 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import IO, Any
 
@@ -48,7 +48,7 @@ class PartWriter:
 
     def finish(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
         """The footer, after which nothing follows."""
-        footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": statistics.to_values()}
+        footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": asdict(statistics)}
         data = json.dumps(footer | {"blocks": self._blocks}).encode()
         numbers = _core.hash64(data).to_bytes(_SUM_BYTES, "little") + len(data).to_bytes(_LENGTH_BYTES, "little")
         self._file.write(data + numbers + _MARK)

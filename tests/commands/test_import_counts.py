@@ -33,7 +33,8 @@ from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, U
 from pipeline.commands import import_counts
 from pipeline.counts import counts_file, import_worker
 from pipeline.counts.counter_file import open_counter
-from pipeline.counts.counts_file import WriteTask, escaped, read_counts, write_tsv
+from pipeline.counts.counts_file import escaped, read_counts
+from pipeline.counts.export_worker import WriteTask, write_tsv
 from pipeline.counts.import_worker import TakeTask, cut_otherwise, take_file
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
@@ -423,5 +424,5 @@ def test_wrong_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["c.tsv", "c.parquet"])
 def test_counts_for_a_directory_that_is_missing(tmp_path: Path, name: str) -> None:
     run = pipeline.import_counts({"ab": 3}, output=tmp_path / "run")
-    with pytest.raises(RunDirectoryError, match=r"No such file or directory; make .* its directory, or name another"):
+    with pytest.raises(RunDirectoryError, match=r"No such file or directory; .*make its directory, or name another"):
         pipeline.export_counts(run, tmp_path / "missing" / name)

@@ -1,4 +1,4 @@
-"""Counting a chunk: a file that changes is noticed, wherever it changes, and losses are told with their places."""
+"""Count a chunk: a file that changes is noticed at any time, and skipped or altered input is located."""
 
 import os
 from dataclasses import replace
@@ -24,7 +24,7 @@ def task_of(path: Path, **changes: object) -> CountTask:
         max_piece_bytes=None,
         output=path.with_suffix(".parquet"),
         fingerprint="f",
-        room_bytes=64 << 20,
+        budget_bytes=64 << 20,
     )
     return replace(task, **changes)
 
@@ -57,7 +57,7 @@ def test_a_file_changed_while_it_is_read_is_refused(tmp_path: Path, monkeypatch:
     assert not task.output.exists()
 
 
-def test_places_of_losses_are_in_their_own_file(tmp_path: Path) -> None:
+def test_skipped_or_altered_input_is_located_in_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"valid")
     (tmp_path / "b.txt").write_bytes(b"bad \xff")
     one, two = describe(str(tmp_path / "a.txt")), describe(str(tmp_path / "b.txt"))

@@ -57,7 +57,7 @@ def random_counts(seed, pieces, most=40):
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 8])
-def test_what_is_written_is_read(tmp_path, partitions):
+def test_a_counter_file_is_read_as_it_was_written(tmp_path, partitions):
     counts = random_counts(1, 5000) | Counter({b"\x00" * 9: (1 << 63) - 1, b"x" * 100_000: 1})
     path = write(tmp_path / "c.parquet", counts, partitions, bytes=17)
     assert read(path) == counts
@@ -182,7 +182,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
 
 
 @pytest.mark.parametrize(("memory_bytes", "known"), [(64 << 20, True), (1 << 10, False)])
-def test_footers_are_read_once_where_there_is_room_to_know_them(tmp_path, monkeypatch, memory_bytes, known):
+def test_footers_are_read_once_if_memory_allows(tmp_path, monkeypatch, memory_bytes, known):
     """On a store each of them is a request, for every share of the hashes."""
     counts = [random_counts(seed, 300) for seed in range(5)]
     paths = [write(tmp_path / f"{number}.parquet", one, 4) for number, one in enumerate(counts)]

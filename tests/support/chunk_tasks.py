@@ -24,7 +24,7 @@ def chunk_task(path: Path, output: Path, room_bytes: int, **options: object) -> 
     [file] = find_files([str(path)]).files
     usual = {"errors": "replace", "max_piece_bytes": None, "pattern": compile_pattern("gpt2")} | options
     return CountTask(name="chunk 0", spans=((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
-                     fingerprint="f", room_bytes=room_bytes, **usual)  # fmt: skip
+                     fingerprint="f", budget_bytes=room_bytes, **usual)  # fmt: skip
 
 
 def pieces_of(path: Path) -> Counter[bytes]:

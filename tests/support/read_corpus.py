@@ -26,7 +26,7 @@ def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked
         spans = tuple((files[span.file], span.start, span.stop) for span in chunk.spans)
         task = CountTask(
             name="chunk", spans=spans, pattern=PATTERN, special_tokens=(EOT,), **{"errors": "replace"} | changes,
-            output=directory / ".counter.parquet", fingerprint="", room_bytes=64 << 20,
+            output=directory / ".counter.parquet", fingerprint="", budget_bytes=64 << 20,
         )  # fmt: skip
         parts.append(count_chunk(task))
         with counter_file.open_counter(task.output) as counter:
