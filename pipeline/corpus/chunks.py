@@ -1,8 +1,8 @@
 """Where to cut: files become chunks of about the same size; counting them apart counts what the files hold.
 
 A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
-none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends whatever
-is before it. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
+none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
+any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
 files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the files, the chunk
 size, the special tokens and the pattern; the counts do not depend on the plan.
 """

@@ -169,7 +169,7 @@ def _expand(name: str) -> list[str]:
     if not stat.S_ISDIR(mode):
         raise InputError(f"{name} is neither a regular file nor a directory: save its content to a file and name that")
     if _is_run_directory(path):
-        raise remote.is_output(name)
+        raise remote.output_error(name)
     if found := list(_walk(path, set())):
         return found
     raise InputError(

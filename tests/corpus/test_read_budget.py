@@ -218,8 +218,8 @@ def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:
         batches = list(read_counts(path, budget))
         assert [piece for batch in batches for piece in batch.pieces] == pieces
         for batch in batches[:2]:
-            place = int(batch.place(0).rsplit(" ", 1)[1])
-            assert pieces[place - 1] == batch.pieces[0]
+            number = int(batch.place(0).rsplit(" ", 1)[1])
+            assert pieces[number - 1] == batch.pieces[0]
 
 
 @pytest.fixture(scope="module")
@@ -252,9 +252,9 @@ def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) ->
 
 
 def test_replay_over_budget_is_an_error(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = iter(range(0, 1 << 40, 1 << 36))
+    used = iter(range(0, 1 << 40, 1 << 36))
     monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
-    monkeypatch.setattr(machine, "own_memory", lambda: next(taken))
+    monkeypatch.setattr(machine, "own_memory", lambda: next(used))
     here = manifest.require(imported)
     task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
                              here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30)  # fmt: skip

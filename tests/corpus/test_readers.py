@@ -82,8 +82,8 @@ def test_lines_with_their_endings_are_documents(tmp_path, text, chunk_bytes, suf
         for row in range(records.rows):
             start, stop = records.offsets[row : row + 2]
             found.append(records.data[start:stop])
-            place = records.position(row)
-            assert data[place : place + stop - start] == found[-1]
+            position = records.position(row)
+            assert data[position : position + stop - start] == found[-1]
     assert found == [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
@@ -142,8 +142,8 @@ def test_content_decides_before_the_name(tmp_path: Path) -> None:
         "f.ndjson.ZST": ("jsonl", "zstd"),
         "g.pq.txt": ("text", "none"),
     }
-    taken = describe(str(tmp_path / "c.txt"), FileType("text", "none"))
-    assert (taken.format, taken.compression) == ("text", "none")
+    forced = describe(str(tmp_path / "c.txt"), FileType("text", "none"))
+    assert (forced.format, forced.compression) == ("text", "none")
 
 
 @pytest.mark.parametrize(
@@ -207,13 +207,13 @@ def test_skipped_and_altered_input_has_locations(tmp_path: Path) -> None:
         b'{"text":"yes"}',
     ]
     (tmp_path / "c.jsonl").write_bytes(b"\n".join(lines))
-    places = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
+    locations = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
     counter, documents, lost = count(tmp_path, "c.jsonl", chunk_bytes=20)
     assert lost == {
-        "replacements": {"count": 2, "examples": [places[0], places[0]]},
-        "records_not_json": {"count": 1, "examples": [places[1]]},
-        "records_not_text": {"count": 1, "examples": [places[2]]},
-        "records_without_field": {"count": 1, "examples": [places[3]]},
+        "replacements": {"count": 2, "examples": [locations[0], locations[0]]},
+        "records_not_json": {"count": 1, "examples": [locations[1]]},
+        "records_not_text": {"count": 1, "examples": [locations[2]]},
+        "records_without_field": {"count": 1, "examples": [locations[3]]},
     }
     assert documents == 3
     assert counter["\ufffd".encode()] == 2 or counter[b" a"] == 1
@@ -255,7 +255,7 @@ def test_cut_pieces_have_their_offsets(parts, window):
 
 
 def _as_decoded(text: bytes) -> list[bytes]:
-    """The bytes that each character of the repaired text stands for."""
+    """The bytes that each character of the repaired text comes from."""
     parts, at = [], 0
     while at < len(text):
         size = next((n for n in range(1, 5) if len(text[at : at + n].decode(errors="ignore")) == 1), 0)
