@@ -115,8 +115,8 @@ def test_too_long_line_is_skipped_within_any_budget(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(line(600) + line(70_000_000) + line(500))
     statistics = count_chunk(chunk_task(path, tmp_path / "c.parquet", 12 * MIB))
-    assert statistics["losses"]["records_too_long"]["count"] == 1
-    assert statistics["documents"] == 2
+    assert statistics.losses["records_too_long"]["count"] == 1
+    assert statistics.documents == 2
 
 
 def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) -> None:
