@@ -1,8 +1,8 @@
 """Where to cut: files become chunks of about the same size; counting them apart counts what the files hold.
 
 A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
-none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends whatever
-is before it. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
+none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
+any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
 files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the files, the chunk
 size, the special tokens and the pattern; the counts do not depend on the plan.
 """
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from pipeline._core import Automaton, SpecialTokens
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, file_size, open_file
+from pipeline.corpus.files import CorpusFile, file_size, opened
 from pipeline.storage import OpenFile
 
 _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two around a cut
@@ -114,21 +114,18 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
     pieces = -(-file.size // chunk_bytes)
     if pieces <= 1:
         return []
-    try:
-        with open_file(file.path) as stream:
-            size = file_size(stream)
-            if size != file.size:
-                raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
-            text = _Text(stream, size, read_bytes)
-            reach = -(-size // pieces)
-            wanted = [size * i // pieces for i in range(1, pieces)]
-            find = partial(_line_cut, text, reach)
-            if file.format not in ("jsonl", "lines"):
-                find = partial(_text_cut, text, cutting, SpecialTokens(list(cutting.special_tokens)), reach)
-            with ThreadPoolExecutor(max(1, threads)) as pool:
-                found = set(pool.map(find, wanted))
-    except OSError as error:
-        raise InputError(f"{file.path} cannot be read: {error.strerror or error}") from None
+    with opened(file.path) as stream:
+        size = file_size(stream)
+        if size != file.size:
+            raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
+        text = _Text(stream, size, read_bytes)
+        reach = -(-size // pieces)
+        wanted = [size * i // pieces for i in range(1, pieces)]
+        find = partial(_line_cut, text, reach)
+        if file.format not in ("jsonl", "lines"):
+            find = partial(_text_cut, text, cutting, SpecialTokens(list(cutting.special_tokens)), reach)
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            found = set(pool.map(find, wanted))
     return sorted(cut for cut in found if cut is not None and 0 < cut < size)
 
 
@@ -140,17 +137,12 @@ class _Text:
     size: int
     read_bytes: int
 
-    def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes [start, stop), as far as the file has them."""
-        start, stop = max(start, 0), min(stop, self.size)
-        return self.file.read_at(start, stop - start) if start < stop else b""
-
     def blocks(self, start: int, stop: int, before: int, after: int) -> Iterator[tuple[int, int, int, bytes]]:
         """Yield blocks that together cover [start, stop): their range, and the text around it from an offset on."""
         for block in range(start, stop, self.read_bytes):
             block_stop = min(block + self.read_bytes, stop)
             begin = max(block - before, 0)
-            yield block, block_stop, begin, self.read(begin, block_stop + after)
+            yield block, block_stop, begin, self.file.read_at(begin, min(block_stop + after, self.size) - begin)
 
 
 def _text_cut(text: _Text, cutting: Cutting, specials: SpecialTokens, reach: int, wanted: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Columns of texts in Arrow's memory, of whatever type, as documents without Python strings.
+"""Columns of texts in Arrow's memory, of any type, as documents without Python strings.
 
 Imported only where there is a column, since it imports Arrow.
 """

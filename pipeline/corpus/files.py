@@ -12,17 +12,18 @@ import os
 import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pipeline.base.errors import InputError
 from pipeline.corpus import remote
-from pipeline.corpus.formats import Asked, recognise
-from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named
-from pipeline.storage import open_file as open_location
+from pipeline.corpus.formats import FileType, recognise
+from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named, open_file
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
+_CHECK = "check the name and its permissions, or leave it out"
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
@@ -58,7 +59,7 @@ class Listing:
 
 def find_files(
     inputs: Iterable[str | os.PathLike[str]] | None,
-    asked: Asked = Asked(),  # noqa: B008 - a constant
+    asked: FileType = FileType(),  # noqa: B008 - a constant
     *,
     may_be_empty: bool = False,
 ) -> Listing:
@@ -97,9 +98,14 @@ def sample_corpus() -> list[str]:
     return paths
 
 
-def open_file(path: str) -> OpenFile:
-    """Open a file of a listing for reading bytes. Raises OSError."""
-    return open_location(named(path)) if is_uri(path) else LocalFile(path)
+@contextmanager
+def opened(path: str, remedy: str = _CHECK) -> Iterator[OpenFile]:
+    """Open a file of a listing to read bytes; raise `InputError` with the remedy if opening or reading fails."""
+    try:
+        with open_file(named(path)) if is_uri(path) else LocalFile(path) as file:
+            yield file
+    except OSError as error:
+        raise _unreadable(path, error, remedy) from None
 
 
 def file_size(file: OpenFile) -> int:
@@ -110,25 +116,19 @@ def file_size(file: OpenFile) -> int:
     return size
 
 
-def describe(path: str, asked: Asked = Asked()) -> CorpusFile:  # noqa: B008 - a constant
+def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B008 - a constant
     """Describe a file; raise `InputError` if it cannot be read or its name contradicts its content."""
-    try:
-        with open_file(path) as file:
-            size = file_size(file)
-            digest = hashlib.sha256(str(size).encode())
-            # Even steps from the first bytes to the last.
-            last = max(size - _SAMPLE_BYTES, 0)
-            samples = []
-            for offset in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
-                samples.append(file.read_at(offset, _SAMPLE_BYTES))
-                digest.update(samples[-1])
-            kind = recognise(path, samples[0], samples[-1], asked)
-            return CorpusFile(path, size, file.state()[1], digest.hexdigest()[:32], kind.format, kind.compression)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    with opened(path) as file:
+        size = file_size(file)
+        last = max(size - _SAMPLE_BYTES, 0)
+        offsets = sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)})  # even steps from first to last
+        samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
+        digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
+        found = recognise(path, samples[0], samples[-1], asked)
+        return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression)
 
 
-def _listing(paths: Sequence[str], asked: Asked) -> Listing:
+def _listing(paths: Sequence[str], asked: FileType) -> Listing:
     different: dict[str, str] = {}
     for path in paths:
         different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
@@ -137,13 +137,10 @@ def _listing(paths: Sequence[str], asked: Asked) -> Listing:
 
 
 def _require_text(listing: Listing, what: str) -> None:
-    empty = listing.empty
     if not listing.files:
-        raise InputError(
-            f"{what} is empty: {empty[0]} has no bytes"
-            if len(empty) == 1
-            else f"{what} is empty: none of its {len(empty)} files has a byte"
-        )
+        [first, *more] = listing.empty
+        reason = f"none of its {len(listing.empty)} files has a byte" if more else f"{first} has no bytes"
+        raise InputError(f"{what} is empty: {reason}; name files with text")
 
 
 def _expand(name: str) -> list[str]:
@@ -167,19 +164,17 @@ def _expand(name: str) -> list[str]:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
         raise _unreadable(name, error) from None
-    if stat.S_ISDIR(mode):
-        if _is_run_directory(path):
-            raise remote.is_output(name)
-        found = list(_walk(path, set()))
-        if not found:
-            raise InputError(
-                f"{name} is a directory without files to read (hidden ones and run directories are skipped): "
-                "name another"
-            )
-        return found
-    if not stat.S_ISREG(mode):
+    if stat.S_ISREG(mode):
+        return [path]
+    if not stat.S_ISDIR(mode):
         raise InputError(f"{name} is neither a regular file nor a directory: save its content to a file and name that")
-    return [path]
+    if _is_run_directory(path):
+        raise remote.output_error(name)
+    if found := list(_walk(path, set())):
+        return found
+    raise InputError(
+        f"{name} is a directory without files to read (hidden ones and run directories are skipped): name another"
+    )
 
 
 def _expand_glob(name: str) -> list[str]:
@@ -210,10 +205,8 @@ def _absolute(name: str) -> str:
         ) from None
 
 
-def _unreadable(name: str, error: OSError) -> InputError:
-    return InputError(
-        f"{name} cannot be read: {error.strerror or error}; check the name and its permissions, or leave it out"
-    )
+def _unreadable(name: str, error: OSError, remedy: str = _CHECK) -> InputError:
+    return InputError(f"{name} cannot be read: {error.strerror or error}; {remedy}")
 
 
 def _refuse_undecodable(path: str) -> None:

@@ -28,22 +28,14 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Format and compression by the options; `auto` leaves them to each file."""
+class FileType:
+    """A format and a compression: of a file, or from the options, where `auto` leaves them to each file."""
 
     format: str = AUTO
     compression: str = AUTO
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The format and compression of one file."""
-
-    format: str = "text"
-    compression: str = "none"
-
-
-def recognise(path: str, head: bytes, tail: bytes, asked: Asked) -> Kind:
+def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
     """Return what a file is by its name, its first and its last bytes.
 
     Raises `InputError` if name and content contradict each other, or for Parquet that is compressed as a whole.
@@ -63,7 +55,7 @@ def recognise(path: str, head: bytes, tail: bytes, asked: Asked) -> Kind:
             raise _contradiction(path, "Parquet", "one", "--input-format")
     if format_ == "parquet" and compression != "none":
         raise compressed_parquet(path, compression)
-    return Kind(format_, compression)
+    return FileType(format_, compression)
 
 
 def _contradiction(path: str, named: str, pronoun: str, option: str) -> InputError:

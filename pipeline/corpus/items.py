@@ -11,6 +11,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
@@ -33,22 +34,46 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
     Raises `UsageError` for what is not an iterable of documents, `InputError` naming the item that is none of these or
     the columns that one object or a data set has.
     """
-    joiner = _Joiner()
-    number = 1
+    number = 1  # of the next item
+    texts: list[bytes] = []
+    skipped: dict[str, list[int]] = {}
+    size = 0
     for item in _documents(items, text_field):
-        if _is_arrow(item):
-            yield from joiner.flush()
+        is_arrow = _is_arrow(item)
+        if not is_arrow:
+            text, kind = (_encoded(item), "") if isinstance(item, _TEXTS) else _text_of(item, text_field, number)
+            if kind:
+                skipped.setdefault(kind, []).append(len(texts))
+            texts.append(text)  # also an empty one: later documents keep their numbers
+            number += 1
+            size += len(text)
+        if texts and (is_arrow or size >= _BLOCK_BYTES or len(texts) >= _BLOCK_ROWS):
+            joined = _joined(texts, skipped, number - len(texts))
+            texts, skipped, size = [], {}, 0
+            yield joined
+            del joined
+        if is_arrow:
             for records in _arrow_records(item, text_field, number):
                 yield records
                 number += records.rows
-            joiner.first = number
-            continue
-        text, kind = (item, "") if isinstance(item, _TEXTS) else _text_of(item, text_field, number)
-        joiner.add(text, kind)
-        number += 1
-        if joiner.is_full():
-            yield from joiner.flush()
-    yield from joiner.flush()
+    if texts:
+        yield _joined(texts, skipped, number - len(texts))
+
+
+def _joined(texts: list[bytes], skipped: dict[str, list[int]], first: int) -> Records:
+    """Join texts, the first of which is item `first`."""
+    offsets = array("q", accumulate(map(len, texts), initial=0))
+    position = first.__add__
+    return Records(len(texts), offsets, b"".join(texts), 8, position, skipped_records(skipped, position))
+
+
+def _encoded(text: Any) -> bytes:
+    if not isinstance(text, str):
+        return text if isinstance(text, bytes) else bytes(text)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub(_INVALID_BYTE, text).encode(errors="surrogateescape")
 
 
 def _documents(items: Any, text_field: str) -> Iterable[Any]:
@@ -98,7 +123,7 @@ def _column_name(owner: str, text_field: str, names: Iterable[str]) -> str:
     return first
 
 
-def _text_of(item: Any, text_field: str, number: int) -> tuple[Any, str]:
+def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
     """Return the text of a record, or no text and the kind of skipped record that it is."""
     if _is_scalar(item):
         raise InputError(
@@ -114,47 +139,7 @@ def _text_of(item: Any, text_field: str, number: int) -> tuple[Any, str]:
         item = item.get(name) if isinstance(item, Mapping) else None
     if item is None:
         return b"", "records_without_field"
-    return (item, "") if isinstance(item, _TEXTS) else (b"", "records_not_text")
-
-
-class _Joiner:
-    """Joins strings and bytes to records, the first of which is item `first`."""
-
-    def __init__(self) -> None:
-        self.first = 1
-        self._start()
-
-    def _start(self) -> None:
-        self._parts: list[Any] = []
-        self._offsets = array("q", [0])
-        self._skipped: dict[str, list[int]] = {}
-
-    def add(self, item: Any, kind: str) -> None:
-        """Add a document, or an empty row for a skipped record of this kind."""
-        if isinstance(item, str):
-            try:
-                data = item.encode()
-            except UnicodeEncodeError:
-                data = _SURROGATE.sub(_INVALID_BYTE, item).encode(errors="surrogateescape")
-        else:
-            data = item if isinstance(item, bytes) else bytes(item)
-        if kind:
-            self._skipped.setdefault(kind, []).append(len(self._parts))
-        self._parts.append(data)  # also an empty one: later documents keep their numbers
-        self._offsets.append(self._offsets[-1] + len(data))
-
-    def is_full(self) -> bool:
-        """Return whether the records are to be flushed."""
-        return self._offsets[-1] >= _BLOCK_BYTES or len(self._parts) >= _BLOCK_ROWS
-
-    def flush(self) -> Iterator[Records]:
-        """Yield what is waiting."""
-        if rows := len(self._parts):
-            position = self.first.__add__
-            self.first += rows
-            data, offsets, skipped = b"".join(self._parts), self._offsets, skipped_records(self._skipped, position)
-            self._start()
-            yield Records(rows, offsets, data, 8, position, skipped)
+    return (_encoded(item), "") if isinstance(item, _TEXTS) else (b"", "records_not_text")
 
 
 def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]:

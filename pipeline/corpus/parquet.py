@@ -16,7 +16,7 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.columns import is_text, nested, plain, records_of
-from pipeline.corpus.files import CorpusFile, open_file
+from pipeline.corpus.files import CorpusFile, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
@@ -34,12 +34,9 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
 
     Raises `InputError` if the file cannot be read or has no such column of texts.
     """
-    try:
-        with open_file(file.path) as stream:
-            opened, leaf = _open(file, stream, text_field)
-            return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(opened)]
-    except OSError as error:
-        raise InputError(f"{file.path} cannot be read: {error.strerror or error}") from None
+    with opened(file.path) as stream:
+        parquet, leaf = _open(file, stream, text_field)
+        return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(parquet)]
 
 
 def read_row_groups(
@@ -54,14 +51,14 @@ def read_row_groups(
 
     Raises `InputError` for a damaged file, naming the row group; `TrainingError` for a page over the budget.
     """
-    opened, leaf = _open(file, stream, text_field)
-    if any(_in_dictionary(group.column(leaf), group.num_rows) for group in _groups(opened)):
-        opened, leaf = _open(file, stream, text_field, by_dictionary=True)
-    names = _names(opened.schema_arrow, text_field)
+    parquet, leaf = _open(file, stream, text_field)
+    if any(_in_dictionary(group.column(leaf), group.num_rows) for group in _groups(parquet)):
+        parquet, leaf = _open(file, stream, text_field, by_dictionary=True)
+    names = _names(parquet.schema_arrow, text_field)
     for group in groups:
-        facts = opened.metadata.row_group(group)
+        facts = parquet.metadata.row_group(group)
         column, rows = facts.column(leaf), facts.num_rows
-        first = at = sum(opened.metadata.row_group(before).num_rows for before in range(group))
+        first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(group))
         reported = 0
         size = column.total_uncompressed_size
         batch_rows = min(
@@ -69,7 +66,7 @@ def read_row_groups(
             _MOST_ENCODED_ROWS if column.has_dictionary_page else _MOST_BATCH_ROWS,
             _require_pages(file, stream, column, group, budget),
         )
-        batches = opened.iter_batches(batch_rows, row_groups=[group], columns=[text_field], use_threads=False)
+        batches = parquet.iter_batches(batch_rows, row_groups=[group], columns=[text_field], use_threads=False)
         while (batch := _next(file, group, batches)) is not None:
             for texts in plain(nested(batch.column(0), names[1:])):
                 yield records_of(texts, at.__add__)
@@ -85,17 +82,17 @@ def _open(
     """Open a file; return it with the number of its column of texts."""
     stream.seek(0)
     try:
-        opened = pq.ParquetFile(
+        parquet = pq.ParquetFile(
             stream,
             read_dictionary=[text_field] if by_dictionary else None,
             buffer_size=_BUFFER_BYTES,
             pre_buffer=False,
             page_checksum_verification=True,
         )
-        schema = opened.schema_arrow
+        schema = parquet.schema_arrow
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, "its end, where Parquet keeps its index", error) from None
-    paths = [opened.schema.column(index).path for index in range(len(opened.schema))]
+    paths = [parquet.schema.column(index).path for index in range(len(parquet.schema))]
     if paths.count(text_field) > 1:
         raise InputError(
             f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
@@ -113,7 +110,7 @@ def _open(
         raise InputError(
             f"{file.path}: the column {text_field!r} is {kind}, not text; say which one is the text with --text-field"
         )
-    return opened, paths.index(text_field)
+    return parquet, paths.index(text_field)
 
 
 def _names(schema: pa.Schema, text_field: str) -> list[str]:
@@ -121,8 +118,8 @@ def _names(schema: pa.Schema, text_field: str) -> list[str]:
     return [text_field] if text_field in schema.names else text_field.split(".")
 
 
-def _groups(opened: pq.ParquetFile) -> Iterator[Any]:
-    return map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
+def _groups(parquet: pq.ParquetFile) -> Iterator[Any]:
+    return map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
 
 
 def _in_dictionary(column: Any, rows: int) -> bool:

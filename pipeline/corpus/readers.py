@@ -6,11 +6,11 @@ was listed, or while it is read, is an error.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, open_file
+from pipeline.corpus.files import CorpusFile, opened
 from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
+from pipeline.corpus.lines import read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
@@ -31,39 +31,26 @@ def read_span(
     Raises `InputError` for a file that changed, cannot be read or is damaged, with the location; `TrainingError` if
     something in it does not fit the budget.
     """
-    with _unchanged(file) as stream:
+    with opened(file.path, "the run resumes where it stopped") as stream:
+        _require_unchanged(stream, file)
         if file.format == "parquet":
             from pipeline.corpus.parquet import read_row_groups
 
             yield from read_row_groups(file, stream, range(start, stop), text_field, progress, budget)
-            return
-        if file.compression == "none":
-            blocks = _read_blocks(file, stream, start, stop, progress)
         else:
-            start, blocks = 0, _decompressed(file, stream, progress, budget)
-        if file.format == "text":
-            yield from blocks
-        elif file.format == "lines":
-            from pipeline.corpus.lines import read_lines
+            if file.compression == "none":
+                blocks = _read_blocks(file, stream, start, stop, progress)
+            else:
+                start, blocks = 0, _decompressed(file, stream, progress, budget)
+            if file.format == "text":
+                yield from blocks
+            elif file.format == "lines":
+                yield from read_lines(file, blocks, start, budget)
+            else:
+                from pipeline.corpus.json_lines import read_json_lines
 
-            yield from read_lines(file, blocks, start, budget)
-        else:
-            from pipeline.corpus.json_lines import read_json_lines
-
-            yield from read_json_lines(file, blocks, start, text_field, budget)
-
-
-@contextmanager
-def _unchanged(file: CorpusFile) -> Iterator[OpenFile]:
-    """Open the file, and check before and after reading that it is the one that was listed."""
-    try:
-        with open_file(file.path) as stream:
-            _require_unchanged(stream, file)
-            yield stream
-            _require_unchanged(stream, file)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{file.path} cannot be read: {reason}; the run resumes where it stopped") from None
+                yield from read_json_lines(file, blocks, start, text_field, budget)
+        _require_unchanged(stream, file)
 
 
 def _require_unchanged(stream: OpenFile, listed: CorpusFile) -> None:

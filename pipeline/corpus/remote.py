@@ -16,7 +16,7 @@ MANIFESTS = ("run.json", "encoding.json")  # a run directory has the first, a di
 _MAGIC = re.compile(r"[*[]")
 
 
-def is_output(name: object) -> InputError:
+def output_error(name: object) -> InputError:
     """Return the error for an input that is not a corpus but was made of one."""
     return InputError(f"{name} is a run directory or one of shards: name the corpus, not what was made of it")
 
@@ -37,7 +37,7 @@ def _expand(where: Remote) -> list[Remote]:
             return found
         raise InputError(f"no object matches {where}: check the glob and the bucket")
     if _is_output_directory(where):
-        raise is_output(where)
+        raise output_error(where)
     if found := _below(where):
         return found
     if not Remote(where.base, where.query, "").exists():

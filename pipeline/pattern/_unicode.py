@@ -7,9 +7,7 @@ first one and the distances between neighbours; `*count/step` repeats a set `cou
 """
 
 UNICODE_VERSION = "16.0.0"
-CATEGORIES = (
-    "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn"
-)
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn"
 CATEGORY_RUNS = (
     "z32wr3tr3norsrmr2i10r2s3r2a26nroulub26nsosz33wrt4vruvepsAvuvsk2ubr2ukeqk3ra23sa7b24sb8abababababababababababababa"
     "babababababababababababababab2abababababababab2abababababababababababababababababababababababa2babab3a2baba2ba3b2"
@@ -74,12 +72,8 @@ CATEGORY_RUNS = (
     "340D12v14D2v13D3v10D5v56D7v15D2v11D6v9D7v147Dv92i10D1030e42720D32e4154D6e222D2e5762D14e7473D15e622D2466e542D1506e"
     "4939D5e4192D711761AD30A96D128f240D65040C65534D2C65534D2"
 )
-WHITE_SPACE = (
-    "9-d 20-20 85-85 a0-a0 1680-1680 2000-200a 2028-2029 202f-202f 205f-205f 3000-3000"
-)
-WORD_EXTRA = (
-    "200c-200d 24b6-24e9 1f130-1f149 1f150-1f169 1f170-1f189"
-)
+WHITE_SPACE = "9-d 20-20 85-85 a0-a0 1680-1680 2000-200a 2028-2029 202f-202f 205f-205f 3000-3000"
+WORD_EXTRA = "200c-200d 24b6-24e9 1f130-1f149 1f150-1f169 1f170-1f189"
 FOLD_ORBITS = (
     "41+20*a/1 4b+20+20bf 4c+20*7/1 53+20+10c 54+20*7/1 b5+2e7+20 c0+20*5/1 c5+20+2046 c6+20*11/1 d8+20*7/1 df+1dbf ff"
     "+79 100+1*18/2 132+1*3/2 139+1*8/2 14a+1*17/2 179+1*3/2 180+c3 181+d2 182+1*2/2 186+ce 187+1 189+cd*2/1 18b+1 18e"

@@ -70,13 +70,9 @@ def category_runs() -> str:
 
 def runs(characters: Iterable[str]) -> str:
     """Return the runs of neighbours, in hexadecimal: "abc1" -> "31-31 61-63"."""
-    result: list[tuple[int, int]] = []
-    for code in sorted(map(ord, characters)):
-        if result and result[-1][1] == code - 1:
-            result[-1] = (result[-1][0], code)
-        else:
-            result.append((code, code))
-    return " ".join(f"{first:x}-{last:x}" for first, last in result)
+    numbered = enumerate(sorted(map(ord, characters)))
+    groups = (list(run) for _, run in itertools.groupby(numbered, lambda pair: pair[1] - pair[0]))
+    return " ".join(f"{run[0][1]:x}-{run[-1][1]:x}" for run in groups)
 
 
 def word_extra() -> set[str]:
@@ -123,7 +119,9 @@ def unicode_version() -> str:
 
 
 def literal(text: str) -> str:
-    """Return the text as a Python literal of several lines."""
+    """Return the text as a Python literal, of several lines if need be."""
+    if len(text) < 95:
+        return f'"{text}"'
     return "(" + "".join(f'\n    "{text[start : start + 113]}"' for start in range(0, len(text), 113)) + "\n)"
 
 

@@ -12,7 +12,7 @@ quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x
 
 import re
 
-from pipeline.pattern.classes import ANY, LINE_FEED, CharSet, Item, folded, property_item, range_item
+from pipeline.pattern.classes import ANY, CODE_POINTS, LINE_FEED, CharSet, Item, folded, property_item, range_item
 from pipeline.pattern.tree import Alternation, Atomic, Chars, Look, Node, Refusal, Repeat, Sequence, nullable
 
 MAX_COUNT = 1000  # the largest number in a counted quantifier
@@ -21,6 +21,8 @@ SIMPLE_ESCAPES = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "a": 7}
 HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
 CLASS_ESCAPES = {"s": "White_Space", "d": "Nd", "w": "Word"}
 END_ESCAPES = ("Z", "z")
+HEX_DIGITS = re.compile("[0-9a-fA-F]+")
+GROUP_NAME = re.compile("P?<([^>]*)>")
 
 # What is the same in Oniguruma (tokenizers), fancy-regex (tiktoken) and `regex`.
 SAME_ESCAPES = "tnrfvdDsS"
@@ -189,13 +191,10 @@ class _Parser:
         return self.closed(start, flags)
 
     def named(self) -> bool:
-        if not (self.pattern.startswith(("P<", "<"), self.at)):
+        found = GROUP_NAME.match(self.pattern, self.at)
+        if found is None or not found[1].isidentifier():  # it may be a look-behind
             return False
-        end = self.pattern.find(">", self.at)
-        name = self.pattern[self.at : end].partition("<")[2]
-        if not name.isidentifier():  # look-behind among them
-            return False
-        self.at = end + 1
+        self.at = found.end()
         return True
 
     def closed(self, start: int, flags: tuple[bool, bool]) -> Node:
@@ -233,12 +232,13 @@ class _Parser:
         if letter in HEX_ESCAPES:
             digits = self.pattern[self.at : self.at + HEX_ESCAPES[letter]]
             self.at += len(digits)
-            if len(digits) == HEX_ESCAPES[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                code = int(digits, 16)
-                if letter == "x" and code >= 0x80:
-                    self.differs(start, "an escaped byte beyond ASCII")
-                if code < 0x110000:
-                    return range_item(code, code)
+            code = (
+                int(digits, 16) if HEX_DIGITS.fullmatch(digits) and len(digits) == HEX_ESCAPES[letter] else CODE_POINTS
+            )
+            if letter == "x" and code >= 0x80:
+                self.differs(start, "an escaped byte beyond ASCII")
+            if code < CODE_POINTS:
+                return range_item(code, code)
         elif letter in SIMPLE_ESCAPES:
             return range_item(SIMPLE_ESCAPES[letter], SIMPLE_ESCAPES[letter])
         elif letter and letter.isascii() and not letter.isalnum():

@@ -13,7 +13,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Chunk, Cutting, Span, plan_chunks
 from pipeline.corpus.files import CorpusFile, Listing, find_files
-from pipeline.corpus.formats import COMPRESSIONS, FORMATS, Asked, Kind
+from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
@@ -115,7 +115,7 @@ def _plain(span: Span) -> list[int]:
 
 
 def _stored_file(file: dict[str, Any]) -> CorpusFile:
-    kind = Kind(str(file["format"]), str(file["compression"]))
+    kind = FileType(str(file["format"]), str(file["compression"]))
     if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
         raise ValueError(f"a file is of the unknown kind {kind}")
     return CorpusFile(
@@ -125,7 +125,7 @@ def _stored_file(file: dict[str, Any]) -> CorpusFile:
 
 def list_corpus(options: Options, listener: Listener, *, may_be_empty: bool = False) -> Listing:
     """List the files of a corpus; raises as `find_files` does."""
-    asked = Asked(options.input_format, options.compression)
+    asked = FileType(options.input_format, options.compression)
     listing = find_files(options.inputs, asked, may_be_empty=may_be_empty)
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")

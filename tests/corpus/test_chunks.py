@@ -1,4 +1,4 @@
-"""Counting the chunks of a plan apart gives the counter of the whole, and cuts are where they may be."""
+"""The counters of a plan's chunks add up to that of the whole, and cuts are only where they are safe."""
 
 from collections import Counter
 from itertools import accumulate, pairwise
@@ -69,9 +69,9 @@ def test_cuts_at_the_next_special_token(tmp_path, text, chunk_bytes):
     expected = set()
     for i in range(1, chunks):
         wanted = size * i // chunks
-        place = (text + END).find(END, wanted)
-        if 0 < place < min(wanted + -(-size // chunks), size):
-            expected.add(place)
+        position = (text + END).find(END, wanted)
+        if 0 < position < min(wanted + -(-size // chunks), size):
+            expected.add(position)
     assert cuts == sorted(expected)
 
 

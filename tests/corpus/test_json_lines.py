@@ -56,8 +56,8 @@ def expected(lines, names=("text",)):
                 text = b"".join(_bytes(character) for character in value)
         texts.append(text)
         if kind:
-            count, places = lost.get(kind, (0, []))
-            lost[kind] = (count + 1, [*places, start][:8])
+            count, positions = lost.get(kind, (0, []))
+            lost[kind] = (count + 1, [*positions, start][:8])
     return texts, lost
 
 
@@ -116,7 +116,7 @@ def test_records_are_those_of_the_standard_json(records, names, newline):
 @SOME
 @given(st.lists(RECORD, max_size=8), st.integers(0, 3), st.data())
 def test_arrow_and_json_agree_on_damaged_lines(records, flips, data):
-    """Bytes changed at random: where Arrow takes the block, the record by record reading gives the same."""
+    """Bytes changed at random: where Arrow accepts the block, reading record by record has the same result."""
     lines = bytearray(b"\n".join(records))
     for _ in range(flips if lines else 0):
         lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""Parquet: every layout of a column of texts gives its rows as documents; what is damaged or missing is named."""
+"""Parquet: every type of a column of texts reads the same documents; errors name what is damaged or missing."""
 
 import random
 from itertools import pairwise
@@ -84,8 +84,8 @@ def test_row_groups_are_divided_among_chunks(tmp_path: Path) -> None:
     assert all(200_000 < span.bytes <= 250_000 for span in spans)
     found = [part for span in spans for part in read_span(file, span.start, span.stop, "text", lambda _: None)]
     assert sum(part.rows for part in found) == 1000
-    places = [part.position(row) for part in found for row in range(part.rows)]
-    assert places == list(range(1000))
+    positions = [part.position(row) for part in found for row in range(part.rows)]
+    assert positions == list(range(1000))
     assert plan_chunks([file], Cutting(), chunk_bytes=1 << 30)[0].spans[0] == Span(
         0, 0, 10, sum(s.bytes for s in spans)
     )

@@ -22,7 +22,7 @@ from benchmarks.process import HAS_PSS, measure
 from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.commands import train
+from pipeline.commands import merge
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.count_worker import count_chunk
@@ -252,9 +252,9 @@ def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) ->
 
 
 def test_replay_over_budget_is_an_error(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = iter(range(0, 1 << 40, 1 << 36))
+    used = iter(range(0, 1 << 40, 1 << 36))
     monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
-    monkeypatch.setattr(machine, "own_memory", lambda: next(taken))
+    monkeypatch.setattr(machine, "own_memory", lambda: next(used))
     here = manifest.require(imported)
     task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
                              here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30)  # fmt: skip
@@ -274,7 +274,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(export, "model_of", model_of)
     with executor_for(make_options({"workers": 1})) as executor:
-        _, trained = train.run_merge(imported, {"vocab_size": [1500, 700, 400]}, executor, lambda _: None)
+        _, trained = merge.run_merge(imported, {"vocab_size": [1500, 700, 400]}, executor, lambda _: None)
     assert len(made) == 3
     assert not any(model() for model in made)
     assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [1500, 700, 400]

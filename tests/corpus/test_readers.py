@@ -21,7 +21,7 @@ from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus import lines, readers
 from pipeline.corpus.files import describe
-from pipeline.corpus.formats import Asked
+from pipeline.corpus.formats import FileType
 from pipeline.corpus.lines import read_lines
 from pipeline.corpus.readers import read_span
 
@@ -74,7 +74,7 @@ def test_lines_with_their_endings_are_documents(tmp_path, text, chunk_bytes, suf
         number += len(oracle_counting.documents(ended, [EOT]))
     data = text.encode() + b"\n"
     (tmp_path / f"a.txt{suffix}").write_bytes(COMPRESS[suffix](data))
-    asked = Asked("lines")
+    asked = FileType("lines")
     assert count(tmp_path, f"a.txt{suffix}", chunk_bytes=chunk_bytes, asked=asked)[:2] == (expected, number)
     blocks = [data[at : at + block_bytes] for at in range(0, len(data), block_bytes)]
     found = []
@@ -82,13 +82,13 @@ def test_lines_with_their_endings_are_documents(tmp_path, text, chunk_bytes, suf
         for row in range(records.rows):
             start, stop = records.offsets[row : row + 2]
             found.append(records.data[start:stop])
-            place = records.position(row)
-            assert data[place : place + stop - start] == found[-1]
+            position = records.position(row)
+            assert data[position : position + stop - start] == found[-1]
     assert found == [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
 def test_last_line_need_not_end_and_long_lines_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked("lines")
+    asked = FileType("lines")
     (tmp_path / "a.txt").write_bytes(b"one two\none\n" + b"x" * 300 + b"\nlast")
     assert count(tmp_path, "a.txt", asked=asked)[1:] == (4, {})
     monkeypatch.setattr(lines, "MOST_LINE_BYTES", 200)
@@ -142,26 +142,28 @@ def test_content_decides_before_the_name(tmp_path: Path) -> None:
         "f.ndjson.ZST": ("jsonl", "zstd"),
         "g.pq.txt": ("text", "none"),
     }
-    taken = describe(str(tmp_path / "c.txt"), Asked("text", "none"))
-    assert (taken.format, taken.compression) == ("text", "none")
+    forced = describe(str(tmp_path / "c.txt"), FileType("text", "none"))
+    assert (forced.format, forced.compression) == ("text", "none")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "asked", "reason"),
     [
-        ("a.txt.gz", b"no gzip", Asked(), "is named as gzip but does not begin as such.*--compression"),
-        ("a.parquet", b"no Parquet", Asked(), "is named as Parquet but does not begin as one.*--input-format"),
-        ("a.parquet.gz", gzip.compress(b"PAR1", mtime=0), Asked(), "is a Parquet file compressed as a whole with gzip"),
-        ("a.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), Asked(), "is a Parquet file compressed as a whole with gzip"),
-        ("a.txt", b"text", Asked("parquet"), "cannot be read as Parquet"),
-        ("a.txt", b"text", Asked("parquet", "zstd"), "is a Parquet file compressed as a whole"),
-        ("a.txt", b"text", Asked(compression="gzip"), "cannot be decompressed as gzip.*damaged or cut short"),
-        ("a.txt", b"text", Asked(compression="xz"), "cannot be decompressed as xz"),
-        ("a.json", b'[{"text": "a"}]', Asked(), "is JSON but not JSON Lines"),
-        ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), Asked(), "is JSON but not JSON Lines"),
+        ("a.txt.gz", b"no gzip", FileType(), "is named as gzip but does not begin as such.*--compression"),
+        ("a.parquet", b"no Parquet", FileType(), "is named as Parquet but does not begin as one.*--input-format"),
+        ("a.parquet.gz", gzip.compress(b"PAR1", mtime=0), FileType(), "Parquet file compressed as a whole with gzip"),
+        ("a.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), FileType(), "Parquet file compressed as a whole with gzip"),
+        ("a.txt", b"text", FileType("parquet"), "cannot be read as Parquet"),
+        ("a.txt", b"text", FileType("parquet", "zstd"), "is a Parquet file compressed as a whole"),
+        ("a.txt", b"text", FileType(compression="gzip"), "cannot be decompressed as gzip.*damaged or cut short"),
+        ("a.txt", b"text", FileType(compression="xz"), "cannot be decompressed as xz"),
+        ("a.json", b'[{"text": "a"}]', FileType(), "is JSON but not JSON Lines"),
+        ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), FileType(), "is JSON but not JSON Lines"),
     ],
 )  # fmt: skip
-def test_contradictory_files_are_errors(tmp_path: Path, name: str, content: bytes, asked: Asked, reason: str) -> None:
+def test_contradictory_files_are_errors(
+    tmp_path: Path, name: str, content: bytes, asked: FileType, reason: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}.*{reason}"):
         count(tmp_path, name, asked=asked)
@@ -205,13 +207,13 @@ def test_skipped_and_altered_input_has_locations(tmp_path: Path) -> None:
         b'{"text":"yes"}',
     ]
     (tmp_path / "c.jsonl").write_bytes(b"\n".join(lines))
-    places = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
+    locations = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
     counter, documents, lost = count(tmp_path, "c.jsonl", chunk_bytes=20)
     assert lost == {
-        "replacements": {"count": 2, "examples": [places[0], places[0]]},
-        "records_not_json": {"count": 1, "examples": [places[1]]},
-        "records_not_text": {"count": 1, "examples": [places[2]]},
-        "records_without_field": {"count": 1, "examples": [places[3]]},
+        "replacements": {"count": 2, "examples": [locations[0], locations[0]]},
+        "records_not_json": {"count": 1, "examples": [locations[1]]},
+        "records_not_text": {"count": 1, "examples": [locations[2]]},
+        "records_without_field": {"count": 1, "examples": [locations[3]]},
     }
     assert documents == 3
     assert counter["\ufffd".encode()] == 2 or counter[b" a"] == 1
@@ -253,7 +255,7 @@ def test_cut_pieces_have_their_offsets(parts, window):
 
 
 def _as_decoded(text: bytes) -> list[bytes]:
-    """The bytes that each character of the repaired text stands for."""
+    """The bytes that each character of the repaired text comes from."""
     parts, at = [], 0
     while at < len(text):
         size = next((n for n in range(1, 5) if len(text[at : at + n].decode(errors="ignore")) == 1), 0)

@@ -1,4 +1,4 @@
-"""What was not taken as it stood: adding up, and how the command tells it."""
+"""Skipped or altered input: how tallies add up, and how the command reports them."""
 
 import json
 from pathlib import Path

@@ -21,7 +21,7 @@ from core_targets import Target, text_of
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
 from pipeline.corpus.files import describe
-from pipeline.corpus.formats import Asked
+from pipeline.corpus.formats import FileType
 from pipeline.corpus.readers import read_span
 from pipeline.counts import counter_file
 from pipeline.counts.combine_worker import CombineTask, combine
@@ -152,7 +152,7 @@ def lines(home: Path) -> Target:
         if compression == "none":
             data = path.read_bytes()
         try:
-            file = describe(str(path), Asked("lines", compression))
+            file = describe(str(path), FileType("lines", compression))
             found = [
                 bytes(part.data[start:stop])
                 for part in read_span(file, 0, file.size, "text", lambda _: None)

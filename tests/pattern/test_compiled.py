@@ -1,4 +1,4 @@
-"""The compiler against the `regex` package: named patterns, patterns of the subset, refusals and their places."""
+"""The compiler against the `regex` package: named patterns, patterns of the subset, refusals and their positions."""
 
 import itertools
 import random
@@ -137,9 +137,9 @@ def test_refused_patterns_run_on_regex(pattern):
         assert "".join(compiled.cut(text)) == text
 
 
-@pytest.mark.parametrize(("pattern", "place"), [("(", 1), ("a)", 1), ("x[z-a]", 5), (r"\p{Nope}", 8), ("*a", 0)])
-def test_pattern_error_names_the_position(pattern, place):
-    with pytest.raises(PatternError, match=rf"does not compile: .*, at character {place} of the pattern") as caught:
+@pytest.mark.parametrize(("pattern", "position"), [("(", 1), ("a)", 1), ("x[z-a]", 5), (r"\p{Nope}", 8), ("*a", 0)])
+def test_pattern_error_names_the_position(pattern, position):
+    with pytest.raises(PatternError, match=rf"does not compile: .*, at character {position} of the pattern") as caught:
         compile_pattern(pattern)
     assert "\n" not in str(caught.value)
 

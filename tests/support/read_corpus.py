@@ -6,7 +6,7 @@ import oracle_counting
 
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import describe
-from pipeline.corpus.formats import Asked
+from pipeline.corpus.formats import FileType
 from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import CountTask, count_chunk
@@ -16,7 +16,7 @@ EOT = b"<|endoftext|>"
 PATTERN = compile_pattern("gpt2")
 
 
-def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: Asked = Asked(), **changes: object):  # noqa: B008
+def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: FileType = FileType(), **changes: object):  # noqa: B008
     """Count files as a run does, chunk by chunk: the counter and the statistics that matter."""
     errors = changes.get("errors", "replace")
     files = [describe(str(directory / name), asked) for name in names]
