@@ -1,4 +1,4 @@
-"""Measures the trainer beside its peers: one tool, one fresh process, one JSON line.
+"""Measures the trainer and its peers: one tool, one fresh process, one JSON line.
 
 `python -m benchmarks run CORPUS` measures, `render` turns the lines into the README's table and plots.
 Needs the standard library and psutil; nothing here is installed with the package, and nothing here installs

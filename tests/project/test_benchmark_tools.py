@@ -189,7 +189,8 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     assert {r["merges"] for r in measured if r["kind"] == "train"} == {2}
     assert all(r["stage_mb_per_s"] == r["corpus_bytes"] / 1e6 / 0.5 for r in measured if r["kind"] == "count")
     assert all("path" not in key for r in measured for key in r)
-    document.write_text(f"{render.BEGIN}\n{render.END}\n", "utf-8")
+    summary = "<!-- benchmarks summary: begin -->\n<!-- benchmarks summary: end -->"
+    document.write_text(f"{summary}\n{render.BEGIN}\n{render.END}\n", "utf-8")
     arguments = [
         "render",
         "--results",
@@ -208,7 +209,7 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     assert all(shape.name in text for shape in cliffs.SHAPES)
     assert "| small.txt | workers |" in text
     if "--no-plots" not in arguments:
-        assert "](plots/tools.svg)" in text
+        assert not (tmp_path / "plots" / "tools.svg").exists()  # nothing to compare
         assert (tmp_path / "plots" / "growth.svg").stat().st_size > 1000
 
 

@@ -156,9 +156,9 @@ def test_text_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
     path = tmp_path / "README.md"
     path.write_text(f"# Title\n\n{render.BEGIN}\nold\n{render.END}\n\nend\n", "utf-8")
     text = render.markdown(THREE_ROUNDS)
-    assert render.write_document(path, text)
+    assert render.write_document(path, {"": text})
     assert path.read_text("utf-8") == f"# Title\n\n{render.BEGIN}\n{text}\n{render.END}\n\nend\n"
-    assert not render.write_document(path, text)
+    assert not render.write_document(path, {"": text})
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -170,7 +170,7 @@ def test_a_document_without_its_markers_is_left_alone(tmp_path: Path, document: 
     path = tmp_path / "README.md"
     path.write_text(document, "utf-8")
     with pytest.raises(ValueError, match=r"README\.md"):
-        render.write_document(path, "text")
+        render.write_document(path, {"": "text"})
     assert path.read_text("utf-8") == document
 
 
@@ -289,12 +289,12 @@ def test_the_model_of_cost_finds_what_made_the_runs() -> None:
     )
 
 
-def test_a_run_is_foretold_by_smaller_ones_only() -> None:
+def test_a_run_is_predicted_from_smaller_runs_only() -> None:
     slow = run_of(10**9, wall_s=1000.0)
-    [foretold] = cost.foretell([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), run_of(7, session="2025")])
-    assert foretold.corpus_bytes == 10**9
-    assert foretold.seconds == (pytest.approx(RUNS[3]["wall_s"]), 1000.0)
-    assert cost.foretell(RUNS[1:]) == []
+    [predicted] = cost.predict([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), run_of(7, session="2025")])
+    assert predicted.corpus_bytes == 10**9
+    assert predicted.seconds == (pytest.approx(RUNS[3]["wall_s"]), 1000.0)
+    assert cost.predict(RUNS[1:]) == []
     assert "No source" in cost_text.text(RUNS[1:], CLUSTER, [10**12], 2**32)
 
 
