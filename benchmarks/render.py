@@ -292,7 +292,7 @@ def replace_between_markers(document: str, texts: Mapping[str, str]) -> str:
         if document.count(begin) != 1 or document.count(end) != 1 or document.index(begin) > document.index(end):
             raise ValueError(f"the document needs one line {begin} and, below it, one line {end}")
         before, rest = document.split(begin)
-        document = f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+        document = f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
     return document
 
 

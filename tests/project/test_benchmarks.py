@@ -157,7 +157,7 @@ def test_text_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
     path.write_text(f"# Title\n\n{render.BEGIN}\nold\n{render.END}\n\nend\n", "utf-8")
     text = render.markdown(THREE_ROUNDS)
     assert render.write_document(path, {"": text})
-    assert path.read_text("utf-8") == f"# Title\n\n{render.BEGIN}\n{text}\n{render.END}\n\nend\n"
+    assert path.read_text("utf-8") == f"# Title\n\n{render.BEGIN}\n\n{text}\n\n{render.END}\n\nend\n"
     assert not render.write_document(path, {"": text})
     assert list(tmp_path.iterdir()) == [path]
 
