@@ -146,9 +146,7 @@ def merges() -> str:
         parts.append(_words(x + 60, 196, f"most: {pair[0]} {pair[1]} ({count} times)", size=12))
         made = f"merge {step + 1}: {pair[0]} + {pair[1]}"
         pieces = [(merged(tokens, pair), number) for tokens, number in pieces]
-    caption = (
-        "Each merge joins the most frequent pair into one token, in every piece; a pair counts as often as its piece occurs."
-    )
+    caption = "Each merge joins the most frequent pair into one token, in every piece; a pair counts as often as its piece occurs."
     return _drawing(210, caption, parts)
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("psutil")
 sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
-from benchmarks import adapters, cluster, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402
+from benchmarks import adapters, cluster, comparison, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402  # noqa: E402
 
 SPECIAL = "<|endoftext|>"
 
@@ -204,6 +204,24 @@ def test_a_failure_is_shown_and_not_hidden() -> None:
 
 def test_nothing_measured_says_so() -> None:
     assert render.markdown([]) == render.NOTHING
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_results() -> None:
+    measured = records.read(ROOT / "benchmarks" / "results.jsonl")
+    asked = {
+        "README.md": ["summary"],
+        "docs/pages/explanation/comparison.md": ["trainers"],
+        "docs/pages/reference/benchmarks.md": [""],
+    }
+    for name, tables in asked.items():
+        document = (ROOT / name).read_text("utf-8")
+        assert render.names_in(document) == tables
+        texts = {table: render.TABLES[table](measured) for table in tables}
+        assert render.replace_between_markers(document, texts) == document, f"{name}: run python -m benchmarks render"
+    assert len(comparison.summary(measured).splitlines()) == 2 + 4
+    planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
+    predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
+    assert predictions in (ROOT / "benchmarks" / "SCALE.md").read_text("utf-8")
 
 
 def test_curves_take_medians_and_slopes_and_plots_are_reproducible(tmp_path: Path) -> None:
