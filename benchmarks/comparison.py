@@ -50,11 +50,13 @@ def _sessions(all_records: Sequence[Record]) -> dict[tuple[str, str], list[Recor
     return found
 
 
-def _cell(group: Sequence[Record]) -> str:
+def _cell(group: Sequence[Record], newest: str) -> str:
+    """Return time and memory; a session that is not the corpus's newest one is marked."""
     if not group:
         return ""
+    earlier = "" if group[0]["session"] == newest else " (earlier session)"
     seconds = statistics.median(one["wall_s"] for one in group)
-    return f"{seconds:.3g} s, {size_text(statistics.median(one['peak_memory_bytes'] for one in group))}"
+    return f"{seconds:.3g} s, {size_text(statistics.median(one['peak_memory_bytes'] for one in group))}{earlier}"
 
 
 def _rows(all_records: Sequence[Record], trainers: Sequence[str]) -> list[str]:
@@ -65,7 +67,8 @@ def _rows(all_records: Sequence[Record], trainers: Sequence[str]) -> list[str]:
         measured = [sessions.get((corpus, trainer), []) for trainer in trainers]
         if any(measured):
             size = size_text(next(group[0]["corpus_bytes"] for group in measured if group))
-            rows.append(f"| {size} of {name} | {' | '.join(_cell(group) for group in measured)} |")
+            newest = max(group[0]["session"] for group in measured if group)
+            rows.append(f"| {size} of {name} | {' | '.join(_cell(group, newest) for group in measured)} |")
     return rows
 
 
