@@ -48,7 +48,8 @@ def _drawing(height: int, caption: str, parts: Sequence[str]) -> str:
     """Return all parts in one figure; screen readers read its caption."""
     return (
         f'<figure style="margin:1.5em auto;max-width:{_WIDTH + 120}px"><svg viewBox="0 0 {_WIDTH} {height}" '
-        f'width="100%" role="img" aria-label="{caption}">{"".join(parts)}</svg><figcaption>{caption}</figcaption></figure>'
+        f'width="100%" role="img" aria-label="{caption}">{"".join(parts)}</svg>'
+        f"<figcaption>{caption}</figcaption></figure>"
     )
 
 
@@ -146,7 +147,10 @@ def merges() -> str:
         parts.append(_words(x + 60, 196, f"most: {pair[0]} {pair[1]} ({count} times)", size=12))
         made = f"merge {step + 1}: {pair[0]} + {pair[1]}"
         pieces = [(merged(tokens, pair), number) for tokens, number in pieces]
-    caption = "Each merge joins the most frequent pair into one token, in every piece; a pair counts as often as its piece occurs."
+    caption = (
+        "Each merge joins the most frequent pair into one token, in every piece; "
+        "a pair counts as often as its piece occurs."
+    )
     return _drawing(210, caption, parts)
 
 

@@ -98,9 +98,7 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
             assert block.reason, block.text
         if block.language == "text":
             assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
-    assert not re.search(
-        r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE
-    )  # these would not run
+    assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # these would not run
     monkeypatch.chdir(tmp_path)
     Path("benchmarks").mkdir()
     for name in ("corpus.txt", "CORPUS", "benchmarks/SCALE.md"):
