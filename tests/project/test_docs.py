@@ -154,6 +154,15 @@ def test_links_of_markdown_files_exist() -> None:
             assert not anchor or anchor in anchors, f"{path}: {link}"
 
 
+def test_files_named_in_contributing_exist() -> None:
+    content = (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", content):
+        if not name.startswith("counts/0"):
+            homes = (pages.HOME / name, pages.HOME / "pipeline" / name, pages.HOME / "pipeline" / "native" / name)
+            homes += (pages.HOME / "pipeline" / "tokenizer" / name,)
+            assert any(home.exists() for home in homes), name
+
+
 def test_figures_agree_with_the_code() -> None:
     figures = _module("figures")
     gpt2 = compile_pattern("gpt2").automaton

@@ -11,8 +11,8 @@ an empty directory. Blocks run from top to bottom:
     ```sh                   not run, for the reason in the comment before it: <!-- not run: ... -->;
                             its bpe-pipeline commands must parse
 
-A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. All outputs are compared, except
-times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out.
+A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. All outputs are compared,
+except for times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out.
 
     python tests/support/pages.py PAGE ...      write the current output of each command into the pages
 """
