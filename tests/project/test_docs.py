@@ -135,6 +135,13 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert [name for name in wanted if f"::: pipeline.{name}\n" not in content + "\n"] == []
 
 
+def test_examples_in_docstrings_become_code() -> None:
+    pytest.importorskip("griffe")
+    text = "Do it.\n\n>>> one\n... two\n3\n\nMore.\n\nExamples:\n    >>> four"
+    wanted = "Do it.\n\n```pycon\n>>> one\n... two\n3\n```\n\nMore.\n\nExamples:\n    >>> four"
+    assert _module("docstrings").fenced(text) == wanted
+
+
 def test_the_readme_is_short_and_runs_all_but_the_installs() -> None:
     content = pages.README.read_text(encoding="utf-8")
     assert len(content.splitlines()) <= 200
@@ -213,6 +220,7 @@ def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
         assert "<!-- chart" not in text
         assert "<!-- include" not in text
         assert "<p>| " not in text  # every table is parsed
+        assert not re.search(r"<blockquote>\s*<blockquote>", text)  # every example is code
 
 
 def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
