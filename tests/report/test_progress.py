@@ -1,4 +1,4 @@
-"""What a person sees: progress on a terminal and elsewhere, JSON lines, help with examples, completion."""
+"""What a user sees: progress on a terminal and in a pipe, JSON lines, help with examples, completion."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_lines_tell_rate_remaining_time_and_memory(
+def test_lines_show_rate_time_left_and_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_s = 100.0
@@ -36,7 +36,7 @@ def test_lines_tell_rate_remaining_time_and_memory(
     with progress.listener(quiet=False, log_json=False) as listen:
         listen(StageStarted("counting", 100 << 20, "bytes", done=40 << 20))
         now_s += 10
-        listen(Advanced("counting", 20 << 20))  # what was kept from before is no part of the rate
+        listen(Advanced("counting", 20 << 20))  # what an earlier run did is not in the rate
         now_s += 1
         listen(Advanced("counting", 1 << 20))
         listen(StageEnded("counting", 11.0))
@@ -54,7 +54,7 @@ def test_lines_tell_rate_remaining_time_and_memory(
     ]
 
 
-def seen_on_a_terminal(words: list[str], cwd: Path, **environment: str) -> bytes:
+def output_on_a_terminal(words: list[str], cwd: Path, **environment: str) -> bytes:
     ours, theirs = pty.openpty()
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     command = [sys.executable, "-P", "-m", "pipeline", *words]
@@ -80,18 +80,18 @@ def seen_on_a_terminal(words: list[str], cwd: Path, **environment: str) -> bytes
     ("environment", "colour", "bars"),
     [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
 )
-def test_bars_on_a_terminal_coloured_unless_that_is_not_wanted(
+def test_terminal_shows_coloured_bars_unless_refused(
     environment: dict[str, str], colour: bool, bars: bool, corpus: Path, tmp_path: Path
 ) -> None:
     words = ["train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", "--workers", "1"]
-    seen = seen_on_a_terminal(words, corpus, **environment)
+    seen = output_on_a_terminal(words, corpus, **environment)
     assert bool(re.search(rb"\x1b\[[0-9;]*[39][0-7]m", seen)) == colour
     assert ("━".encode() in seen) == bars
     assert b"counting" in seen
     assert b"bytes per token" in seen
 
 
-def test_elsewhere_there_is_no_escape_sequence(corpus: Path, tmp_path: Path) -> None:
+def test_pipe_gets_no_escape_sequences(corpus: Path, tmp_path: Path) -> None:
     done = run("train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", cwd=corpus)
     assert "\x1b" not in done.stdout + done.stderr
     again = run("train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", "--quiet", cwd=corpus)
@@ -126,13 +126,13 @@ def test_json_events_have_the_documented_fields(corpus: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", list(commands.commands))
-def test_every_command_shows_an_example(name: str) -> None:
+def test_help_of_each_command_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert f"\n  bpe-pipeline {name}" in shown
 
 
 @pytest.mark.parametrize(("typed", "wanted"), [("ver", "version"), ("train --vocab", "--vocab-size")])
-def test_a_shell_can_complete(typed: str, wanted: str) -> None:
+def test_shell_completion(typed: str, wanted: str) -> None:
     words = f"bpe-pipeline {typed}"
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), COMPLETE: "bash_complete"}
     command = [sys.executable, "-P", "-m", "pipeline"]
@@ -144,6 +144,6 @@ def test_a_shell_can_complete(typed: str, wanted: str) -> None:
     assert script.stdout.startswith("#compdef bpe-pipeline")
 
 
-def test_a_mistake_gets_the_nearest_name() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     assert "'train'" in run("trian").stderr
     assert "--vocab-size" in run("train", "--vocab-sise", "3").stderr
