@@ -1,7 +1,6 @@
 """The command `python -m benchmarks`: reads the command line, calls the module of each subcommand."""
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -62,7 +61,7 @@ def vocabularies(text: str) -> list[int]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 8000,32000") from None
     if any(number < 258 for number in found):
-        raise argparse.ArgumentTypeError("a vocabulary holds 256 bytes, the special token and at least one merge")
+        raise argparse.ArgumentTypeError("a vocabulary has 256 bytes, the special token and at least one merge")
     return found
 
 
@@ -79,14 +78,14 @@ def positive(text: str) -> int:
 
 
 def existing_file(text: str) -> Path:
-    """A file that is there."""
+    """An existing file."""
     if not Path(text).is_file():
         raise argparse.ArgumentTypeError(f"{text}: no such file")
     return Path(text)
 
 
 def existing_directory(text: str) -> Path:
-    """A directory that is there."""
+    """An existing directory."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text}: no such directory")
     return Path(text)
@@ -103,7 +102,7 @@ def tool_names(text: str) -> list[str]:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line."""
-    parser = OneLineParser(prog="python -m benchmarks", description="Measure the trainer beside its peers.")
+    parser = OneLineParser(prog="python -m benchmarks", description="Measure the trainer and its peers.")
     commands = parser.add_subparsers(dest="command", required=True)
 
     common = OneLineParser(add_help=False)
@@ -125,12 +124,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
     grow = commands.add_parser("growth", parents=[measuring], help="our time against bytes and vocabulary")
     grow.add_argument("corpus", type=existing_file, metavar="CORPUS")
-    grow.add_argument("--sizes", type=sizes, default=[], help="beginnings of the corpus, such as 25MB,50MB,100MB")
+    grow.add_argument("--sizes", type=sizes, default=[], help="sizes of corpus prefixes, such as 25MB,50MB,100MB")
     grow.add_argument("--vocab-sizes", type=vocabularies, default=[], help="such as 8000,32000,128000")
     grow.add_argument("--workers", type=numbers, default=[], help="such as 1,2")
     grow.add_argument("--vocab-size", type=positive, default=32000, help="for --sizes and --workers (%(default)s)")
 
-    steep = commands.add_parser("cliffs", parents=[measuring], help="our time on texts unlike any other")
+    steep = commands.add_parser("cliffs", parents=[measuring], help="our time on unusual texts")
     steep.add_argument("reference", type=existing_file, metavar="CORPUS", help="prose, at least as long as the sizes")
     steep.add_argument("--sizes", type=sizes, default=[25_000_000, 50_000_000, 100_000_000])
     steep.add_argument("--vocab-size", type=positive, default=32000)
@@ -139,7 +138,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     bound.add_argument("--limits", type=sizes, required=True, help="such as 2GiB,1GiB,512MiB")
     bound.add_argument("--vocab-size", type=positive, default=32000)
 
-    clustered = commands.add_parser("cluster", parents=[measuring, several], help="local workers beside Ray's")
+    clustered = commands.add_parser("cluster", parents=[measuring, several], help="local workers compared with Ray's")
     clustered.add_argument("--vocab-size", type=positive, default=32000)
 
     commands.add_parser("startup", parents=[measuring], help="what there is to pay before any work")
@@ -152,19 +151,21 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     encode.add_argument("--files", action="store_true", help="from files to ids, by the tools that read files")
 
     table = commands.add_parser("render", parents=[common], help="tables and plots from the results")
-    table.add_argument("--into", type=existing_file, help="a document with the two markers; else: standard output")
+    table.add_argument(
+        "--into", nargs="+", default=[], type=existing_file, help="documents with markers; default: standard output"
+    )
     table.add_argument("--plots", type=Path, default=PLOTS, metavar="DIRECTORY", help="for SVG files (%(default)s)")
     table.add_argument("--no-plots", action="store_true", help="tables only")
 
-    foresee = commands.add_parser("cost", parents=[common], help="what larger runs would take, by a model of ours")
-    foresee.add_argument("--plan", type=sizes, default=[10**12, 10**13], metavar="SIZES", help="of corpora (1TB,10TB)")
-    foresee.add_argument("--nodes", type=positive, default=16, help="(%(default)s)")
-    foresee.add_argument("--cores", type=positive, default=32, help="of a node (%(default)s)")
-    foresee.add_argument("--memory", type=size, default=256 << 30, help="of a node (256GiB)")
-    foresee.add_argument("--network", type=size, default=1_250_000_000, help="of a node, bytes a second (1.25GB)")
-    foresee.add_argument("--request-ms", type=float, default=20.0, help="that a store takes to answer (%(default)s)")
-    foresee.add_argument("--chunk-size", type=size, default=4 << 30, help="(4GiB)")
-    foresee.add_argument("--into", type=existing_file, help="a document with the two markers; else: standard output")
+    predict = commands.add_parser("cost", parents=[common], help="predict what larger runs take")
+    predict.add_argument("--plan", type=sizes, default=[10**12, 10**13], metavar="SIZES", help="of corpora (1TB,10TB)")
+    predict.add_argument("--nodes", type=positive, default=16, help="(%(default)s)")
+    predict.add_argument("--cores", type=positive, default=32, help="of a node (%(default)s)")
+    predict.add_argument("--memory", type=size, default=256 << 30, help="of a node (256GiB)")
+    predict.add_argument("--network", type=size, default=1_250_000_000, help="of a node, bytes a second (1.25GB)")
+    predict.add_argument("--request-ms", type=float, default=20.0, help="time for a store to answer (%(default)s)")
+    predict.add_argument("--chunk-size", type=size, default=4 << 30, help="(4GiB)")
+    predict.add_argument("--into", type=existing_file, help="a document with markers; default: standard output")
 
     commands.add_parser("list", help="the tools and whether they are installed")
     arguments = parser.parse_args(argv)
@@ -177,7 +178,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @contextmanager
 def opened_corpora(arguments: argparse.Namespace) -> Iterator[list[Corpus]]:
-    """The corpora of the command line, repeated if so asked; repetitions are removed at the end."""
+    """Open the corpora of the command line; repeated copies are removed at the end."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as temporary:
         if arguments.repeat == 1:
             yield [corpora.open_corpus(path) for path in arguments.corpora]
@@ -206,36 +207,31 @@ def render_all(arguments: argparse.Namespace) -> None:
     if not arguments.results.is_file():
         raise ValueError(f"{arguments.results}: no results yet; measure first: python -m benchmarks run CORPUS")
     measured = records.read(arguments.results)
-    images = []
     if not arguments.no_plots:
-        by_kind = {kind: [r for r in measured if r["kind"] == kind] for kind in ("train", "growth")}
-        base = (arguments.into or Path("README.md")).resolve().parent
-        for kind, title, draw in (
-            ("train", "Time and memory by tool", plots.draw_tools),
-            ("growth", "Growth of time", plots.draw_growth),
-        ):
-            path = arguments.plots / f"{'tools' if kind == 'train' else kind}.svg"
-            if draw(by_kind[kind], path):
-                images.append((title, Path(os.path.relpath(path.resolve(), base)).as_posix()))
-    show(render.markdown(measured, images), arguments.into)
+        plots.draw_all(measured, arguments.plots)
+    if not arguments.into:
+        print(render.markdown(measured))
+    for path in arguments.into:
+        names = render.names_in(path.read_text("utf-8")) or [""]
+        write(path, {name: render.TABLES[name](measured) for name in names})
 
 
-def show(text: str, into: Path | None) -> None:
-    """Prints the text, or puts it between the markers of a document."""
-    if into is None:
-        print(text)
-    else:
-        changed = render.write_document(into, text)
-        print(f"{into}: {'written' if changed else 'already up to date'}")
+def write(into: Path, texts: dict[str, str]) -> None:
+    """Write the texts between the markers of a document, and report whether it changed."""
+    print(f"{into}: {'written' if render.write_document(into, texts) else 'already up to date'}")
 
 
-def foretell(arguments: argparse.Namespace) -> None:
-    """Shows what the model says of the runs that were measured, and of those that are planned."""
+def predict_cost(arguments: argparse.Namespace) -> None:
+    """Show what the model predicts for measured runs and for planned ones."""
     planned = cost.Cluster(
         arguments.nodes, arguments.cores, arguments.memory, arguments.network, arguments.request_ms / 1000
     )
     measured = records.read(arguments.results)
-    show(cost_text.text(measured, planned, arguments.plan, arguments.chunk_size), arguments.into)
+    text = cost_text.text(measured, planned, arguments.plan, arguments.chunk_size)
+    if arguments.into is None:
+        print(text)
+    else:
+        write(arguments.into, {"": text})
 
 
 def perform(arguments: argparse.Namespace) -> int:
@@ -247,7 +243,7 @@ def perform(arguments: argparse.Namespace) -> int:
         render_all(arguments)
         return 0
     if arguments.command == "cost":
-        foretell(arguments)
+        predict_cost(arguments)
         return 0
     session = run.start_session(arguments.results, arguments.rounds, arguments.timeout, arguments.special_token)
     if arguments.command == "growth":

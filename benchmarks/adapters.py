@@ -1,6 +1,6 @@
 """One function a tool, run in a process of its own: `python -P adapters.py JOB`, JOB as JSON.
 
-Each function uses its tool as the tool's authors document it, and gives the same task: the text between
+Each function uses its tool as the tool's authors document it, on the same task: the text between
 special tokens, cut by the job's pattern, merged up to a vocabulary that counts bytes, merges and the
 special token. The process prints one JSON line: what was learned, as a digest, and how long the tool's own
 work took. Imports only the standard library and, inside its function, the tool: what a tool does not need
@@ -18,7 +18,7 @@ from typing import Any
 
 READ_BYTES = 8 << 20
 
-# GPT-2's order of the 256 bytes: those with a visible Latin-1 character stand for themselves, then the others
+# GPT-2's order of the 256 bytes: those with a visible Latin-1 character represent themselves, then the others
 VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 BYTE_OF_CHARACTER = {chr(byte): byte for byte in VISIBLE} | {
     chr(0x100 + index): byte for index, byte in enumerate(b for b in range(256) if b not in VISIBLE)
@@ -39,7 +39,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a tool learned: token bytes in the order of learning, and the merged pairs where it tells them."""
+    """What a tool learned: token bytes in the order of learning, and the merged pairs if it reports them."""
 
     tokens: list[bytes]
     pairs: list[tuple[bytes, bytes]] | None = None
@@ -55,7 +55,7 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 def describe(learned: Learned) -> dict[str, Any]:
-    """The fields of a record that tell what was learned."""
+    """Return the fields of a record that describe what was learned."""
     pairs = learned.pairs
     return {
         "merges": len(learned.tokens),
@@ -77,7 +77,7 @@ def learned_from_json(tokenizer_json: str) -> Learned:
 
 
 def learned_from_vocabulary(vocabulary: Iterable[tuple[bytes, int]], special_token: str) -> Learned:
-    """The tokens of a tool that tells tokens and ids only, by id, without bytes and special token."""
+    """Return the tokens of a tool that reports tokens and ids only: by id, without bytes and special token."""
     by_id = sorted((identifier, bytes(token)) for token, identifier in vocabulary)
     special = special_token.encode("utf-8")
     return Learned([token for _, token in by_id if len(token) > 1 and token != special])
@@ -198,9 +198,9 @@ def main() -> None:
     """Does the job of the first argument; the last line on stdout is the answer."""
     job = Job(**json.loads(sys.argv[1]))
     started = time.perf_counter()
-    tell = TASKS[job.task, job.tool](job)
+    learned = TASKS[job.task, job.tool](job)
     trained = time.perf_counter()
-    answer = describe(tell())
+    answer = describe(learned())
     answer["tool_s"] = trained - started
     answer["report_s"] = time.perf_counter() - trained
     print("\n" + json.dumps(answer), flush=True)

@@ -1,6 +1,6 @@
-"""`cliffs`: texts that are unlike any other, on which trainers hang or take a hundred times as long as on prose.
+"""`cliffs`: unusual texts on which trainers hang or are a hundred times slower than on prose.
 
-Each is made at several sizes, by size and name alone, and trained on beside the beginning of a reference corpus
+Each is made at several sizes, by size and name alone, and compared with a prefix of a reference corpus
 of the same size: what is to be seen is the growth, and the time for a byte as a multiple of the reference's.
 """
 
@@ -49,7 +49,7 @@ def _different_pieces(size: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of text; `make` gives blocks of it, or None for the reference's own text as one document."""
+    """A kind of text; `make` returns blocks of it, or None for the reference's own text as one document."""
 
     name: str
     pattern: str | None  # None: the reference's
@@ -80,7 +80,7 @@ def _write(shape: Shape, size: int, reference: Path, special_token: str, target:
 def measure_cliffs(
     session: Session, reference: Path, sizes: Sequence[int], pattern: str, vocab_size: int
 ) -> list[records.Record]:
-    """Trains on each shape at each size, and on the reference's beginnings; rounds go over all before they repeat."""
+    """Train on each shape at each size, and on prefixes of the reference; each round covers all of them."""
     done = []
     for number in range(1, session.rounds + 1):
         for size in sorted(set(sizes)):

@@ -1,8 +1,8 @@
-"""`cluster`: the same training by local workers and on a Ray cluster of this machine alone, with as many cores.
+"""`cluster`: the same training by local workers and on a Ray cluster of this machine alone, with the same cores.
 
-The cluster is up before the first round. What its processes take of memory is not measured: they are none of the
-command's children. Ray gives its workers a low priority unless told otherwise (`RAY_worker_niceness`); here they have
-the usual one, as the local ones have.
+The cluster runs before the first round. The memory of its processes is not measured, since they are not children of
+the command. Ray runs its workers at a low priority by default (`RAY_worker_niceness`); here they have the usual
+priority, like the local workers.
 """
 
 import os
@@ -18,7 +18,7 @@ from benchmarks.process import measure
 from benchmarks.run import Session, line_of, record_of
 from benchmarks.tools import TOOLS
 
-_OBJECT_STORE_BYTES = 80 << 20  # the least that Ray takes
+_OBJECT_STORE_BYTES = 80 << 20  # Ray's minimum
 _SURROUNDINGS = {"RAY_worker_niceness": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
 

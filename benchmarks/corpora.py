@@ -63,7 +63,7 @@ def repeat(source: Path, times: int, special_token: str, target: Path) -> Corpus
 
 
 def prefix(source: Path, size: int, special_token: str, target: Path) -> Corpus:
-    """The longest beginning of at most `size` bytes that ends with a document, else with a line."""
+    """Write the longest prefix of at most `size` bytes that ends with a document, else with a line."""
     with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         end = len(text)
         if size < end:

@@ -1,4 +1,4 @@
-"""`cost`: what a run of any size takes, by a model fitted to runs of our own that were measured at several sizes.
+"""`cost`: predict what a run of any size takes, by a model fitted to our own runs at several sizes.
 
 Different pieces grow with the text by Heaps' law (Heaps, Information Retrieval, 1978; Herdan, 1960): K n^b. Time of
 a stage is a line over what the stage works through: bytes of text in counting, rows of the chunks' counters in
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmarks.records import Record
 
-LEAST_SIZES = 4  # of a source, one of which is held back to see how well the others foretell it
+LEAST_SIZES = 4  # of a source; the largest is held back to test the prediction
 SHARES = 256  # of the hash of pieces, in which a cluster combines
 STREAMED = 3  # times that merging reads a counter which it does not hold
 USUAL_CHUNK_BYTES = 64 << 20
@@ -53,7 +53,7 @@ def fit_power(points: Points) -> Power:
 
 
 def fit_line(points: Points) -> Line:
-    """The line of the least relative errors; one that would fall, or begin below zero, is a constant or a ratio."""
+    """Fit the line of the least relative errors; one that falls or starts below zero becomes a constant or a ratio."""
     units = [(1 / y, x / y) for x, y in points if y > 0]
     if not units:
         return Line(0.0, 0.0)
@@ -141,7 +141,7 @@ def chunk_rows(model: Model, corpus_bytes: float, chunk_bytes: float) -> float:
 
 
 def on_this_machine(model: Model, corpus_bytes: float, cores: int) -> tuple[float, float]:
-    """Seconds and bytes of memory that a run takes on the machine that was measured."""
+    """Return seconds and bytes of memory of a run on the measured machine."""
     rows = chunk_rows(model, corpus_bytes, USUAL_CHUNK_BYTES)
     piece_bytes = model.piece_bytes(corpus_bytes)
     seconds = (model.counting(corpus_bytes) + model.combining(rows)) / cores + model.merging(piece_bytes) + model.rest
@@ -149,17 +149,17 @@ def on_this_machine(model: Model, corpus_bytes: float, cores: int) -> tuple[floa
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """A run that was measured beside what the smaller ones foretell of it."""
+class Prediction:
+    """A measured run compared with the prediction from smaller runs."""
 
     source: str
     corpus_bytes: int
-    seconds: tuple[float, float]  # foretold, measured
+    seconds: tuple[float, float]  # predicted, measured
     memory_bytes: tuple[float, float]
 
 
-def foretell(records: Sequence[Record]) -> list[Foretold]:
-    """The largest run of each source, foretold from all its others."""
+def predict(records: Sequence[Record]) -> list[Prediction]:
+    """Predict the largest run of each source from all its smaller ones."""
     found = []
     for source, runs in measured_sizes(records).items():
         if len(runs) >= LEAST_SIZES:
@@ -167,7 +167,7 @@ def foretell(records: Sequence[Record]) -> list[Foretold]:
             cores = largest["machine"]["usable_cores"]
             seconds, memory = on_this_machine(fit(smaller), largest["corpus_bytes"], cores)
             found.append(
-                Foretold(
+                Prediction(
                     source,
                     largest["corpus_bytes"],
                     (seconds, largest["wall_s"]),
@@ -230,7 +230,7 @@ class Plan:
 
 
 def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float) -> Plan:
-    """What a corpus of so many bytes takes on a cluster.
+    """Predict what a corpus of this size takes on a cluster.
 
     Merging's time is not divided by the node's cores beyond those of the machine that was measured: what more of them
     give was not measured.

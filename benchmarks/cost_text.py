@@ -1,4 +1,4 @@
-"""The cost model in words: what was fitted, how well it foretells, and what runs that nobody measured would take."""
+"""The cost model as text: what was fitted, how well it predicts, and what larger runs would take."""
 
 from collections.abc import Sequence
 
@@ -10,35 +10,35 @@ NOTHING = f"_No source was measured at {cost.LEAST_SIZES} sizes: `python -m benc
 
 
 def time_text(seconds: float) -> str:
-    """5400 -> `1.5 h`: two figures in the unit that a person would choose."""
+    """5400 -> `1.5 h`: two digits in a readable unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * length:
             return f"{seconds / length:.2g} {unit}" if seconds < 99.5 * length else f"{seconds / length:,.0f} {unit}"
     return f"{seconds:.2g} s"
 
 
-def _error(foretold: float, measured: float) -> str:
-    return f"{100 * (foretold / measured - 1):+.0f} %"
+def _error(predicted: float, measured: float) -> str:
+    return f"{100 * (predicted / measured - 1):+.0f} %"
 
 
-def foretold_section(records: Sequence[Record]) -> list[str]:
-    """A row for each source: the largest run beside what the smaller ones foretold."""
+def prediction_section(records: Sequence[Record]) -> list[str]:
+    """Return a row for each source: the largest run and its prediction from the smaller ones."""
     lines = [
-        "| source | largest | time foretold, measured | | memory foretold, measured | |",
+        "| source | largest | time: predicted, measured | error | memory: predicted, measured | error |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for one in cost.foretell(records):
+    for one in cost.predict(records):
         seconds, memory = one.seconds, one.memory_bytes
         lines.append(
             f"| {one.source} | {size_text(one.corpus_bytes)} "
             f"| {seconds[0]:.2f} s, {seconds[1]:.2f} s | {_error(*seconds)} "
             f"| {size_text(memory[0])}, {size_text(memory[1])} | {_error(*memory)} |"
         )
-    return [*lines, "", "The largest run of each source had no part in what foretold it.", ""]
+    return [*lines, "", "The largest run of each source was not used for its own prediction.", ""]
 
 
 def model_section(models: Sequence[cost.Model]) -> list[str]:
-    """A row for each source: what was fitted to all of its runs."""
+    """Return a row for each source: what was fitted to all its runs."""
     lines = [
         "| source | different pieces of n bytes | their bytes | counting, a core | combining, a core | merging "
         "| memory |",
@@ -67,14 +67,14 @@ def _rate(line: cost.Line, unit: float) -> str:
 def plan_section(
     models: Sequence[cost.Model], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int
 ) -> list[str]:
-    """A row for each source and size: time by stage, memory, what is in the way first."""
+    """Return a row for each source and size: time by stage, memory, the bottleneck."""
     lines = [
         f"{cluster.nodes} nodes with {cluster.cores} cores, {size_text(cluster.memory_bytes)} of memory and "
         f"{size_text(cluster.network_bytes_s)} a second to the storage, {1000 * cluster.request_s:g} ms a request; "
         f"chunks of {size_text(chunk_bytes)}.",
         "",
-        "| like | corpus | counting | combining | joining | merging | different pieces | counter, all chunks' "
-        "| memory of merging, with `--min-piece-count 2` | in the way first |",
+        "| text like | corpus | counting | combining | joining | merging | different pieces | counter, chunk counters "
+        "| memory of merging: all pieces, `--min-piece-count 2` | bottleneck |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for model in models:
@@ -91,12 +91,12 @@ def plan_section(
 
 
 def text(records: Sequence[Record], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int) -> str:
-    """Everything, as Markdown."""
+    """Return the whole report as Markdown."""
     measured = cost.measured_sizes(records)
     models = [cost.fit(runs) for runs in measured.values() if len(runs) >= cost.LEAST_SIZES]
     if not models:
         return NOTHING
-    lines = ["**How well it foretells**", "", *foretold_section(records)]
-    lines += ["**What was fitted**", "", *model_section(models)]
-    lines += ["**What it foretells**", "", *plan_section(models, cluster, sizes, chunk_bytes)]
+    lines = ["**How well the model predicts**", "", *prediction_section(records)]
+    lines += ["**Fitted model**", "", *model_section(models)]
+    lines += ["**Predictions**", "", *plan_section(models, cluster, sizes, chunk_bytes)]
     return "\n".join(lines).rstrip()

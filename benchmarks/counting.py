@@ -1,7 +1,7 @@
-"""`counting`: the counting stage on one core, in MB of input a second, beside `regex` and tokenizers.
+"""`counting`: the counting stage on one core, in MB of input a second, compared with `regex` and tokenizers.
 
 Each is a fresh process kept on one core. Two clocks: `wall_s`, the whole process, and `stage_s`, the
-counting alone without start-up, as the tool's own process tells it. Ours is the whole `count` command with
+counting alone without start-up, as the tool's own process reports it. Ours is the whole `count` command with
 one worker; its stage time is what its run directory says (ours.stage_seconds), and absent as long as it
 says nothing.
 """

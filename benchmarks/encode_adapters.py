@@ -1,6 +1,6 @@
 """One function an encoder, run in a process of its own: `python -P encode_adapters.py JOB`, JOB as JSON.
 
-Each gives its tool the same documents, the text between special tokens, as a list of str, and takes lists of ids, with
+Each passes its tool the same documents, the text between special tokens, as a list of str, and takes lists of ids, with
 all cores, as the tool's authors document it. The process prints one JSON line: seconds of loading and of encoding, the
 best time of a short message, and a digest of all ids. Imports only the standard library and the tool.
 """
@@ -82,7 +82,7 @@ TOOLS: dict[str, Callable[[Path], Encoder]] = {
 }
 
 
-Files = Callable[[], tuple[float, Callable[[], Iterable[int]]]]  # gives seconds, and then the ids
+Files = Callable[[], tuple[float, Callable[[], Iterable[int]]]]  # returns seconds, and then the ids
 
 
 def files_ours(directory: Path, corpus: str) -> Files:

@@ -1,7 +1,7 @@
-"""`encode`: documents to lists of ids, in MB of text a second, beside tiktoken, tokenizers and gigatoken.
+"""`encode`: documents to lists of ids, in MB of text a second, compared with tiktoken, tokenizers and gigatoken.
 
 Each tool is a fresh process that loads a tokenizer which our own command trained on the corpus, or that was given, and
-encodes all documents once with all cores: caches begin empty. `encode_s` is the call alone. The digest of the ids says
+encodes all documents once with all cores: caches start empty. `encode_s` is the call alone. The digest of the ids says
 whether all did the same task. With `files`, the tools that read files themselves go from a file to ids.
 """
 

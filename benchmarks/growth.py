@@ -1,6 +1,6 @@
 """`growth`: our time against the bytes of the corpus, the vocabulary's size, and the number of workers.
 
-The corpora are beginnings of one file, each cut where a document ends. Rounds go over all sizes before they
+The corpora are prefixes of one file, each cut where a document ends. Rounds go over all sizes before they
 repeat.
 """
 

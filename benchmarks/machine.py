@@ -12,7 +12,7 @@ import psutil
 
 
 def cpu_model() -> str:
-    """The processor's name as the system tells it."""
+    """Return the processor's name as the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text("utf-8", errors="replace").splitlines():

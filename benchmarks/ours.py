@@ -20,9 +20,9 @@ NAME = "bpe-pipeline"
 
 
 def command() -> list[str]:
-    """The installed `bpe-pipeline` beside the running Python, else the module run by it."""
-    beside = shutil.which(NAME, path=str(Path(sys.executable).parent))
-    return [beside] if beside else [sys.executable, "-P", "-m", "pipeline"]
+    """Return the `bpe-pipeline` next to the running Python, else the module run by it."""
+    installed = shutil.which(NAME, path=str(Path(sys.executable).parent))
+    return [installed] if installed else [sys.executable, "-P", "-m", "pipeline"]
 
 
 def train_argv(corpus: Path, run_directory: Path, vocab_size: int, pattern: str, special_token: str) -> list[str]:
@@ -55,7 +55,7 @@ def count_argv(corpus: Path, run_directory: Path, pattern: str, special_token: s
     ]
 
 
-REFUSED = (1, 2)  # exit codes of a command that says in one line why it does not do what was asked
+REFUSED = (1, 2)  # exit codes of a command that refuses in one line
 
 
 def reason(stderr: str) -> str:
@@ -70,7 +70,7 @@ def learned(run_directory: Path) -> dict[str, Any]:
 
 
 def stage_seconds(run_directory: Path) -> dict[str, float]:
-    """Seconds by stage (`counting`, `combining`, `merging`, `exporting`) as the run's report.json tells them."""
+    """Seconds by stage (`counting`, `combining`, `merging`, `exporting`) from the run's report.json."""
     stages = json.loads((run_directory / "report.json").read_text("utf-8"))["stages"]
     return {name: float(elapsed_s) for name, elapsed_s in stages.items() if elapsed_s is not None}
 

@@ -1,7 +1,8 @@
-"""Draws the two plots, time and memory by tool, and growth, as SVG. matplotlib (extra `[bench]`) is imported
-here only.
+"""Draw the charts as SVG: trainers compared on one corpus, on all corpora, and growth of time.
 
-The same records and the same matplotlib give the same bytes: committed images change only when figures do.
+The same records and the same matplotlib produce the same bytes: committed charts change only with the figures. Charts
+have no background; text and axes follow the theme of the site, or else the reader's preference for light or dark.
+matplotlib (extra `[bench]`) is imported only here.
 """
 
 import statistics
@@ -10,15 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import growth, ours, records
+from benchmarks.comparison import CORPORA
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
 OURS_COLOUR = "#1f6feb"
 PEER_COLOUR = "#8c959f"
+INK = "#1f2328"  # in a file: `currentColor`, which is one of the two that follow
+_STYLE = (
+    "<style>svg.chart{color:var(--md-default-fg-color,#1f2328)}"
+    "@media (prefers-color-scheme:dark){svg.chart{color:var(--md-default-fg-color,#e6edf3)}}</style>"
+)
 LABELS = ("seconds", "peak memory")
 
 
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any, Any]:
+def _figure(rows: int, columns: int, width: float, height: float, **how: Any) -> tuple[Any, Any, Any]:
     """(matplotlib, figure, array of axes) without a display, in a plain style, with reproducible SVG."""
     try:
         import matplotlib as mpl
@@ -31,34 +38,51 @@ def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, 
     mpl.rcParams.update(
         {
             "svg.hashsalt": "bpe-pipeline",
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
             "font.size": 9,
             "axes.spines.top": False,
             "axes.spines.right": False,
+            **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
         }
     )
-    figure, axes = mpl.pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+    figure, axes = mpl.pyplot.subplots(
+        rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **how
+    )
     return mpl, figure, axes
 
 
 def _save(mpl: Any, figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
+    figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
     mpl.pyplot.close(figure)
-    lines = path.read_text("utf-8").splitlines()
-    path.write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
+    drawn = path.read_text("utf-8").replace(INK, "currentColor")
+    head, _, rest = drawn[drawn.index("<svg ") :].partition(">")
+    chart = head.replace("<svg ", '<svg class="chart" ', 1) + f">{_STYLE}{rest}"
+    path.write_text("\n".join(line.rstrip() for line in chart.splitlines()) + "\n", "utf-8")
+
+
+def draw_all(all_records: Sequence[Record], directory: Path) -> None:
+    """Write trainers.svg, tools.svg and growth.svg, each only if something of its kind was measured."""
+    trained = [one for one in all_records if one["kind"] == "train"]
+    tasks = records.latest(trained).values()
+    widest = max(tasks, key=lambda group: len({one["tool"] for one in group}), default=[])
+    draw_tools(widest, directory / "trainers.svg")
+    draw_tools(trained, directory / "tools.svg")
+    draw_growth([one for one in all_records if one["kind"] == "growth"], directory / "growth.svg")
 
 
 def draw_tools(all_records: Sequence[Record], path: Path) -> bool:
-    """Bars of median time and peak memory by tool, one row a task; False when nothing finished."""
+    """Draw median time and peak memory by tool, a row for each task that two tools finished; False if there is none."""
     tasks = []
     for key, group in records.latest(all_records).items():
         finished = list(dict.fromkeys(r["tool"] for r in group if r["status"] == "ok"))
-        if finished:
+        if len(finished) > 1:
             tasks.append((key, group, finished))
     if not tasks:
         return False
-    bars = sum(len(tools) for _, _, tools in tasks)
-    mpl, figure, axes = _figure(len(tasks), 2, 9, 0.9 * len(tasks) + 0.27 * bars)
+    heights = [0.9 + 0.27 * len(tools) for _, _, tools in tasks]
+    mpl, figure, axes = _figure(len(tasks), 2, 9, sum(heights), height_ratios=heights)
     for row, ((corpus, pattern, vocab_size), group, tools) in enumerate(tasks):
         for axis, field, label in zip(axes[row], ("wall_s", "peak_memory_bytes"), LABELS, strict=True):
             medians = {tool: statistics.median(records.values(group, tool, field).values()) for tool in tools}
@@ -70,7 +94,8 @@ def draw_tools(all_records: Sequence[Record], path: Path) -> bool:
             axis.xaxis.set_major_locator(mpl.ticker.MaxNLocator(4))
             axis.margins(x=0.2)
             axis.set_xlabel(label)
-        axes[row][0].set_title(f"{corpus}, {pattern}, vocabulary {vocab_size:,}", loc="left")
+        name = f"{size_text(group[0]['corpus_bytes'])} of {CORPORA.get(corpus, corpus)}"
+        axes[row][0].set_title(f"{name}, pattern {pattern}, vocabulary {vocab_size:,}", loc="left")
     _save(mpl, figure, path)
     return True
 

@@ -3,7 +3,7 @@
 Memory is the peak over time of the sum of proportional set sizes (PSS: each shared page counted once,
 divided among those who share it) of the command and all its descendants. It is sampled, so a spike shorter
 than the pause can be missed; `largest_rss_bytes`, kept by the system, bounds what one process alone ever
-held. Where there is no PSS (macOS) the sum of resident sizes takes its place and the record says so.
+held. Where there is no PSS (macOS) the sum of resident sizes is used instead and the record says so.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one run of a command took."""
+    """Time and memory of one run of a command."""
 
     status: str  # "ok", "failed" or "timeout"
     exit_code: int

@@ -1,17 +1,17 @@
-"""Turns records into the Markdown between two markers of a document; the text around them is left alone.
+"""Turn records into Markdown between the markers of a document; the text around the markers does not change.
 
-Figures are medians over the rounds of a task's newest session; ratios are medians of the ratios within each
-round. The same records give the same text, so that a table in a README can be checked against the results
-file beside it.
+`<!-- benchmarks: begin -->` ... `<!-- benchmarks: end -->` encloses all tables; `<!-- benchmarks NAME: begin -->` one
+table of `TABLES`. Figures are medians over the rounds of a task's newest session; ratios are medians of the ratios
+within each round. The same records produce the same text, so a test compares the documents with the results file.
 """
 
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import cliffs, cluster, growth, ours, records
+from benchmarks import cliffs, cluster, comparison, growth, ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
@@ -37,7 +37,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def agreement(group: Sequence[Record], tool: str) -> str:
-    """Does a tool learn the same tokens in the same order as ours, in every round of both?"""
+    """Say whether a tool learns the same tokens in the same order as ours, in every round of both."""
     digests = {r["tokens_digest"] for r in group if r["tool"] == tool and r["status"] == "ok"}
     reference = {r["tokens_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
     if len(digests) > 1:
@@ -77,7 +77,7 @@ def training_table(group: Sequence[Record]) -> list[str]:
         ]
         rows.append((statistics.median(walls), f"| {' | '.join(cells)} |"))
     head = [
-        "| trainer | time: median (range) | to ours | CPU | peak memory | to ours | merges |",
+        "| trainer | time: median (range) | times slower than bpe-pipeline | CPU | memory | times more | merges |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     return head + [row for _, row in sorted(rows, key=lambda row: row[0])]
@@ -113,7 +113,7 @@ def counting_section(all_records: Sequence[Record]) -> list[str]:
     lines = [
         "**Counting on one core, MB of input a second**",
         "",
-        "| corpus | pattern | tool | whole process | to ours | without start-up | to ours |",
+        "| corpus | pattern | tool | whole process | times slower | without start-up | times slower |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for (corpus, pattern, _), group in records.latest(all_records).items():
@@ -124,17 +124,17 @@ def counting_section(all_records: Sequence[Record]) -> list[str]:
             stage = f"{statistics.median(stages):,.1f}" if stages else "-"
             ratios = [ratio_text(records.paired(group, tool, ours.NAME, f)) for f in ("wall_s", "stage_s")]
             lines.append(f"| {corpus} | {pattern} | {tool} | {wall} | {ratios[0]} | {stage} | {ratios[1]} |")
-    return [*lines, "", "'To ours': how many times as long it takes.", ""]
+    return [*lines, "", "'Times slower': than bpe-pipeline.", ""]
 
 
 def encoding_section(all_records: Sequence[Record], title: str) -> list[str]:
-    """One row a corpus and tool: MB of text a second, a short message, and whether the ids are ours."""
+    """One row a corpus and tool: MB of text a second, a short message, and whether the ids are the same."""
     if not all_records:
         return []
     lines = [
         f"**{title}, all cores, MB of text a second**",
         "",
-        "| corpus | vocabulary | tool | encoding: median (range) | to ours | a short message | ids |",
+        "| corpus | vocabulary | tool | encoding: median (range) | times slower | one message | ids |",
         "|---|---:|---|---:|---:|---:|---|",
     ]
     for (corpus, _, vocab_size), group in records.latest(all_records).items():
@@ -156,7 +156,7 @@ def encoding_section(all_records: Sequence[Record], title: str) -> list[str]:
             row = f"{start} {rate} | {ratio} | {message} | {same} |"
             rows.append((statistics.median(rates), row))
         lines += [row for _, row in sorted(rows, key=lambda row: -row[0])]
-    return [*lines, "", "'To ours': how many times as long it takes. Caches begin empty.", ""]
+    return [*lines, "", "'Times slower': than bpe-pipeline. Caches start empty.", ""]
 
 
 def growth_section(all_records: Sequence[Record]) -> list[str]:
@@ -164,7 +164,7 @@ def growth_section(all_records: Sequence[Record]) -> list[str]:
     drawn = [curve for curve in growth.curves(all_records) if curve.slope is not None]
     if not drawn:
         return []
-    lines = ["**Growth of our time**", "", "| corpus | over | stage | from - to | seconds | slope |"]
+    lines = ["**Growth of the time of bpe-pipeline**", "", "| corpus | over | stage | from - to | seconds | slope |"]
     lines.append("|---|---|---|---|---|---:|")
     for curve in drawn:
         (x0, y0), (x1, y1) = curve.points[0], curve.points[-1]
@@ -174,7 +174,7 @@ def growth_section(all_records: Sequence[Record]) -> list[str]:
     return [
         *lines,
         "",
-        "A slope of 1 is linear growth (log-log, least squares); -1 over workers is perfect sharing.",
+        "A slope of 1 is linear growth (log-log, least squares); -1 over workers is a perfect speed-up.",
         "",
     ]
 
@@ -185,9 +185,9 @@ def cliffs_section(all_records: Sequence[Record]) -> list[str]:
     if not found:
         return []
     lines = [
-        "**Texts unlike any other**",
+        "**Unusual texts**",
         "",
-        "| text | pattern | sizes | seconds | slope | a byte, to the reference |",
+        "| text | pattern | sizes | seconds | slope | time for a byte, relative to the reference |",
     ]
     lines.append("|---|---|---|---|---:|---:|")
     for cliff in found:
@@ -198,7 +198,7 @@ def cliffs_section(all_records: Sequence[Record]) -> list[str]:
             cells[3] = ", ".join(f"{y:.2f}" for _, y in cliff.points)
             cells[4] = "-" if slope is None else f"{slope:.2f}"
         lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", f"The reference is a beginning of {all_records[-1]['source']}; whole commands.", ""]
+    return [*lines, "", f"The reference is a prefix of {all_records[-1]['source']}; times are of whole commands.", ""]
 
 
 def memory_section(all_records: Sequence[Record]) -> list[str]:
@@ -233,7 +233,7 @@ def memory_section(all_records: Sequence[Record]) -> list[str]:
     return [
         *lines,
         "",
-        "The peak is of all processes together (PSS), measured from outside: the largest of all rounds.",
+        "The peak is that of all processes together (PSS), measured from outside, in the worst round.",
         "",
     ]
 
@@ -255,35 +255,52 @@ def startup_section(all_records: Sequence[Record]) -> list[str]:
     return [*lines, ""]
 
 
-def markdown(all_records: Sequence[Record], images: Sequence[tuple[str, str]] = ()) -> str:
-    """The whole text between the markers; `images` are (title, link) of the plots."""
+def markdown(all_records: Sequence[Record]) -> str:
+    """Return all tables."""
     by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in KINDS}
     lines = training_section(by_kind["train"])
     lines += counting_section(by_kind["count"]) + encoding_section(
         by_kind["encode"], "Encoding documents to lists of ids"
     )
-    lines += encoding_section(by_kind["files"], "From files to ids: an array in memory, or shards on the disk")
+    lines += encoding_section(by_kind["files"], "From files to ids: an array in memory, or shards on disk")
     lines += growth_section(by_kind["growth"])
     lines += cliffs_section(by_kind["cliff"]) + memory_section(by_kind["memory"])
     lines += cluster.section(by_kind["cluster"]) + startup_section(by_kind["startup"])
-    for title, link in images:
-        lines += [f"![{title}]({link})", ""]
     return "\n".join(lines).rstrip() or NOTHING
 
 
-def replace_between_markers(document: str, text: str) -> str:
-    """The document with `text` between BEGIN and END, which must both be there, once, in this order."""
-    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
-        raise ValueError(f"the document needs one line {BEGIN} and, below it, one line {END}")
-    before, rest = document.split(BEGIN)
-    return f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+TABLES: dict[str, Callable[[Sequence[Record]], str]] = {
+    "": markdown,
+    "summary": comparison.summary,
+    "trainers": comparison.trainers,
+}
 
 
-def write_document(path: Path, text: str) -> bool:
-    """Puts `text` between the markers of the file, atomically; False when it was there already."""
+def names_in(document: str) -> list[str]:
+    """Return the names of the tables for which a document has a first marker."""
+    return [name for name in TABLES if _markers(name)[0] in document]
+
+
+def _markers(name: str) -> tuple[str, str]:
+    return (BEGIN, END) if not name else (BEGIN.replace(":", f" {name}:"), END.replace(":", f" {name}:"))
+
+
+def replace_between_markers(document: str, texts: Mapping[str, str]) -> str:
+    """Return the document with each named text between its markers, which must both occur once, in this order."""
+    for name, text in texts.items():
+        begin, end = _markers(name)
+        if document.count(begin) != 1 or document.count(end) != 1 or document.index(begin) > document.index(end):
+            raise ValueError(f"the document needs one line {begin} and, below it, one line {end}")
+        before, rest = document.split(begin)
+        document = f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
+    return document
+
+
+def write_document(path: Path, texts: Mapping[str, str]) -> bool:
+    """Write each named text between its markers in the file, atomically; return False if nothing changed."""
     document = path.read_text("utf-8")
     try:
-        changed = replace_between_markers(document, text)
+        changed = replace_between_markers(document, texts)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if changed == document:

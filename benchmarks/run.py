@@ -146,7 +146,7 @@ def run(
     done = []
     for corpus in corpora:
         for vocab_size in vocab_sizes:
-            gone = set()  # a tool that took too long, or refused, is not asked again
+            gone = set()  # a tool that timed out or refused is not run again
             for number in range(1, session.rounds + 1):
                 turn = (number - 1) % len(tools)
                 for tool in [*tools[turn:], *tools[:turn]]:
@@ -162,7 +162,7 @@ def run(
 
 
 def list_tools() -> None:
-    """Prints each tool, its installed version, and the patterns it takes."""
+    """Prints each tool, its installed version, and the patterns it accepts."""
     for tool in TOOLS.values():
         patterns = ", ".join(tool.patterns or (*PATTERNS, "any" if tool.name == ours.NAME else "")).strip(", ")
         print(f"{tool.name:<14}{tool.version or 'not installed':<16}patterns: {patterns}")

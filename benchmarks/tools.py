@@ -23,7 +23,7 @@ PATTERNS = {
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that is measured; `patterns` None: takes any of PATTERNS. Words after its name say how it is used."""
+    """A measured tool; `patterns` None: any of PATTERNS. Words after its name say how it is used."""
 
     name: str
     patterns: tuple[str, ...] | None = None

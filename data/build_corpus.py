@@ -5,7 +5,7 @@
 
 Documents are whole files (but for newlines at their end), joined by `<|endoftext|>` on a line of its own.
 The order is fixed (sources as named, a directory's files before its subdirectories, each sorted; archives in
-their own order), so the same machine gives the same bytes. The output appears under its name only when it is
+their own order), so the same machine produces the same bytes. The output appears under its name only when it is
 complete. Files that are empty, not UTF-8, or that hold the separator themselves are left out and counted.
 """
 
@@ -62,7 +62,7 @@ def parse_size(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 500MB, 1GB, 64MiB or a number of bytes")
     size = int(float(match[1]) * UNITS[match[2].upper()])
     if size < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} leaves no room for a document; give a larger size")
+        raise argparse.ArgumentTypeError(f"{text!r} is too small for one document; choose a larger size")
     return size
 
 
@@ -81,7 +81,7 @@ def walk(root: Path, wanted: Callable[[str], bool], skip: frozenset[str] = froze
 
 
 def with_suffix(suffixes: frozenset[str]) -> Callable[[str], bool]:
-    """A predicate on file names: one of the suffixes, whatever its case, perhaps with `.gz` behind it?"""
+    """A predicate on file names: one of the suffixes in any case, optionally followed by `.gz`?"""
     return lambda name: PurePosixPath(name.lower().removesuffix(".gz")).suffix in suffixes
 
 
@@ -124,7 +124,7 @@ def kernel_documents(path: Path) -> Iterator[bytes]:
 
 
 def sources(arguments: argparse.Namespace) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """(name, documents) for each source that was asked for, in the order asked for."""
+    """(name, documents) for each requested source, in the requested order."""
     for name in arguments.sources:
         if name == "python":
             yield name, python_documents()
@@ -173,7 +173,7 @@ def write(out: IO[bytes], arguments: argparse.Namespace) -> Tally:
 
 
 def build(arguments: argparse.Namespace) -> Tally:
-    """Writes beside the output, flushes to disk, renames: the output is either complete or not there."""
+    """Write to a temporary file next to the output, flush it to disk, rename it: the output is complete or absent."""
     output: Path = arguments.output
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent)
@@ -209,7 +209,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("output", type=Path, help="the file to write")
     parser.add_argument("--max-bytes", type=parse_size, metavar="SIZE", help="stop before this size, such as 1GB")
-    parser.add_argument("--separator", default="<|endoftext|>", help="stands between documents (default: %(default)s)")
+    parser.add_argument("--separator", default="<|endoftext|>", help="separates documents (default: %(default)s)")
     parser.add_argument(
         "--sources",
         default="python,kernel,doc",

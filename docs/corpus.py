@@ -1,9 +1,9 @@
-"""Make the small texts that the pages of the documentation work with: the same ones on every machine.
+"""Write the small texts that the pages of the documentation use: the same on every machine.
 
     python docs/corpus.py DIRECTORY     writes corpus/stories.txt, corpus/recipes.txt and unseen.txt there
 
-The sentences are made of a few hundred words and of names that are drawn anew, so that there are frequent, rare and
-unique pieces, as in any text. Documents are separated by <|endoftext|>.
+The sentences are made of a few hundred words and of random names, so that pieces are frequent, rare or unique, as in
+any text. Documents are separated by <|endoftext|>.
 """
 
 import random
@@ -46,7 +46,7 @@ class Writer:
         return f"{who} {self._one(DID)} {self._one(WHAT)} {self._one(WHERE)}"
 
     def story(self) -> str:
-        """A few paragraphs in which something happens."""
+        """A few sentences in which something happens."""
         lines = []
         for _ in range(3 + int(self._random.random() * 8)):
             first = self._clause()
@@ -56,7 +56,7 @@ class Writer:
         return "\n".join(lines) + "\n"
 
     def recipe(self) -> str:
-        """What to take and what to do."""
+        """Ingredients and steps."""
         number = [str(5 * (1 + int(self._random.random() * 60))) for _ in range(4)]
         taken = [self._one(TAKE) for _ in range(4)]
         lines = [f"{self._name()} with {taken[0]}", ""]

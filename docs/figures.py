@@ -1,4 +1,4 @@
-"""The drawings of the pages, as SVG that stands in the page itself and takes the colours of its theme, light or dark.
+"""The drawings of the pages: SVG inside the page, in the colours of its theme, light or dark.
 
 python docs/figures.py > figures.html      all of them, to look at while drawing
 """
@@ -44,11 +44,12 @@ def _arrow(x: float, y: float, to_x: float, to_y: float, *, colour: str = _INK) 
     return _line(x, y, to_x - ux, to_y - uy, colour=colour) + f'<path d="{head}" fill="{colour}"/>'
 
 
-def _drawing(height: int, told: str, parts: Sequence[str]) -> str:
-    """All parts in one figure; what it tells stands below it, and is read aloud in its place."""
+def _drawing(height: int, caption: str, parts: Sequence[str]) -> str:
+    """Return all parts in one figure; screen readers read its caption."""
     return (
         f'<figure style="margin:1.5em auto;max-width:{_WIDTH + 120}px"><svg viewBox="0 0 {_WIDTH} {height}" '
-        f'width="100%" role="img" aria-label="{told}">{"".join(parts)}</svg><figcaption>{told}</figcaption></figure>'
+        f'width="100%" role="img" aria-label="{caption}">{"".join(parts)}</svg>'
+        f"<figcaption>{caption}</figcaption></figure>"
     )
 
 
@@ -74,18 +75,18 @@ def flow() -> str:
         else:
             parts.append(_arrow(x, y + 30, to_x, to_y - 30))
     parts.append(_words(395, 98, "all workers", size=12, colour=_COLOUR))
-    told = "What has a coloured edge is a file, whole or absent: a stopped run goes on from there."
-    return _drawing(190, told, parts)
+    caption = "A coloured edge marks a file, which is complete or absent: a stopped run resumes from it."
+    return _drawing(190, caption, parts)
 
 
-CUTS = [  # a text, a place in it, and where a cut at this place moves to, and why
+CUTS = [  # a text, an even cut, where the cut moves to, and why
     ("…and lived ever after.<|endoftext|>Once upon a time…", 8, 22, "the next special token"),
-    ("…one enormous document with not one separator…", 20, 22, "a place that the pattern proves"),
+    ("…one enormous document with not one separator…", 20, 22, "a proven end of a piece"),
 ]
 
 
 def cuts() -> str:
-    """Where a chunk may begin."""
+    """Where a chunk may start."""
     advance = 14 * 0.62
     parts = []
     for row, (text, even, moved, why) in enumerate(CUTS):
@@ -99,8 +100,8 @@ def cuts() -> str:
         parts.append(_arrow(at, y + 20, to, y + 20, colour=_ACCENT))
         parts.append(_words(at, y - 32, "even cut", size=12))
         parts.append(_words(to + 6, y + 32, why, size=12, anchor="start", colour=_ACCENT))
-    told = "An even cut moves forward to where counting apart is sure to count the same."
-    return _drawing(190, told, parts)
+    caption = "An even cut moves forward to a position where counting both sides separately counts the same."
+    return _drawing(190, caption, parts)
 
 
 PIECES = [("low", 5), ("lower", 2), ("newer", 4), ("wide", 3)]
@@ -108,7 +109,7 @@ Pieces = list[tuple[tuple[str, ...], int]]
 
 
 def best_pair(pieces: Pieces) -> tuple[tuple[str, str], int]:
-    """The most frequent pair of adjacent tokens and its count; of equals the first in order of bytes."""
+    """Return the most frequent pair of adjacent tokens and its count; among equals the first in order of bytes."""
     counts: Counter[tuple[str, str]] = Counter()
     for tokens, count in pieces:
         for pair in pairwise(tokens):
@@ -117,7 +118,7 @@ def best_pair(pieces: Pieces) -> tuple[tuple[str, str], int]:
 
 
 def merged(tokens: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
-    """The tokens with each occurrence of the pair, from the left, as one."""
+    """Return the tokens with each occurrence of the pair joined, from left to right."""
     done: list[str] = []
     rest = list(tokens)
     while rest:
@@ -128,7 +129,7 @@ def merged(tokens: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
 
 
 def merges() -> str:
-    """A few merges of a few pieces, as the definition has them."""
+    """A few merges of a few pieces, by the definition."""
     pieces: Pieces = [(tuple(piece), count) for piece, count in PIECES]
     parts, made = [], "bytes"
     for step in range(4):
@@ -146,16 +147,17 @@ def merges() -> str:
         parts.append(_words(x + 60, 196, f"most: {pair[0]} {pair[1]} ({count} times)", size=12))
         made = f"merge {step + 1}: {pair[0]} + {pair[1]}"
         pieces = [(merged(tokens, pair), number) for tokens, number in pieces]
-    told = (
-        "Each merge makes the most frequent pair one token, in every piece; a count weighs as much as its piece occurs."
+    caption = (
+        "Each merge joins the most frequent pair into one token, in every piece; "
+        "a pair counts as often as its piece occurs."
     )
-    return _drawing(210, told, parts)
+    return _drawing(210, caption, parts)
 
 
 def resume() -> str:
     """What a stopped run keeps."""
     parts = []
-    for row, (said, done) in enumerate([("killed", 5), ("the same command", 8)]):
+    for row, (said, done) in enumerate([("killed", 5), ("same command", 8)]):
         y = 20 + row * 80
         for chunk in range(8):
             x = 150 + chunk * 50
@@ -164,10 +166,10 @@ def resume() -> str:
             parts.append(_box(x, y, 42, 34, edge=edge, fill=_PAPER if chunk < done else "none"))
             parts.append(_words(x + 21, y + 22, f"{chunk:02d}", size=13))
         parts.append(_words(140, y + 22, said, size=13, anchor="end"))
-    parts.append(_words(275, 76, "counters that are whole: kept", size=12, colour=_COLOUR))
+    parts.append(_words(275, 76, "complete counters: kept", size=12, colour=_COLOUR))
     parts.append(_words(475, 156, "counted now", size=12, colour=_ACCENT))
-    told = "A counter exists whole or not at all, so its existence is the record of what is done."
-    return _drawing(170, told, parts)
+    caption = "A counter is complete or absent, so its existence records that its chunk is done."
+    return _drawing(170, caption, parts)
 
 
 def ranges() -> str:
@@ -182,10 +184,10 @@ def ranges() -> str:
         parts.append(_box(130 + part * 104, 178, 98, 28, edge=_ACCENT if part == 1 else _COLOUR))
         parts.append(_words(179 + part * 104, 197, f"hashes {part}/4", size=12))
     parts.append(_arrow(283, 136, 283, 176, colour=_ACCENT))
-    told = (
-        "Counters are ordered by a hash of the piece: one range of all of them fits memory, whatever the whole takes."
+    caption = (
+        "Counters are ordered by a hash of the piece: one range of all counters fits memory, however large they are."
     )
-    return _drawing(216, told, parts)
+    return _drawing(216, caption, parts)
 
 
 FIGURES: dict[str, Callable[[], str]] = {

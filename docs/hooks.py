@@ -1,9 +1,9 @@
-"""What is put into the pages when the site is built, so that it stands in one place only.
+"""Insert generated content into the pages when the site is built, so that each text has one source.
 
 <!-- options of train -->       a table of a command's options, from the command line itself
 <!-- figure cuts -->            a drawing of figures.py
+<!-- chart trainers -->         a chart of benchmarks/plots
 <!-- include PATH -->           a Markdown file of the project without its title
-<!-- include PATH benchmarks --> what stands there between the markers of `python -m benchmarks`
 """
 
 import html
@@ -15,36 +15,36 @@ from typing import Any
 HOME = Path(__file__).parent.parent
 sys.path.insert(0, str(HOME / "docs"))
 
-import figures  # noqa: E402 - lies beside this file
+import figures  # noqa: E402 - is stored next to this file
 
-_MARK = re.compile(r"^<!-- (options of|figure|include) ([^>]+?) -->$", re.MULTILINE)
-_MEASURED = re.compile(r"<!-- benchmarks: begin -->\n(.*)<!-- benchmarks: end -->", re.DOTALL)
+_MARK = re.compile(r"^<!-- (options of|figure|chart|include) ([^>]+?) -->$", re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n")
-_PICTURE = re.compile(r"^!\[.*\n", re.MULTILINE)
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put in what the marks of a page ask for."""
-    return _MARK.sub(lambda mark: _instead(mark[1], mark[2]), markdown)
+    """Replace the marks of a page by their content."""
+    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), markdown)
 
 
-def _instead(kind: str, name: str) -> str:
+def _content(kind: str, name: str) -> str:
     if kind == "options of":
         return options_of(name)
     if kind == "figure":
         return figures.FIGURES[name]()
-    path, _, part = name.partition(" ")
-    text = (HOME / path).read_text(encoding="utf-8")
-    if part:
-        measured = _MEASURED.search(text)
-        if measured is None:
-            raise ValueError(f"{path} has no part for measurements")
-        return _PICTURE.sub("", measured[1])
-    return _TITLE.sub("", text)
+    if kind == "chart":
+        return chart(name)
+    return _TITLE.sub("", (HOME / name).read_text(encoding="utf-8"))
+
+
+def chart(name: str) -> str:
+    """Return a chart as one line of HTML: inside the page it follows the theme that the reader chose."""
+    drawn = (HOME / "benchmarks" / "plots" / f"{name}.svg").read_text(encoding="utf-8")
+    return f"<figure>{' '.join(_METADATA.sub('', drawn).split())}</figure>"
 
 
 def options_of(name: str) -> str:
-    """A table of all options that a command takes."""
+    """Return a table of all options of a command."""
     import click
 
     from pipeline.cli import commands

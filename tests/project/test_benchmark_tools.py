@@ -51,7 +51,7 @@ def test_memory_of_the_whole_tree_is_seen(tmp_path: Path) -> None:
     assert measured.largest_rss_bytes > 40e6
 
 
-def test_a_tool_that_exceeds_its_time_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_timeout_kills_the_tool_and_its_children(tmp_path: Path) -> None:
     program = (
         "import pathlib, subprocess, sys\n"
         f"child = subprocess.Popen([sys.executable, '-S', '-c', {SLEEPER!r}, '1', '60'])\n"
@@ -73,7 +73,7 @@ def test_a_tool_that_exceeds_its_time_is_ended_with_its_children(tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system cannot keep a process on a core")
-def test_one_core_holds_for_the_child_and_not_for_us(tmp_path: Path) -> None:
+def test_one_core_restricts_only_the_child(tmp_path: Path) -> None:
     mine = os.sched_getaffinity(0)
     program = "import os; print(len(os.sched_getaffinity(0)))"
     argv = [sys.executable, "-S", "-c", program]
@@ -85,7 +85,7 @@ def test_one_core_holds_for_the_child_and_not_for_us(tmp_path: Path) -> None:
     assert os.sched_getaffinity(0) == mine
 
 
-def test_a_failure_keeps_its_exit_code_and_last_words(tmp_path: Path) -> None:
+def test_a_failure_keeps_its_exit_code_and_last_line(tmp_path: Path) -> None:
     measured = measure([sys.executable, "-S", "-c", "import sys; sys.exit('no such thing')"], tmp_path)
     assert (measured.status, measured.exit_code) == ("failed", 1)
     session = run.start_session(tmp_path / "r.jsonl", 1, 5.0, SPECIAL)
@@ -140,13 +140,13 @@ def test_tools_that_order_bytes_by_value_learn_the_same_as_each_other(small_corp
     assert rustbpe["tokens_digest"] == bpeasy["tokens_digest"]
 
 
-def test_digest_tells_other_learning_apart(small_corpus: Path) -> None:
+def test_other_merges_have_another_digest(small_corpus: Path) -> None:
     one, two = (learned_by("tokenizers", small_corpus, vocab_size=size) for size in (400, 401))
     assert one["tokens_digest"] != two["tokens_digest"]
     assert adapters.digest([b"a", b"bc"]) != adapters.digest([b"ab", b"c"])
 
 
-def test_byte_characters_are_those_of_byte_level_files() -> None:
+def test_byte_characters_match_byte_level_files() -> None:
     assert sorted(adapters.BYTE_OF_CHARACTER.values()) == list(range(256))
     assert adapters.BYTE_OF_CHARACTER["Ġ"] == 0x20
     assert adapters.BYTE_OF_CHARACTER["Ċ"] == 0x0A
@@ -166,7 +166,7 @@ merges = [["a", "b"], ["ab", "c"]]
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for the installed command: the harness is under test here, not the trainer."""
+    """Replace the installed command: this tests the harness, not the trainer."""
     script = tmp_path / "stub.py"
     script.write_text(STUB, "utf-8")
     monkeypatch.setattr(ours, "command", lambda: [sys.executable, "-S", str(script)])
@@ -189,7 +189,8 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     assert {r["merges"] for r in measured if r["kind"] == "train"} == {2}
     assert all(r["stage_mb_per_s"] == r["corpus_bytes"] / 1e6 / 0.5 for r in measured if r["kind"] == "count")
     assert all("path" not in key for r in measured for key in r)
-    document.write_text(f"{render.BEGIN}\n{render.END}\n", "utf-8")
+    summary = "<!-- benchmarks summary: begin -->\n<!-- benchmarks summary: end -->"
+    document.write_text(f"{summary}\n{render.BEGIN}\n{render.END}\n", "utf-8")
     arguments = [
         "render",
         "--results",
@@ -208,7 +209,7 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     assert all(shape.name in text for shape in cliffs.SHAPES)
     assert "| small.txt | workers |" in text
     if "--no-plots" not in arguments:
-        assert "](plots/tools.svg)" in text
+        assert not (tmp_path / "plots" / "tools.svg").exists()  # nothing to compare
         assert (tmp_path / "plots" / "growth.svg").stat().st_size > 1000
 
 
@@ -222,7 +223,7 @@ def test_a_tool_that_cannot_do_the_task_is_recorded(tmp_path: Path, small_corpus
 
 
 @pytest.mark.parametrize("shape", cliffs.SHAPES, ids=lambda shape: shape.name)
-def test_a_cliff_is_as_large_as_asked_for(shape: cliffs.Shape, tmp_path: Path, small_corpus: Path) -> None:
+def test_a_cliff_has_the_requested_size(shape: cliffs.Shape, tmp_path: Path, small_corpus: Path) -> None:
     made = cliffs._write(shape, 4000, small_corpus, SPECIAL, tmp_path / "a.txt")
     assert made.bytes == 4000
     text = (tmp_path / "a.txt").read_bytes()
@@ -241,7 +242,7 @@ def test_startup_is_measured_on_the_installed_command(tmp_path: Path, capsys: py
     assert "a worker answers" in render.markdown(records.read(results))
 
 
-def test_encoders_agree(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results.jsonl"
     arguments = ["encode", str(small_corpus), "--results", str(results), "--rounds", "1", "--vocab-size", "400"]
     assert command.main(arguments) == 0, capsys.readouterr().out
@@ -254,7 +255,9 @@ def test_encoders_agree(tmp_path: Path, small_corpus: Path, capsys: pytest.Captu
     assert "| 400 | tiktoken" in text
 
 
-def test_files_are_encoded_alike(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_encoders_of_files_return_the_same_ids(
+    tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     results = tmp_path / "results.jsonl"
     arguments = ["encode", str(small_corpus), "--files", "--results", str(results), "--rounds", "1"]
     assert command.main([*arguments, "--vocab-size", "400"]) == 0, capsys.readouterr().out
@@ -287,7 +290,7 @@ def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
         (["encode", __file__, "--tokenizer", "does/not/exist"], "does/not/exist"),
     ],
 )
-def test_bad_arguments_give_one_clear_line(
+def test_bad_arguments_are_errors_of_one_line(
     arguments: list[str], place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -298,7 +301,7 @@ def test_bad_arguments_give_one_clear_line(
     assert place in said
 
 
-def test_list_and_missing_results_as_a_person_runs_them(tmp_path: Path) -> None:
+def test_list_and_missing_results_on_the_command_line(tmp_path: Path) -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "benchmarks", "list"],
         cwd=ROOT,

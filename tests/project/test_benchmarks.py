@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("psutil")
 sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
-from benchmarks import adapters, cluster, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402
+from benchmarks import adapters, cluster, comparison, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402  # noqa: E402
 
 SPECIAL = "<|endoftext|>"
 
@@ -64,7 +64,7 @@ def test_ratios_are_taken_round_by_round() -> None:
     assert records.paired(THREE_ROUNDS[:3], "tokenizers", ours.NAME, "wall_s") is None
 
 
-def test_rounds_that_failed_are_in_no_ratio() -> None:
+def test_failed_rounds_are_in_no_ratio() -> None:
     broken = [*THREE_ROUNDS[:5], record("tokenizers", 3, 20.0, status="failed")]
     assert records.paired(broken, "tokenizers", ours.NAME, "wall_s") == 15
 
@@ -76,7 +76,7 @@ def test_log_log_slope_is_the_power(power: float) -> None:
     assert math.isclose(slope, power)
 
 
-def test_log_log_slope_needs_two_places() -> None:
+def test_log_log_slope_needs_two_points() -> None:
     assert records.log_log_slope([(5, 1), (5, 2)]) is None
 
 
@@ -91,7 +91,7 @@ def test_records_are_appended_and_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"format": 99, "kind": "train"}', '{"kind": "train"}'])
-def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "results.jsonl"
     records.append(path, THREE_ROUNDS[0])
     path.write_text(path.read_text("utf-8") + line + "\n", "utf-8")
@@ -116,7 +116,7 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MB", "-1", "0", "1XB"])
-def test_sizes_that_are_none(text: str) -> None:
+def test_invalid_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         corpora.parse_size(text)
 
@@ -139,7 +139,7 @@ def test_repeat_joins_by_the_special_token(tmp_path: Path) -> None:
     assert target.read_text("utf-8").split(f"\n{SPECIAL}\n") == ["one"] * 3
 
 
-def test_documents_whatever_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     text = f"{SPECIAL}größer\r\n{SPECIAL}{SPECIAL}\n<|endof{SPECIAL}last"
     path.write_bytes(text.encode())
@@ -152,13 +152,13 @@ def test_documents_whatever_the_blocks(tmp_path: Path, monkeypatch: pytest.Monke
 # rendering
 
 
-def test_text_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
+def test_rendering_changes_only_the_text_between_markers(tmp_path: Path) -> None:
     path = tmp_path / "README.md"
     path.write_text(f"# Title\n\n{render.BEGIN}\nold\n{render.END}\n\nend\n", "utf-8")
     text = render.markdown(THREE_ROUNDS)
-    assert render.write_document(path, text)
-    assert path.read_text("utf-8") == f"# Title\n\n{render.BEGIN}\n{text}\n{render.END}\n\nend\n"
-    assert not render.write_document(path, text)
+    assert render.write_document(path, {"": text})
+    assert path.read_text("utf-8") == f"# Title\n\n{render.BEGIN}\n\n{text}\n\n{render.END}\n\nend\n"
+    assert not render.write_document(path, {"": text})
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -166,11 +166,11 @@ def test_text_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
     "document",
     ["", render.BEGIN, f"{render.END}\n{render.BEGIN}", f"{render.BEGIN}{render.BEGIN}{render.END}"],
 )
-def test_a_document_without_its_markers_is_left_alone(tmp_path: Path, document: str) -> None:
+def test_a_document_without_markers_is_unchanged(tmp_path: Path, document: str) -> None:
     path = tmp_path / "README.md"
     path.write_text(document, "utf-8")
     with pytest.raises(ValueError, match=r"README\.md"):
-        render.write_document(path, "text")
+        render.write_document(path, {"": "text"})
     assert path.read_text("utf-8") == document
 
 
@@ -196,7 +196,7 @@ def test_executors_are_compared_within_a_round() -> None:
     assert cluster.section([]) == []
 
 
-def test_a_failure_is_shown_and_not_hidden() -> None:
+def test_a_failure_has_a_row() -> None:
     failed = record("rustbpe", 1, 0.0, status="timeout", reason="longer than 5 s")
     lines = render.training_table([*THREE_ROUNDS, failed])
     assert lines[-1].startswith("| rustbpe 1.0 | timeout: longer than 5 s |")
@@ -204,6 +204,24 @@ def test_a_failure_is_shown_and_not_hidden() -> None:
 
 def test_nothing_measured_says_so() -> None:
     assert render.markdown([]) == render.NOTHING
+
+
+def test_tables_in_the_documentation_match_the_results() -> None:
+    measured = records.read(ROOT / "benchmarks" / "results.jsonl")
+    asked = {
+        "README.md": ["summary"],
+        "docs/pages/explanation/comparison.md": ["trainers"],
+        "docs/pages/reference/benchmarks.md": [""],
+    }
+    for name, tables in asked.items():
+        document = (ROOT / name).read_text("utf-8")
+        assert render.names_in(document) == tables
+        texts = {table: render.TABLES[table](measured) for table in tables}
+        assert render.replace_between_markers(document, texts) == document, f"{name}: run python -m benchmarks render"
+    assert len(comparison.summary(measured).splitlines()) == 2 + 4
+    planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
+    predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
+    assert predictions in (ROOT / "benchmarks" / "SCALE.md").read_text("utf-8")
 
 
 def test_curves_take_medians_and_slopes_and_plots_are_reproducible(tmp_path: Path) -> None:
@@ -242,7 +260,7 @@ def test_curves_take_medians_and_slopes_and_plots_are_reproducible(tmp_path: Pat
 
 
 def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
-    """A run that costs what a model of our own making says."""
+    """A run with the cost of a known model."""
     pieces, rows = 40 * size**0.6, size / 2**26 * 40 * min(size, 2**26) ** 0.6
     stages = {
         "counting": 0.2 + size / 2e8,
@@ -274,7 +292,7 @@ def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
 RUNS = [run_of(size) for size in (10**7, 10**8, 4 * 10**8, 10**9)]
 
 
-def test_the_model_of_cost_finds_what_made_the_runs() -> None:
+def test_the_cost_model_recovers_its_parameters() -> None:
     model = cost.fit(RUNS)
     assert model.pieces.exponent == pytest.approx(0.6)
     assert model.row_bytes == pytest.approx(7)
@@ -289,19 +307,19 @@ def test_the_model_of_cost_finds_what_made_the_runs() -> None:
     )
 
 
-def test_a_run_is_foretold_by_smaller_ones_only() -> None:
+def test_a_run_is_predicted_from_smaller_runs_only() -> None:
     slow = run_of(10**9, wall_s=1000.0)
-    [foretold] = cost.foretell([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), run_of(7, session="2025")])
-    assert foretold.corpus_bytes == 10**9
-    assert foretold.seconds == (pytest.approx(RUNS[3]["wall_s"]), 1000.0)
-    assert cost.foretell(RUNS[1:]) == []
+    [predicted] = cost.predict([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), run_of(7, session="2025")])
+    assert predicted.corpus_bytes == 10**9
+    assert predicted.seconds == (pytest.approx(RUNS[3]["wall_s"]), 1000.0)
+    assert cost.predict(RUNS[1:]) == []
     assert "No source" in cost_text.text(RUNS[1:], CLUSTER, [10**12], 2**32)
 
 
 CLUSTER = cost.Cluster(4, 8, 2**38, 1e9, 0.01)
 
 
-def test_plans_name_what_is_in_the_way() -> None:
+def test_plans_name_the_bottleneck() -> None:
     model = cost.fit(RUNS)
     usual = cost.plan(model, CLUSTER, 1e12, 2**32)
     assert usual.stages[0].seconds_by["processors"] == pytest.approx(model.counting(1e12) / 32)
@@ -328,7 +346,7 @@ def test_plans_name_what_is_in_the_way() -> None:
         ([(1, 3), (2, 5), (3, 7)], cost.Line(1, 2)),
     ],
 )
-def test_lines_neither_fall_nor_begin_below_zero(points: list[tuple[float, float]], line: cost.Line) -> None:
+def test_lines_neither_fall_nor_start_below_zero(points: list[tuple[float, float]], line: cost.Line) -> None:
     assert cost.fit_line(points) == cost.Line(pytest.approx(line.fixed), pytest.approx(line.each))
 
 

@@ -1,4 +1,4 @@
-"""data/build_corpus.py, run as a person runs it."""
+"""data/build_corpus.py, run from the command line."""
 
 import gzip
 import subprocess
@@ -62,7 +62,7 @@ def test_separator_and_size_limit_keep_documents_whole(texts: Path, tmp_path: Pa
     assert "stopped at --max-bytes" in done.stdout
 
 
-def test_kernel_tree_and_archive_give_their_sources(tmp_path: Path) -> None:
+def test_kernel_tree_and_archive_are_read(tmp_path: Path) -> None:
     tree = tmp_path / "linux-source-9.9"
     (tree / "kernel").mkdir(parents=True)
     (tree / "Makefile").write_bytes(b"all:")
@@ -82,7 +82,7 @@ def test_kernel_tree_and_archive_give_their_sources(tmp_path: Path) -> None:
         assert output.read_bytes() == b"int fork(void);" + JOINT + b"mov r0, r1"
 
 
-def test_standard_library_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_standard_library_produces_the_same_bytes_twice(tmp_path: Path) -> None:
     outputs = [tmp_path / "one.txt", tmp_path / "two.txt"]
     for output in outputs:
         done = run(output, "--sources", "python", "--max-bytes", "300KiB")
@@ -97,7 +97,7 @@ def test_standard_library_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     ("arguments", "place"),
     [
         (["--max-bytes", "8XB"], "8XB"),
-        (["--max-bytes", "0"], "no room"),
+        (["--max-bytes", "0"], "too small"),
         (["--sources", "python,internet"], "internet"),
         (["--sources", ""], "nothing to build from"),
         (["--separator", ""], "--separator"),
@@ -105,7 +105,7 @@ def test_standard_library_twice_gives_the_same_bytes(tmp_path: Path) -> None:
         (["--no-such-option"], "--no-such-option"),
     ],
 )
-def test_bad_arguments_give_one_clear_line(tmp_path: Path, arguments: list[str], place: str) -> None:
+def test_bad_arguments_are_errors_of_one_line(tmp_path: Path, arguments: list[str], place: str) -> None:
     output = tmp_path / "corpus.txt"
     done = run(output, *arguments)
     assert done.returncode == 2
@@ -115,7 +115,7 @@ def test_bad_arguments_give_one_clear_line(tmp_path: Path, arguments: list[str],
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_file_is_kept_unless_told_otherwise(texts: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_kept_without_overwrite(texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "corpus.txt"
     output.write_text("mine")
     refused = run(output, "--sources", "", "--add", texts)

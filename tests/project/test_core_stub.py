@@ -1,4 +1,4 @@
-"""The type stub of the native module names exactly what the built module has."""
+"""The type stub of the native module names exactly the content of the built module."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import pipeline
 from pipeline import _core
 
 
-def test_the_stub_is_of_the_built_module() -> None:
+def test_the_stub_matches_the_built_module() -> None:
     stub = ast.parse((Path(pipeline.__file__).parent / "_core.pyi").read_text())
     named: dict[str, set[str]] = {}
     for node in stub.body:

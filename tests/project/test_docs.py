@@ -1,4 +1,4 @@
-"""The documentation: what its pages show is what comes, nothing is missing, and the site is whole and offline."""
+"""The documentation: shown outputs are real, nothing is missing, the site is complete, readable and offline."""
 
 import importlib.util
 import re
@@ -18,17 +18,20 @@ from pipeline.cli import commands
 from pipeline.pattern import compile_pattern
 
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
+README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 ON_A_CLUSTER = {"ray"}
-SLOW = {  # a dozen commands each, a server, or the import of transformers
+SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
     *("explanation/comparison.md", "how-to/exporting.md", "how-to/formats.md", "how-to/memory.md", "how-to/mixing.md"),
     *("how-to/object-stores.md", "how-to/patterns.md", "how-to/terminal.md"),
 }
 DOCS = pages.PAGES.parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+INSTALLS = ["pip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
 
 
 def _module(name: str) -> ModuleType:
-    """One of the scripts beside the pages."""
+    """Import one of the scripts of `docs/`."""
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -38,7 +41,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _content(page: Path) -> str:
-    return (pages.PAGES / page).read_text(encoding="utf-8")
+    return (pages.README if page == README else pages.PAGES / page).read_text(encoding="utf-8")
 
 
 def _case(page: Path) -> object:
@@ -60,8 +63,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("page", [_case(page) for page in ALL if pages.blocks(_content(page))])
-def test_what_a_page_shows_is_what_comes(
+@pytest.mark.parametrize("page", [_case(page) for page in [README, *ALL] if pages.blocks(_content(page))])
+def test_every_command_prints_what_its_page_shows(
     page: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     content = _content(page)
@@ -73,20 +76,21 @@ def test_what_a_page_shows_is_what_comes(
         for name, value in pages.store_environment(request.getfixturevalue("store_address")).items():
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", pages.search_path())
-    shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
+    if page != README:
+        shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
     session = pages.Session(tmp_path)
     for block in pages.blocks(content):
         for outcome in session.outcomes(block):
             assert outcome.right, f"{outcome.source}\nshown:\n{outcome.shown}\nprinted:\n{outcome.printed}"
 
 
-@pytest.mark.parametrize("page", ALL, ids=str)
-def test_what_is_not_run_is_said_to_be_and_can_be_typed(
+@pytest.mark.parametrize("page", [README, *ALL], ids=str)
+def test_a_command_that_is_not_run_has_a_reason_and_parses(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = _content(page)
     found = pages.blocks(content)
-    assert 2 * len(found) == len(re.findall(r"^```", content, re.MULTILINE))  # none of another form
+    assert 2 * len(found) == len(re.findall(r"^```", content, re.MULTILINE))  # no fence of another form
     for block in found:
         if block.title is None:
             assert block.language in LANGUAGES
@@ -94,15 +98,15 @@ def test_what_is_not_run_is_said_to_be_and_can_be_typed(
             assert block.reason, block.text
         if block.language == "text":
             assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
-    assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # indented, so not run
+    assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # these would not run
     monkeypatch.chdir(tmp_path)
     Path("benchmarks").mkdir()
     for name in ("corpus.txt", "CORPUS", "benchmarks/SCALE.md"):
         Path(name).touch()
-    assert [line for line in pages.not_run(content).splitlines() if not pages.taken(line)] == []
+    assert [line for line in pages.not_run(content).splitlines() if not pages.parses(line)] == []
 
 
-def test_a_page_with_a_wrong_output_is_found(tmp_path: Path) -> None:
+def test_a_wrong_output_is_found(tmp_path: Path) -> None:
     page = "```console\n$ echo one\none\n$ echo two\nthree\n```\n```pycon\n>>> 1 + 1\n3\n```\n```python\nprint()\n```\n"
     page += "```console\n$ exit 1\n$ sh -c 'echo error: no >&2; exit 1'\nerror: no\n```\n"
     session = pages.Session(tmp_path)
@@ -110,10 +114,10 @@ def test_a_page_with_a_wrong_output_is_found(tmp_path: Path) -> None:
     assert outcomes == [True, False, False, False, False, True]
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
-    assert pages.taken("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
-    assert not pages.taken("bpe-pipeline train --vocab 3")
-    assert not pages.taken("python -m benchmarks cost --plans 1TB")
+def test_an_unknown_command_is_found() -> None:
+    assert pages.parses("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
+    assert not pages.parses("bpe-pipeline train --vocab 3")
+    assert not pages.parses("python -m benchmarks cost --plans 1TB")
     assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
 
 
@@ -131,15 +135,42 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert [name for name in wanted if f"::: pipeline.{name}\n" not in content + "\n"] == []
 
 
-def test_arguments_in_docstrings_become_a_list() -> None:
+def test_examples_in_docstrings_become_code() -> None:
     pytest.importorskip("griffe")
-    module = _module("docstrings")
-    text = "Do it.\n\na: one\n    more\nb, c: two. d: three\n\nRaises nothing: never."
-    wanted = "Do it.\n\n- `a`: one\n    more\n- `b`, `c`: two.\n- `d`: three\n\nRaises nothing: never."
-    assert module.as_markdown(text) == wanted
+    text = "Do it.\n\n>>> one\n... two\n3\n\nMore.\n\nExamples:\n    >>> four"
+    wanted = "Do it.\n\n```pycon\n>>> one\n... two\n3\n```\n\nMore.\n\nExamples:\n    >>> four"
+    assert _module("docstrings").fenced(text) == wanted
 
 
-def test_the_figures_draw_what_is_so() -> None:
+def test_the_readme_is_short_and_runs_all_but_the_installs() -> None:
+    content = pages.README.read_text(encoding="utf-8")
+    assert len(content.splitlines()) <= 200
+    assert [block.text.strip() for block in pages.blocks(content) if block.language in ("sh", "text")] == INSTALLS
+
+
+def test_links_of_markdown_files_exist() -> None:
+    named = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/NOTES.md", "data/README.md")
+    for path in (pages.HOME / name for name in named):
+        content = path.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", content):
+            target, _, anchor = link.partition("#")
+            linked = path.parent / target if target else path
+            assert linked.exists(), f"{path}: {link}"
+            titles = re.findall(r"^#+ (.*)", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+            assert not anchor or anchor in anchors, f"{path}: {link}"
+
+
+def test_files_named_in_contributing_exist() -> None:
+    content = (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", content):
+        if not name.startswith("counts/0"):
+            homes = (pages.HOME / name, pages.HOME / "pipeline" / name, pages.HOME / "pipeline" / "native" / name)
+            homes += (pages.HOME / "pipeline" / "tokenizer" / name,)
+            assert any(home.exists() for home in homes), name
+
+
+def test_figures_agree_with_the_code() -> None:
     figures = _module("figures")
     gpt2 = compile_pattern("gpt2").automaton
     assert gpt2 is not None
@@ -159,25 +190,20 @@ def test_the_figures_draw_what_is_so() -> None:
         assert "".join(pair).encode() == token_bytes[256 + rank]
 
 
-def test_the_site_is_built_without_a_warning_and_asks_no_network(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site; warnings are errors."""
     for name in ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python"):
         pytest.importorskip(name)
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "-q",
-        "-f",
-        DOCS / "mkdocs.yml",
-        "-d",
-        tmp_path,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "-q", "-f", DOCS / "mkdocs.yml"]
+    done = subprocess.run([*command, "-d", directory], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    built = sorted(tmp_path.rglob("*.html"))
+    return directory
+
+
+def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
+    built = sorted(site.rglob("*.html"))
     assert len(built) >= len(ALL)
     loads = re.compile(
         r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*\bhref=\"?(?:https?:)?//"
@@ -185,10 +211,31 @@ def test_the_site_is_built_without_a_warning_and_asks_no_network(tmp_path: Path)
     styles = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//")
     for path in built:
         assert loads.search(path.read_text(encoding="utf-8")) is None, path
-    for path in tmp_path.rglob("*.css"):
+    for path in site.rglob("*.css"):
         assert styles.search(path.read_text(encoding="utf-8")) is None, path
     for page in ALL:
-        text = (tmp_path / page.with_suffix(".html")).read_text(encoding="utf-8")
+        text = (site / page.with_suffix(".html")).read_text(encoding="utf-8")
         assert "<!-- options of" not in text
         assert "<!-- figure" not in text
+        assert "<!-- chart" not in text
         assert "<!-- include" not in text
+        assert "<p>| " not in text  # every table is parsed
+        assert not re.search(r"<blockquote>\s*<blockquote>", text)  # every example is code
+
+
+def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
+    """Neither a code block nor a page is wider than a window of 1280 pixels."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
+    if found is None:
+        pytest.skip("needs Chromium")
+    wide = "pre => pre.scrollWidth > pre.clientWidth + 1 || pre.parentElement.scrollWidth > pre.clientWidth + 1"
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        for path in sorted(site.rglob("*.html")):
+            page.goto(path.as_uri())
+            code = page.evaluate(f"[...document.querySelectorAll('pre')].filter({wide}).map(pre => pre.textContent)")
+            assert code == [], path
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
+        browser.close()

@@ -1,4 +1,4 @@
-"""Every mutation is found in the source, and so are its tests. `tests/support/mutations.py` tries them, slowly."""
+"""Every mutation and its tests exist in the source. `tests/support/mutations.py` applies them, slowly."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ HOME = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
-def test_a_mutation_finds_its_place_once(one: Mutation) -> None:
+def test_a_mutation_matches_one_line(one: Mutation) -> None:
     text = (HOME / "pipeline" / one.file).read_text()
     assert text.count(one.right) == 1
     assert one.right != one.wrong
@@ -18,7 +18,7 @@ def test_a_mutation_finds_its_place_once(one: Mutation) -> None:
         assert f"def {function}" in (HOME / "tests" / file).read_text()
 
 
-def test_the_table_for_readers_names_them_all() -> None:
+def test_the_table_in_contributing_lists_all_mutations() -> None:
     table = (HOME / "CONTRIBUTING.md").read_text().partition("## Do the tests notice?")[2].partition("\n## ")[0]
     rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ") and not row.startswith("| broken")]
     assert [(name[2:], file) for name, file, _ in rows] == [(one.name, f"`{Path(one.file).name}`") for one in MUTATIONS]

@@ -1,4 +1,4 @@
-"""What is handed out: the parts that an installed package needs, and the sdist that it is built from.
+"""The wheel and the sdist contain what they should.
 
 The wheel itself is built and tried by `.ci/package`, which takes minutes.
 """
@@ -18,14 +18,14 @@ HOME = Path(__file__).parents[2]
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_version_has_one_source() -> None:
     assert metadata.version("bpe-pipeline") == pipeline.__version__
     assert "version" in PROJECT["project"]["dynamic"]
     texts = [path.read_text() for path in (HOME / "pyproject.toml", HOME / "CMakeLists.txt")]
     assert not any(pipeline.__version__ in text for text in texts)
 
 
-def test_types_are_told_and_sources_of_the_core_stay_behind() -> None:
+def test_the_wheel_has_types_and_no_sources_of_the_core() -> None:
     assert (Path(pipeline.__file__).parent / "py.typed").exists()
     files = {str(path) for path in metadata.files("bpe-pipeline") or ()}
     if "pipeline/__init__.py" not in files:
@@ -34,13 +34,13 @@ def test_types_are_told_and_sources_of_the_core_stay_behind() -> None:
     assert not any(name.startswith(("pipeline/native/", "tests/", "benchmarks/")) for name in files)
 
 
-def test_an_installed_package_works_by_itself() -> None:
+def test_an_installed_package_works_without_the_checkout() -> None:
     smoke = [sys.executable, "-P", str(HOME / "tests" / "support" / "smoke.py")]
     done = subprocess.run(smoke, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") or "the wheel does not hold" in done.stderr  # editable
 
 
-def test_the_sdist_holds_what_is_under_version_control(tmp_path: Path) -> None:
+def test_the_sdist_contains_all_versioned_files(tmp_path: Path) -> None:
     build = pytest.importorskip("scikit_build_core.build")
     if not (HOME / ".git").exists():
         pytest.skip("not a checkout")

@@ -1,6 +1,4 @@
-"""The public names: each says what it is, down to the last method, property, attribute and argument, and each stands
-in one list. What modules share among themselves is described, too.
-"""
+"""Every public name, member, attribute and argument is documented and in one list; so is what modules share."""
 
 import inspect
 import pkgutil
@@ -14,7 +12,7 @@ import pipeline
 
 
 def _public() -> Iterator[tuple[str, Any]]:
-    """Every public function and class, and what can be called or read on the classes."""
+    """Yield every public function and class, and the public members of the classes."""
     for name in pipeline.__all__:
         if name == "__version__":
             continue
@@ -30,14 +28,14 @@ def _described(thing: Any) -> bool:
     return bool(inspect.getdoc(inner)) or not (callable(inner) or inspect.isdatadescriptor(inner))
 
 
-def test_every_public_name_is_described() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     found = dict(_public())
     assert len(found) > 50
     assert [name for name, thing in found.items() if not _described(thing)] == []
 
 
-def test_every_public_argument_and_attribute_is_described() -> None:
-    """It is named in the description of the function, or of the class."""
+def test_every_public_argument_and_attribute_is_documented() -> None:
+    """The docstring of the function or of its class names it."""
     bare = []
     for name in set(pipeline.__all__) - {"__version__"}:
         thing = getattr(pipeline, name)
@@ -59,11 +57,11 @@ def test_every_public_argument_and_attribute_is_described() -> None:
     assert sorted(bare) == []
 
 
-def test_what_modules_share_is_described() -> None:
-    """Public only to the rest of the package, and described all the same."""
+def test_everything_that_modules_share_has_a_docstring() -> None:
+    """This includes names that only the rest of the package uses."""
     bare = []
     for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
-        if found.name in ("pipeline.__main__", "pipeline._core"):  # starts the command; has its stub
+        if found.name in ("pipeline.__main__", "pipeline._core"):  # starts the command; has a stub
             continue
         module = import_module(found.name)
         bare += [] if module.__doc__ else [found.name]
@@ -73,8 +71,8 @@ def test_what_modules_share_is_described() -> None:
             if inspect.isclass(thing) or inspect.isroutine(thing):
                 members = vars(thing).items() if inspect.isclass(thing) else ()
                 every = [(name, thing), *((f"{name}.{key}", member) for key, member in members if key[0] != "_")]
-                told = [(place, one) for place, one in every if not inspect.ismemberdescriptor(one)]  # of slots
-                bare += [f"{found.name}.{place}" for place, one in told if not _described(one)]
+                shared = [(place, one) for place, one in every if not inspect.ismemberdescriptor(one)]  # of slots
+                bare += [f"{found.name}.{place}" for place, one in shared if not _described(one)]
     assert bare == []
 
 
@@ -89,8 +87,8 @@ def test_every_argument_of_a_public_function_has_a_type() -> None:
     assert bare == []
 
 
-def test_the_list_of_public_names_is_that_of_their_homes() -> None:
+def test_public_names_match_their_import_table() -> None:
     assert sorted(pipeline.__all__) == sorted([*pipeline._HOMES, "__version__"])
     text = Path(pipeline.__file__).read_text()
-    told = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
-    assert {name: home for home, name in told} == pipeline._HOMES
+    listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
+    assert {name: home for home, name in listed} == pipeline._HOMES

@@ -69,8 +69,8 @@ def test_report_json_has_the_documented_keys(reported: Path) -> None:
     numbers = numbers_of(reported)
     for name, keys in KEYS.items():
         assert set(numbers[name] if name else numbers) == keys
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert [key for keys in KEYS.values() for key in keys if f"`{key}`" not in readme] == []
+    page = (Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "report.md").read_text()
+    assert [key for keys in KEYS.values() for key in keys if f"`{key}`" not in page] == []
     assert numbers["tokenizers"] == [["this tokenizer", 350]]
     assert numbers["vocabulary"]["special_tokens"] == [HOSTILE]
     [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]

@@ -1,20 +1,20 @@
-"""What stands in the pages of the documentation is run: commands, Python, and files that a page gives.
+"""Run what the documentation shows: commands, Python, and files that a page defines.
 
-A page begins in an empty directory with `corpus/` and `unseen.txt`, made by `docs/corpus.py`, and is run
-from top to bottom:
+A page of the site starts in a directory with `corpus/` and `unseen.txt`, made by `docs/corpus.py`; the README starts in
+an empty directory. Blocks run from top to bottom:
 
-    ```console              `$ command`, what it prints behind it; a backslash continues it in the next line
-    ```pycon                `>>> expression`, as in an interpreter that lasts for the page
-    ```python               run in the same interpreter, printing nothing
+    ```console              `$ command`, followed by its output; a backslash continues it on the next line
+    ```pycon                `>>> expression`, in one interpreter for the page
+    ```python               run in the same interpreter; prints nothing
     ```yaml title="a.yaml"  (or any other language) becomes that file
-    ```text                 is looked at, not run
-    ```sh                   is not run, for the reason that a comment before it gives: <!-- not run: ... -->;
-                            its bpe-pipeline commands must be ones that the command line takes
+    ```text                 shown, not run
+    ```sh                   not run, for the reason in the comment before it: <!-- not run: ... -->;
+                            its bpe-pipeline commands must parse
 
-A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. Compared are all outputs,
-times, amounts of memory and versions aside; lines of progress, which a terminal shows as bars, are left out.
+A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. All outputs are compared,
+except for times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out.
 
-    python tests/support/pages.py PAGE ...      writes into pages what their commands print now
+    python tests/support/pages.py PAGE ...      write the current output of each command into the pages
 """
 
 import contextlib
@@ -36,6 +36,7 @@ import object_store
 
 HOME = Path(__file__).parents[2]
 PAGES = HOME / "docs" / "pages"
+README = HOME / "README.md"
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
@@ -47,6 +48,7 @@ _MASKS = (
     (re.compile(r"(?<=memory )[\d.,]+ [KMG]?i?B"), "#"),
     (re.compile(r"\b\d[\d.,]* (?:s|ms|min)\b"), "# s"),
     (re.compile(r"(?<=merging would take )[\d.]+ MiB|(?<=give --memory-limit )\d+MiB"), "#"),
+    (re.compile(r"(?<=worker has )[\d.]+ MiB"), "#"),
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "#.#.#"),
     (re.compile(r'"(time|elapsed_s)": [\d.]+'), r'"\1": #'),
 )
@@ -54,7 +56,7 @@ _MASKS = (
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page: where its content starts and stops, and what stands before it."""
+    """A fenced block of a page, and where its content starts and stops."""
 
     language: str
     title: str | None
@@ -107,7 +109,7 @@ class Session:
         self._names: dict[str, Any] = {"__name__": "__page__"}
 
     def outcomes(self, block: Block) -> Iterator[Outcome]:
-        """Run a block; gives what each of its commands printed."""
+        """Run a block; yield the outcome of each command."""
         if block.title is not None:
             path = self._directory / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,15 +125,15 @@ class Session:
             yield Outcome(block.text, "", printed, printed == "")
 
     def _command(self, command: str, shown: str) -> Outcome:
-        # A page with plots takes half a second, and no one looks at those of commands that say only where they are.
+        # A report page takes half a second; commands with --quiet do not need one.
         report = {"BPE_PIPELINE_REPORT": "none" if "--quiet" in command else "page"}
         environment = os.environ | report | {"PATH": search_path(), "COLUMNS": "110"}
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command], cwd=self._directory, env=environment, capture_output=True,
             text=True, check=False,
         )  # fmt: skip
-        told = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS.match(line)]
-        printed = self._local("".join(told) + done.stdout)
+        errors = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS.match(line)]
+        printed = self._local("".join(errors) + done.stdout)
         right = alike(shown, printed) and (done.returncode != 0) == ("error:" in shown)
         return Outcome(command, shown, printed, right)
 
@@ -140,30 +142,30 @@ class Session:
             try:
                 exec(compile(source, "<page>", mode), self._names)
             except Exception as error:
-                told = "".join(traceback.format_exception_only(error))
-                return f"{out.getvalue()}Traceback (most recent call last):\n    ...\n{self._local(told)}"
+                text = "".join(traceback.format_exception_only(error))
+                return f"{out.getvalue()}Traceback (most recent call last):\n    ...\n{self._local(text)}"
         return self._local(out.getvalue())
 
     def _local(self, text: str) -> str:
-        """What was printed, as it reads for a person in a directory of another name."""
+        """Replace the temporary directory by a usual name."""
         return text.replace(str(self._directory), "/home/me")
 
 
 def search_path() -> str:
-    """Where commands are looked for: first beside the Python that runs the tests."""
+    """Return the PATH for commands: first the directory of the Python that runs the tests."""
     return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a console block, each with the output that is shown for it."""
+    """Yield the commands of a console block, each with the output shown for it."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
         length = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\\n"))
         yield "".join(lines[:length]).rstrip("\n"), "".join(lines[length:])
 
 
-def taken(line: str) -> bool:
-    """Whether a command is one that the command line takes, or that of the benchmarks; of others nothing is known."""
+def parses(line: str) -> bool:
+    """Say whether a command of bpe-pipeline or of the benchmarks parses; True for any other command."""
     import click
 
     from pipeline.cli import commands as group
@@ -173,13 +175,13 @@ def taken(line: str) -> bool:
         if words[:1] == ["bpe-pipeline"]:
             group.commands[words[1]].make_context(words[1], words[2:])
         elif words[:3] == ["python", "-m", "benchmarks"]:
-            _benchmarks_take(words[3:])
+            _parse_benchmarks(words[3:])
     except (click.ClickException, SystemExit):
         return False
     return True
 
 
-def _benchmarks_take(words: list[str]) -> None:
+def _parse_benchmarks(words: list[str]) -> None:
     if str(HOME) not in sys.path:
         sys.path.append(str(HOME))  # at the end: the installed package goes first
     from benchmarks.__main__ import parse_arguments
@@ -188,7 +190,7 @@ def _benchmarks_take(words: list[str]) -> None:
 
 
 def not_run(page: str) -> str:
-    """What a page shows without running it: its blocks of `sh`, and what is indented in files that are put in."""
+    """Return what a page shows without running it: its `sh` blocks, and indented commands of included files."""
     shown = [block.text for block in blocks(page) if block.language == "sh"]
     for name in _INCLUDED.findall(page):
         shown += _INDENTED.findall((HOME / name).read_text(encoding="utf-8"))
@@ -196,18 +198,18 @@ def not_run(page: str) -> str:
 
 
 def store_environment(address: str) -> dict[str, str]:
-    """Of a page that works in a store: where the server is, which has a bucket `texts`."""
+    """Return the environment for a page that uses an object store with a bucket `texts`."""
     object_store.new_bucket(address, "texts")
     return object_store.CREDENTIALS | {"AWS_ENDPOINT_URL": f"http://{address}", "AWS_REGION": "us-east-1"}
 
 
 def corpus(directory: Path) -> None:
-    """Make the texts with which every page begins."""
+    """Write the texts with which every page of the site starts."""
     subprocess.run([sys.executable, str(HOME / "docs" / "corpus.py"), str(directory)], check=True)
 
 
 def _rewritten(page: str, session: Session) -> str:
-    """The page with what its commands print now, where that is something else."""
+    """Return the page with the current output of each command whose output differs."""
     parts, end = [], 0
     for block in blocks(page):
         outcomes = list(session.outcomes(block))
@@ -237,7 +239,8 @@ def _main(names: list[str]) -> None:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             if "moto" in needed(before):
                 os.environ.update(store_environment(stack.enter_context(object_store.serving())))
-            corpus(Path(directory))
+            if path.resolve() != README:
+                corpus(Path(directory))
             after = _rewritten(before, Session(Path(directory).resolve()))
             if after != before:
                 path.write_text(after, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The GPT-2 style interface, and the README's adapters for Stanford's CS336."""
+"""The GPT-2 style interface, and the adapters of the page on Stanford's CS336."""
 
 import sys
 from collections import Counter
@@ -23,7 +23,7 @@ from pipeline.tokenizer.formats.save import export_gpt2
 EOT = "<|endoftext|>"
 
 
-# As in the README, plus options.
+# As on the page, with a directory for the run.
 def run_train_bpe(input_path: Any, vocab_size: int, special_tokens: list[str], **options: Any) -> Any:
     trained = pipeline.train(
         input_path, vocab_size=vocab_size, special_tokens=special_tokens, tie_break="greatest-bytes", **options
