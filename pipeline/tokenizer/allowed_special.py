@@ -51,16 +51,16 @@ def watched(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]
 
 
 @lru_cache(_MOST_SEARCHES)
-def _search_for(texts: frozenset[str]) -> _core.Specials | None:
+def _search_for(texts: frozenset[str]) -> _core.SpecialTokens | None:
     """Prepare the search for texts that are only looked for."""
     listed = [text for text in texts if text]
     for text in listed:
         if not isinstance(text, str) or text != repaired(text):
             raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
-    return _core.Specials(listed, [0] * len(listed)) if listed else None
+    return _core.SpecialTokens(listed, [0] * len(listed)) if listed else None
 
 
-def _raise_if_found(search: _core.Specials, data: bytes) -> None:
+def _raise_if_found(search: _core.SpecialTokens, data: bytes) -> None:
     if match := search.find(data):
         found = data[match[0] : match[1]].decode()
         raise SpecialTokenError(

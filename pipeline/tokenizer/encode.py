@@ -22,7 +22,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import SpecialSearch, encode_prepared
 
 Text = str | bytes
-Recognised = _core.Specials | SpecialSearch | None  # None: nothing; a SpecialSearch where text is prepared
+Recognised = _core.SpecialTokens | SpecialSearch | None  # None: nothing; a SpecialSearch where text is prepared
 _T = TypeVar("_T")
 
 _BLOCK_BYTES = 1 << 16  # of text that comes in blocks, what is gathered before it is cut
@@ -77,7 +77,7 @@ class TextEncoder:
         ids = {text: id_ for text, id_ in self._special_tokens.items() if text in texts}
         if self._preparation.changes_ids:
             return SpecialSearch(ids, self._preparation)
-        return _core.Specials(list(ids), list(ids.values())) if ids else None
+        return _core.SpecialTokens(list(ids), list(ids.values())) if ids else None
 
     def encode(self, text: Text, recognised: Recognised) -> list[int]:
         """The ids of a text."""
@@ -160,7 +160,7 @@ class TextEncoder:
             wanted_bytes = max(_BLOCK_BYTES, 2 * waiting_bytes)  # a long piece is not begun anew with every block
         yield from self.encode(b"".join(waiting), recognised)
 
-    def _encode_part(self, text: bytes, recognised: _core.Specials | None) -> tuple[list[int], int]:
+    def _encode_part(self, text: bytes, recognised: _core.SpecialTokens | None) -> tuple[list[int], int]:
         """The ids that later text cannot change, and the byte where the rest begins."""
         if self._cuts_natively:
             try:
@@ -183,7 +183,7 @@ class TextEncoder:
             begin += taken
         return ids, begin
 
-    def _encode_cut_here(self, data: bytes, recognised: _core.Specials | None) -> list[int]:
+    def _encode_cut_here(self, data: bytes, recognised: _core.SpecialTokens | None) -> list[int]:
         ids: list[int] = []
         begin = 0
         while recognised and (match := recognised.find(data, begin)):
@@ -212,7 +212,7 @@ class TextEncoder:
             raise _cannot_be_encoded(reason) from None
 
 
-def _on_text(function: Callable[[Text, _core.Specials | None], _T], text: Text, specials: _core.Specials | None) -> _T:
+def _on_text(function: Callable[[Text, _core.SpecialTokens | None], _T], text: Text, specials: _core.SpecialTokens | None) -> _T:
     try:
         return function(text, specials)
     except (UnicodeError, TypeError):

@@ -29,9 +29,9 @@ class SpecialSearch:
         self.rules = {id_: preparation.rules.get(text, PLAIN_RULE) for text, id_ in special_tokens.items()}
         late = {text: id_ for text, id_ in special_tokens.items() if self.rules[id_].normalized}
         early = {text: id_ for text, id_ in special_tokens.items() if text not in late}
-        self.early = _core.Specials(list(early), list(early.values())) if early else None
+        self.early = _core.SpecialTokens(list(early), list(early.values())) if early else None
         written = [nfc(text) if preparation.nfc else text for text in late]
-        self.late = _core.Specials(written, list(late.values())) if late else None
+        self.late = _core.SpecialTokens(written, list(late.values())) if late else None
         self.preparation = preparation
         self.reaches_back = self.late is not None or any(
             rule.left_space or rule.right_space or rule.single_word for rule in self.rules.values()
@@ -84,7 +84,7 @@ class SpecialSearch:
     def _with_space_in_front(self, text: str) -> str:
         return f" {text}" if self.preparation.space_in_front and not text.startswith(" ") else text
 
-    def _split(self, text: str, search: _core.Specials | None) -> Iterator[Stretch]:
+    def _split(self, text: str, search: _core.SpecialTokens | None) -> Iterator[Stretch]:
         if search is None:
             if text:
                 yield text, None
