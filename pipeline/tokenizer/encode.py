@@ -212,7 +212,9 @@ class TextEncoder:
             raise _cannot_be_encoded(reason) from None
 
 
-def _on_text(function: Callable[[Text, _core.SpecialTokens | None], _T], text: Text, specials: _core.SpecialTokens | None) -> _T:
+def _on_text(
+    function: Callable[[Text, _core.SpecialTokens | None], _T], text: Text, specials: _core.SpecialTokens | None
+) -> _T:
     try:
         return function(text, specials)
     except (UnicodeError, TypeError):

@@ -185,7 +185,7 @@ MUTATIONS = (
     Mutation(
         "a short piece is encoded by the longest tokens",
         "native/encode/chain_merge.cpp",
-        "(count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))",
+        "(count == 0 || !joinable_.has(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))",
         "true",
         _SHORT,
     ),
