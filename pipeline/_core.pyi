@@ -3,7 +3,6 @@ Native core of bpe-pipeline. Private: use the functions of the package.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
 
 
 from collections.abc import Callable, Iterable
@@ -18,25 +17,22 @@ class Automaton:
 
     def __init__(self, class_starts: bytes, class_ids: bytes, classes: int, plain: bytes, folded: bytes, tentative: bytes, provable: bytes) -> None: ...
 
-    def cut(self, text: object, *, room: int = 4096) -> list[int]:
+    def cut(self, text: Buffer, *, room: int = 4096) -> list[int]:
         """
         The end of each piece of a whole document, UTF-8 in bytes. `room` pieces are cut in one native call.
         """
 
     def cut_part(self, text: Buffer, *, room: int = 4096) -> tuple[list[int], int]:
         """
-        The end of each piece that text following this part could not change, and where the rest begins.
+        The end of each piece that text following this part could not change, and where the rest starts.
         """
 
-    def cut_within(self, text: Buffer, ends: list[int]) -> list[int]:
+    def cut_within(self, text: Buffer, ends: Sequence[int]) -> list[int]:
         """
         The end of each piece where every stretch that ends at one of `ends` is a document of its own.
         """
 
-    def count_pieces(self, text: object) -> int:
-        """How many pieces a document has; for measuring the kernel."""
-
-    def find_provable_cut(self, text: object, start: int, stop: int) -> int | None:
+    def find_provable_cut(self, text: Buffer, start: int, stop: int) -> int | None:
         """
         The first offset in [start, stop) where a document may be cut in two without changing a piece, or None.
         """
@@ -49,46 +45,46 @@ class SpecialTokens:
     Finds special tokens in bytes: leftmost, and of those that start there the longest.
     """
 
-    def __init__(self, tokens: Sequence[bytes]) -> None: ...
+    def __init__(self, tokens: Sequence[str | bytes], ids: Sequence[int] = ()) -> None:
+        """ids: one a token; without them its index."""
 
     @property
     def longest(self) -> int:
         """Bytes of the longest token; 0 without tokens."""
 
     def find(self, text: Buffer, start: int = 0) -> tuple[int, int, int] | None:
-        """
-        The first match at or after `start`: (start, end, index of the token), or None.
-        """
+        """The first match at or after `start`: (start, end, id), or None."""
 
     def match_at(self, text: Buffer, at: int) -> tuple[int, int, int] | None:
-        """The longest token that stands at `at`: (start, end, index), or None."""
-
-    def find_all(self, text: Buffer) -> list[tuple[int, int, int]]:
-        """
-        All matches from left to right, not overlapping: (start, end, index of the token).
-        """
+        """The longest token that starts at `at`: (start, end, id), or None."""
 
 def hash64(piece: Buffer) -> int:
     """The hash by which counters are ordered."""
+
+def give_back_memory() -> None:
+    """Returns freed memory to the system."""
+
+class PieceSink:
+    """What takes a ChunkCounter's pieces instead of counting them."""
 
 class ChunkCounter:
     """
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: list[bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
         """
         room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
-        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where a piece (under `skip`: what a document needs) has no place in room_bytes.
+        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where a piece (under `skip`: what a document needs) does not fit into room_bytes.
         """
 
     def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
         """
-        Documents in a column as Arrow has it: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().
+        Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().
         """
 
     def start_inside_document(self) -> None:
@@ -108,7 +104,7 @@ class ChunkCounter:
 
     def clear_counts(self) -> None:
         """
-        Forgets the pieces counted so far and gives their memory back, but not the text that waits for its end nor the statistics.
+        Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the statistics.
         """
 
     def set_room(self, room_bytes: int) -> None:
@@ -128,12 +124,12 @@ class ChunkCounter:
         bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte fed.
         """
 
-def combine(counters: list[Columns], weights: list[tuple[int, int]] = []) -> Columns:
+def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()) -> Columns:
     """
     Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond 2^63 - 1.
     """
 
-def sorted_counter(pieces: list[bytes], counts: list[int]) -> Columns:
+def sorted_counter(pieces: Sequence[bytes], counts: Sequence[int]) -> Columns:
     """
     A counter of pieces in any order, in order of hash; a piece that comes twice is added. OverflowError beyond 2^63 - 1, ValueError for an empty piece or one beyond 1 GiB.
     """
@@ -148,130 +144,41 @@ def partition_starts(counter: Columns, partitions: int) -> list[int]:
     The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.
     """
 
-class Specials:
-    """Special tokens to recognise in a text, with their ids."""
+class CountTally:
+    """How much of a counter is counted how often."""
 
-    def __init__(self, texts: Sequence[str], ids: Sequence[int]) -> None: ...
+    def __init__(self, min_count: int = 1) -> None: ...
 
-    def find(self, text: str | bytes, start: int = 0) -> tuple[int, int, int] | None:
+    def add(self, offsets: Buffer, data: Buffer, counts: Buffer) -> None:
+        """Adds columns, as MergeEngine.add takes them."""
+
+    def classes(self) -> list[tuple[int, int, int, int, float, float]]:
         """
-        The first match at or after byte `start`: (start, end, id) in bytes, or None.
-        """
-
-    @property
-    def longest(self) -> int:
-        """Bytes of the longest text."""
-
-class Encoder:
-    """Text to token ids, by rank. Safe to share between threads."""
-
-    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: object, right: object, result: object, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0) -> None:
-        """
-        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many keep caches; 0: as many as there are cores.
+        A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).
         """
 
-    def encode(self, text: str | bytes, specials: Specials | None = None) -> list[int]:
+    def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]:
         """
-        The ids of a text. UnicodeEncodeError for a lone surrogate, UnicodeDecodeError for invalid UTF-8.
-        """
-
-    def encode_to_buffer(self, text: str | bytes, specials: Specials | None = None) -> memoryview:
-        """The same as a memoryview of uint32."""
-
-    def count(self, text: str | bytes, specials: Specials | None = None) -> int:
-        """How many ids a text has."""
-
-    def encode_part(self, text: str | bytes, specials: Specials | None = None) -> tuple[list[int], int]:
-        """
-        The ids that text following this part could not change, and the byte where the rest begins.
-        """
-
-    def encode_batch(self, texts: Sequence[str | bytes], specials: Specials | None, threads: int) -> list[list[int]]:
-        """
-        The ids of each text of a list, in its order, by up to `threads` threads.
-        """
-
-    def encode_batch_to_buffer(self, texts: Sequence[str | bytes], specials: Specials | None, threads: int) -> tuple[memoryview, memoryview]:
-        """
-        The same as one memoryview of uint32, and where each text's ids begin and the last one's end (uint64).
-        """
-
-    def encode_pieces(self, pieces: list[str]) -> list[int]:
-        """The ids of pieces that were cut already."""
-
-    def encode_cut(self, text: str | bytes, ends: list[int]) -> list[int]:
-        """The ids of a text whose pieces end at these bytes."""
-
-    def unreachable(self, tokens: dict[int, bytes]) -> list[int]:
-        """
-        Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.
-        """
-
-def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], list[int]]:
-    """
-    The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
-    """
-
-class PieceSink:
-    """What takes a ChunkCounter's pieces instead of counting them."""
-
-class ChunkText(PieceSink):
-    """The repaired text of a chunk, which a ChunkCounter feeds."""
-
-    def __init__(self, special_tokens: list[bytes], *, judged: bool = False) -> None:
-        """special_tokens: the counter's. judged: the counter may drop documents."""
-
-    def take(self) -> tuple[bytes, memoryview]:
-        """
-        The text since the last call that is not dropped any more, and where files or records end in it; uint64.
-        """
-
-class ChunkIds(PieceSink):
-    """
-    The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
-    """
-
-    def __init__(self, encoder: Encoder, special_ids: list[int], *, separator: int | None = None, separators: bool = True, judged: bool = False) -> None:
-        """
-        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which stands among the ids if `separators`. judged: the counter may drop documents.
-        """
-
-    def end_inside_document(self) -> None:
-        """Call before the end of a text whose last document goes on elsewhere."""
-
-    def special_token(self, index: int) -> None:
-        """One special token, found elsewhere."""
-
-    def ready(self) -> int:
-        """How many ids take() would give."""
-
-    def take(self, id_bytes: int) -> memoryview:
-        """
-        The ids since the last call whose documents are not dropped any more, in 2 or 4 bytes each.
-        """
-
-    def take_ends(self) -> memoryview:
-        """
-        Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.
+        What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the positions of the most frequent pair of bytes.
         """
 
 class MergeResult:
     """A merge list, in order of rank."""
 
     @property
-    def left(self, /) -> Annotated[memoryview, dict(int)]:
+    def left(self) -> memoryview:
         """Ids on the left, 32 bit."""
 
     @property
-    def right(self, /) -> Annotated[memoryview, dict(int)]:
+    def right(self) -> memoryview:
         """Ids on the right, 32 bit."""
 
     @property
-    def counts(self, /) -> Annotated[memoryview, dict(int)]:
+    def counts(self) -> memoryview:
         """The pair's count when it was merged, 64 bit."""
 
     @property
-    def joined(self, /) -> Annotated[memoryview, dict(int)]:
+    def joined(self) -> memoryview:
         """
         Occurrences that became one token, 64 bit: the count, less overlaps as in `aaa`.
         """
@@ -294,44 +201,108 @@ class MergeResult:
     @property
     def phases(self) -> int: ...
 
-class CountTally:
-    """How much of a counter is counted how often."""
-
-    def __init__(self, min_count: int = 1) -> None: ...
-
-    def add(self, offsets: object, data: object, counts: object) -> None:
-        """Adds columns, as MergeEngine.add takes them."""
-
-    def classes(self) -> list[tuple[int, int, int, int, float, float]]:
-        """
-        A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).
-        """
-
-    def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]:
-        """
-        What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the positions of the one pair of bytes that stands most often.
-        """
-
-def give_back_memory() -> None:
-    """Returns to the system what was freed."""
-
 class MergeEngine:
     def __init__(self) -> None: ...
 
-    def add(self, offsets: object, data: object, counts: object) -> None:
+    def add(self, offsets: Buffer, data: Buffer, counts: Buffer) -> None:
         """
         Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.
         """
 
     def stream(self, read: Callable[[], Iterable[Columns]], piece_bytes: int) -> None:
         """
-        Instead of add(): read() gives all columns, about piece_bytes of pieces in all; it is called three times by run(), so that they need not be in memory together.
+        Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three times, so that they need not be in memory together.
         """
 
     def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500) -> MergeResult:
         """
         Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result.
         """
+
+class Encoder:
+    """Text to token ids, by rank. Safe to share between threads."""
+
+    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0) -> None:
+        """
+        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many keep caches; 0: as many as there are cores.
+        """
+
+    def encode(self, text: str | bytes, specials: SpecialTokens | None = None) -> list[int]:
+        """
+        The ids of a text. UnicodeEncodeError for a lone surrogate, UnicodeDecodeError for invalid UTF-8.
+        """
+
+    def encode_to_buffer(self, text: str | bytes, specials: SpecialTokens | None = None) -> memoryview:
+        """The same as a memoryview of uint32."""
+
+    def count(self, text: str | bytes, specials: SpecialTokens | None = None) -> int:
+        """How many ids a text has."""
+
+    def encode_part(self, text: str | bytes, specials: SpecialTokens | None = None) -> tuple[list[int], int]:
+        """
+        The ids that text following this part could not change, and the byte where the rest starts.
+        """
+
+    def encode_batch(self, texts: Sequence[str | bytes], specials: SpecialTokens | None, threads: int) -> list[list[int]]:
+        """
+        The ids of each text of a list, in its order, by up to `threads` threads.
+        """
+
+    def encode_pieces(self, pieces: Sequence[str | bytes]) -> list[int]:
+        """The ids of pieces that were cut already."""
+
+    def encode_cut(self, text: str | bytes, ends: Sequence[int]) -> list[int]:
+        """The ids of a text whose pieces end at these bytes."""
+
+    def unreachable(self, tokens: dict[int, bytes]) -> list[int]:
+        """
+        Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.
+        """
+
+class ChunkText(PieceSink):
+    """The repaired text of a chunk, which a ChunkCounter feeds."""
+
+    def __init__(self, special_tokens: Sequence[str | bytes], *, judged: bool = False) -> None:
+        """special_tokens: the counter's. judged: the counter may drop documents."""
+
+    def take(self) -> tuple[bytes, memoryview]:
+        """
+        The text since the last call that is not dropped any more, and where files or records end in it; uint64.
+        """
+
+class ChunkIds(PieceSink):
+    """
+    The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
+    """
+
+    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False) -> None:
+        """
+        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which is among the ids if `separators`. judged: the counter may drop documents.
+        """
+
+    def end_inside_document(self) -> None:
+        """Call before the end of a text whose last document continues elsewhere."""
+
+    def special_token(self, index: int) -> None:
+        """One special token, found elsewhere."""
+
+    def ready(self) -> int:
+        """How many ids take() would return."""
+
+    def take(self, id_bytes: int) -> memoryview:
+        """
+        The ids since the last call whose documents are not dropped any more, in 2 or 4 bytes each.
+        """
+
+    def take_ends(self) -> memoryview:
+        """
+        Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.
+        """
+
+def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], list[int]]:
+    """
+    The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
+    """
 
 class MergeReplay:
     """
@@ -342,7 +313,7 @@ class MergeReplay:
 
     def add(self, counter: Columns, min_piece_count: int = 1) -> None:
         """
-        Adds the pieces that occur so often, before the first merge. OverflowError where their bytes are 2^63 or more.
+        Adds the pieces that occur at least that often, before the first merge. OverflowError where their bytes are 2^63 or more.
         """
 
     def best(self) -> tuple[int, int, int] | None:
@@ -352,7 +323,7 @@ class MergeReplay:
 
     def merge(self, left: int, right: int) -> int:
         """
-        Carries out a merge; gives how many occurrences became one token. IndexError for tokens that do not exist.
+        Carries out a merge; returns how many occurrences became one token. IndexError for tokens that do not exist.
         """
 
     def token(self, id: int) -> bytes:

@@ -49,9 +49,9 @@ def checked(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]
 
 
 @lru_cache(_MOST_SEARCHES)
-def _search_for(texts: frozenset[str]) -> _core.Specials | None:
+def _search_for(texts: frozenset[str]) -> _core.SpecialTokens | None:
     listed = [text for text in texts if text]
     for text in listed:
         if not isinstance(text, str) or text != repaired(text):
             raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
-    return _core.Specials(listed, [0] * len(listed)) if listed else None
+    return _core.SpecialTokens(listed, [0] * len(listed)) if listed else None

@@ -22,7 +22,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 Text = str | bytes
-Recognised = _core.Specials | SpecialSearch | None  # None: nothing; a SpecialSearch where Python prepares or cuts
+Recognised = _core.SpecialTokens | SpecialSearch | None  # None: nothing; a SpecialSearch where Python prepares or cuts
 _T = TypeVar("_T")
 
 _BLOCK_BYTES = 1 << 16  # of text in blocks, gathered before it is cut
@@ -85,7 +85,7 @@ class TextEncoder:
         ids = {text: id_ for text, id_ in self._special_tokens.items() if text in texts}
         if self._preparation.changes_ids or not self._cuts_natively:
             return SpecialSearch(ids, self._preparation)
-        return _core.Specials(list(ids), list(ids.values())) if ids else None
+        return _core.SpecialTokens(list(ids), list(ids.values())) if ids else None
 
     def encode(self, text: Text, recognised: Recognised) -> list[int]:
         """Return the ids of a text."""
@@ -145,7 +145,7 @@ class TextEncoder:
             else:
                 yield [special for _ in parts]
 
-    def _encode_parts(self, blocks: Iterable[bytes], specials: _core.Specials | None) -> Iterator[list[int]]:
+    def _encode_parts(self, blocks: Iterable[bytes], specials: _core.SpecialTokens | None) -> Iterator[list[int]]:
         waiting: list[bytes] = []
         waiting_bytes, wanted_bytes = 0, _BLOCK_BYTES
         for block in blocks:
@@ -161,7 +161,7 @@ class TextEncoder:
             wanted_bytes = max(_BLOCK_BYTES, 2 * waiting_bytes)  # a long piece is not tried again with every block
         yield self._encode_stretch(b"".join(waiting), specials)
 
-    def _encode_certain(self, text: bytes, specials: _core.Specials | None) -> tuple[list[int], int]:
+    def _encode_certain(self, text: bytes, specials: _core.SpecialTokens | None) -> tuple[list[int], int]:
         """Return the ids that later text cannot change, and the byte where the rest starts."""
         if self._cuts_natively:
             return _of_valid(self._native.encode_part, text, specials)
@@ -170,7 +170,7 @@ class TextEncoder:
             return _of_valid(self._native.encode_cut, text[:stop], ends), stop
         return [], 0
 
-    def _encode_stretch(self, data: bytes, specials: _core.Specials | None = None) -> list[int]:
+    def _encode_stretch(self, data: bytes, specials: _core.SpecialTokens | None = None) -> list[int]:
         """Return the ids of valid, prepared text; `specials` only where the core cuts."""
         if self._cuts_natively:
             return _of_valid(self._native.encode, data, specials)

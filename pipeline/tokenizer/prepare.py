@@ -30,9 +30,9 @@ class SpecialSearch:
         rules = {text: preparation.rules.get(text, PLAIN_RULE) for text in special_tokens}
         late = {text: id_ for text, id_ in special_tokens.items() if rules[text].normalized}
         early = {text: id_ for text, id_ in special_tokens.items() if text not in late}
-        self._early = _core.Specials(list(early), list(early.values())) if early else None
+        self._early = _core.SpecialTokens(list(early), list(early.values())) if early else None
         written = [nfc(text) if preparation.nfc else text for text in late]
-        self._late = _core.Specials(written, list(late.values())) if late else None
+        self._late = _core.SpecialTokens(written, list(late.values())) if late else None
         self._rules = {id_: rules[text] for text, id_ in special_tokens.items() if not rules[text].is_plain}
         self._longest = self._early.longest if self._early else 1
         self.reaches_back = bool(self._rules)  # a match may depend on all of the text around it
@@ -82,7 +82,7 @@ class SpecialSearch:
     def _with_space_in_front(self, data: bytes, continued: bool) -> bytes:
         return b" " + data if self._preparation.space_in_front and not continued and data[:1] != b" " else data
 
-    def _matches(self, search: _core.Specials | None, data: bytes, last: int) -> Iterator[tuple[int, int, int]]:
+    def _matches(self, search: _core.SpecialTokens | None, data: bytes, last: int) -> Iterator[tuple[int, int, int]]:
         """Yield start, end and id of the special tokens that start up to `last`."""
         done = at = 0
         while search and (match := search.find(data, at)) and match[0] <= last:

@@ -11,6 +11,15 @@ TOKENS = st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=12, un
 SMALL = st.lists(st.text("ab<", min_size=1, max_size=4).map(str.encode), min_size=1, max_size=12, unique=True)
 
 
+def found_one_after_the_other(tokens: list[bytes], text: bytes) -> list[tuple[int, int, int]]:
+    special = _core.SpecialTokens(tokens)
+    found, at = [], 0
+    while match := special.find(text, at):
+        found.append(match)
+        at = match[1]
+    return found
+
+
 def found_by_regex(tokens: list[bytes], text: bytes) -> list[tuple[int, int, int]]:
     longest_first = sorted(tokens, key=len, reverse=True)
     pattern = b"|".join(map(regex.escape, longest_first))
@@ -21,7 +30,7 @@ def found_by_regex(tokens: list[bytes], text: bytes) -> list[tuple[int, int, int
 @given(SMALL, st.text("ab<c", max_size=300).map(str.encode))
 @example([b"<a", b"<ab", b"b<"], b"<ab<a<" * 40)
 def test_overlapping_tokens_and_prefixes(tokens, text):
-    assert _core.SpecialTokens(tokens).find_all(text) == found_by_regex(tokens, text)
+    assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
 
 
 @settings(max_examples=200, deadline=None)
@@ -30,23 +39,31 @@ def test_any_bytes(tokens, text, data):
     for _ in range(data.draw(st.integers(0, 4))):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(st.sampled_from(tokens)) + text[at:]
-    assert _core.SpecialTokens(tokens).find_all(text) == found_by_regex(tokens, text)
+    assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
 
 
 def test_many_first_bytes():
     tokens = [bytes([65 + i, 66 + i, 67]) for i in range(20)] + [b"ZZZ"]
     text = b"".join(b"x" * (i * 7 % 90) + token for i, token in enumerate(tokens * 3))
-    assert _core.SpecialTokens(tokens).find_all(text) == found_by_regex(tokens, text)
+    assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
 
 
 @pytest.mark.parametrize("padding", range(130))
-def test_found_at_any_place_of_a_block(padding):
+def test_found_at_any_position_of_a_block(padding):
     text = b"<" * padding + b"<|end|>" + b"|" * (130 - padding)
     assert _core.SpecialTokens([b"<|end|>"]).find(text) == (padding, padding + 7, 0)
     assert _core.SpecialTokens([b"<|end|>"]).find(text, padding + 1) is None
 
 
-def test_longest_at_a_place():
+def test_ids_in_place_of_indices():
+    tokens = _core.SpecialTokens(["<a>", "<b>"], [7, 9])
+    assert tokens.find(b"x<b>") == (1, 4, 9)
+    assert tokens.match_at(b"<a>", 0) == (0, 3, 7)
+    with pytest.raises(ValueError, match="one id each"):
+        _core.SpecialTokens(["<a>", "<b>"], [7])
+
+
+def test_longest_at_a_position():
     tokens = _core.SpecialTokens([b"<|a", b"<|a|>"])
     assert tokens.match_at(b"x<|a|>", 1) == (1, 6, 1)
     assert tokens.match_at(b"x<|a|", 1) == (1, 4, 0)
@@ -62,4 +79,4 @@ def test_refused(tokens, reason):
 
 
 def test_no_tokens():
-    assert _core.SpecialTokens([]).find_all(b"text") == []
+    assert _core.SpecialTokens([]).find(b"text") is None

@@ -320,13 +320,13 @@ def test_columns_of_documents_are_texts_of_their_own(documents, before, offset_b
     ("offsets", "offset_bytes", "reason"),
     [
         ([], 8, "one more offset"),
-        ([0, 3, 2], 8, "descend"),
-        ([-1, 2], 8, "descend or lie outside"),
-        ([0, 6], 8, "outside"),
+        ([0, 3, 2], 8, "decrease"),
+        ([-1, 2], 8, "negative"),
+        ([0, 6], 8, "beyond the data"),
         ([0, 5], 2, "4 or 8"),
     ],
 )
-def test_columns_that_are_none_are_refused(offsets, offset_bytes, reason):
+def test_damaged_columns_are_refused(offsets, offset_bytes, reason):
     counter = _core.ChunkCounter(AUTOMATON, [END])
     with pytest.raises(ValueError, match=reason):
         counter.feed_documents(array("q", offsets), b"abcde", offset_bytes)

@@ -304,11 +304,11 @@ def test_rows_out_of_order_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        (([0, 2, 1], b"ab", [1, 1]), "descending"),
-        (([0, 0], b"", [1]), "empty piece"),
-        (([0, 9], b"ab", [1]), "outside"),
-        (([-1, 1], b"ab", [1]), "outside"),
-        (([0], b"ab", [1]), "one more offset"),
+        (([0, 2, 1], b"ab", [1, 1]), "decrease"),
+        (([0, 0], b"", [1]), "is empty"),
+        (([0, 9], b"ab", [1]), "beyond the data"),
+        (([-1, 1], b"ab", [1]), "negative"),
+        (([0], b"ab", [1]), "one number more"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(columns, reason):

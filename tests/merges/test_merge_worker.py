@@ -399,7 +399,7 @@ def test_a_stream_that_fails_stops_the_training() -> None:
     engine.stream(failing, 10)
     with pytest.raises(OSError, match="gone"):
         engine.run(10)
-    with pytest.raises(ValueError, match="stands alone"):
+    with pytest.raises(ValueError, match="without add"):
         engine_of({b"ab": 1}).stream(failing, 1)
 
 

@@ -130,7 +130,7 @@ def test_no_text_of_one_kind_takes_quadratic_time(name, unit):
     automaton = native(name)
     data = LONG[unit].encode() * (4_000_000 // len(LONG[unit].encode()))
     started = time.process_time()
-    assert automaton.count_pieces(data) >= 1
+    assert len(automaton.cut(data)) >= 1
     ends, rest = automaton.cut_part(data)
     assert rest == (ends[-1] if ends else 0)
     assert time.process_time() - started < 2

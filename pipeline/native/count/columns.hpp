@@ -1,13 +1,36 @@
-// Columns: pieces and counts as Arrow lays them out (large_binary and uint64), ordered by hash64, then by bytes.
-// Owned: Columns. Borrowed (an Arrow buffer, say): ColumnsView. Row i is data[offsets[i], offsets[i + 1]).
+// Columns: pieces and counts in Arrow's layout (large_binary and uint64). Row i is data[offsets[i], offsets[i + 1]).
+// Owned: Columns. Borrowed (an Arrow buffer, say): ColumnsView. A counter's rows are in order of hash64, then of bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include "count/hash.hpp"
 
 namespace bpe {
+
+inline constexpr uint64_t kMaxCount = (uint64_t{1} << 63) - 1;
+inline constexpr size_t kMaxPieceBytes = size_t{1} << 30;
+
+// Checks the offsets of a column whose rows have `least` to `most` bytes: none reaches outside the data.
+// Throws std::invalid_argument.
+template <class Offset>
+void check_offsets(std::span<const Offset> offsets, size_t data_bytes, size_t least = 0, size_t most = SIZE_MAX) {
+  const auto refuse = [](const std::string& reason) { throw std::invalid_argument(reason); };
+  if (offsets.empty()) refuse("a column needs one more offset than rows");
+  if (offsets.front() < 0) refuse("the first offset is negative");
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+    if (offsets[row + 1] < offsets[row]) refuse("the offsets decrease at row " + std::to_string(row));
+    const auto size = static_cast<size_t>(offsets[row + 1] - offsets[row]);
+    if (size < least) refuse("the piece of row " + std::to_string(row) + " is empty");
+    if (size > most) refuse("the piece of row " + std::to_string(row) + " is longer than 1 GiB");
+  }
+  if (static_cast<uint64_t>(offsets.back()) > data_bytes) refuse("the last offset is beyond the data");
+}
 
 struct ColumnsView {
   const int64_t* offsets = nullptr;  // rows + 1 of them
@@ -17,6 +40,7 @@ struct ColumnsView {
 
   const uint8_t* piece(size_t row) const { return data + offsets[row]; }
   size_t piece_size(size_t row) const { return static_cast<size_t>(offsets[row + 1] - offsets[row]); }
+  std::string_view text(size_t row) const { return {reinterpret_cast<const char*>(piece(row)), piece_size(row)}; }
   uint64_t hash(size_t row) const { return hash64(piece(row), piece_size(row)); }
 };
 
@@ -26,7 +50,7 @@ struct Columns {
   std::unique_ptr<uint8_t[]> data;
   std::unique_ptr<uint64_t[]> counts;
 
-  // Room for so much, not initialised: memory that stays unused is never touched.
+  // With capacity for that much, not initialised: memory that stays unused is never touched.
   explicit Columns(size_t most_rows = 0, size_t most_bytes = 0)
       : offsets(std::make_unique_for_overwrite<int64_t[]>(most_rows + 1)),
         data(std::make_unique_for_overwrite<uint8_t[]>(most_bytes + 1)),

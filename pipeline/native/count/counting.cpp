@@ -116,7 +116,7 @@ void ChunkCounter::process(bool end) {
   size_t limit = searchable;
   while (!specials_.empty()) {
     const auto match = specials_.find(text_.get(), std::max(searched_, begin_), searchable);
-    if (match.index == SpecialTokens::npos) {
+    if (!match) {
       // A special token may start in the last bytes; the text before them belongs to this document for certain.
       if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
       break;
@@ -127,7 +127,7 @@ void ChunkCounter::process(bool end) {
     }
     finish_document(match.start);
     ++statistics_.special_tokens;
-    if (options_.sink) options_.sink->special_token(match.index);
+    if (options_.sink) options_.sink->special_token(match.id);
     begin_ = searched_ = match.end;
     if (options_.errors == ErrorPolicy::skip) check_text(end);  // goes on where an invalid document stopped it
   }

@@ -1,10 +1,11 @@
-// hash64: the 64-bit hash of a piece, fixed for ever, because counters are stored in its order.
+// hash64: the 64-bit hash of a piece, which never changes, because counters are stored in its order.
 //
 // Idea: folded multiplication (multiply two 64-bit words to 128 bits, xor the halves), the construction of Wang Yi's
 // wyhash and its relatives, with constants of our own. Bytes are read as little-endian words on every machine, so
 // x86-64 and ARM64 agree. A piece of at most 15 bytes is one `Key`: its bytes padded with zeros and its length in the
-// last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot.
-// Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an enemy.
+// last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot. The small tables of
+// frequent pieces hold one of at most 7 bytes as one word and need no good hash.
+// Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an attacker.
 #pragma once
 #include <array>
 #include <bit>
@@ -34,8 +35,8 @@ inline void store64(uint8_t* bytes, uint64_t word) {
 
 namespace detail {
 // The bytes of a key that a piece of each size fills; a table, because shifting by 64 needs a branch.
-inline constexpr std::array<Key, 16> kKeyMasks = [] {
-  std::array<Key, 16> masks{};
+inline constexpr std::array<Key, 17> kKeyMasks = [] {
+  std::array<Key, 17> masks{};  // the last one is of any longer piece
   for (size_t size = 0; size < 16; ++size) {
     masks[size].low = size >= 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * size) - 1;
     masks[size].high = size >= 8 ? (uint64_t{1} << (8 * size - 64)) - 1 : 0;
@@ -44,7 +45,7 @@ inline constexpr std::array<Key, 16> kKeyMasks = [] {
 }();
 }  // namespace detail
 
-// The Key of `size` <= 15 bytes; 16 bytes must be readable at `piece`, whatever they hold.
+// The Key of `size` <= 15 bytes, or of 16 for any longer piece; 16 bytes must be readable at `piece`.
 inline Key key_of_padded(const uint8_t* piece, size_t size) {
   const Key& mask = detail::kKeyMasks[size];
   return {load64(piece) & mask.low, (load64(piece + 8) & mask.high) | uint64_t{size} << 56};
@@ -83,6 +84,15 @@ inline uint64_t hash_long(const uint8_t* piece, size_t size) {
 inline uint64_t hash64(const uint8_t* piece, size_t size) {
   return size <= kInlineBytes ? hash_key(key_of(piece, size)) : hash_long(piece, size);
 }
+
+inline constexpr size_t kHotBytes = 7, kHotSlots = size_t{1} << 13;
+
+// The bytes and the length of a piece of at most kHotBytes, of its first 8 bytes; of a longer one, anything.
+inline uint64_t hot_word(uint64_t beginning, size_t size) {
+  return (beginning & ((uint64_t{1} << (8 * size & 63)) - 1)) | uint64_t{size} << 56;
+}
+
+inline size_t hot_slot(uint64_t word) { return (word * 0x9e6c63d0876a9a47) >> 51; }
 
 // Scales a hash to [0, count) so that a greater hash never gets a smaller number.
 inline uint64_t scale_hash(uint64_t hash, uint64_t count) {

@@ -15,7 +15,7 @@
 namespace bpe {
 namespace {
 
-[[maybe_unused]] constexpr size_t kHuge = size_t{2} << 20, kMapFrom = 2 * kHuge;
+[[maybe_unused]] constexpr size_t kHuge = size_t{2} << 20;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void give_back_memory() {
 
 Pages::Pages(size_t bytes) : bytes_(bytes) {
 #if defined(__linux__)
-  if (bytes >= kMapFrom) {
+  if (bytes >= kHuge) {
     mapped_bytes_ = bytes + kHuge;
     mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped_ == MAP_FAILED) throw std::bad_alloc();
@@ -73,6 +73,14 @@ void Pages::release_front([[maybe_unused]] size_t bytes) {
   if (whole <= released_) return;
   (void)madvise(static_cast<char*>(data_) + released_, whole - released_, MADV_DONTNEED);
   released_ = whole;
+#endif
+}
+
+void Pages::release_back([[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  const size_t kept = (bytes + kHuge - 1) / kHuge * kHuge;
+  if (!mapped_bytes_ || kept >= bytes_) return;
+  (void)madvise(static_cast<char*>(data_) + kept, bytes_ - kept, MADV_DONTNEED);
 #endif
 }
 

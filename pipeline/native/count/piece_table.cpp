@@ -91,7 +91,7 @@ uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
 
 size_t PieceTable::bytes() const {
   const size_t batch = hot_ ? sizeof *hot_ + kBatch * (sizeof(Pending) + sizeof(uint32_t)) : 0;
-  return slots_.bytes() + arena_bytes_ + batch;
+  return capacity_ * sizeof(Slot) + arena_bytes_ + batch;
 }
 
 size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
@@ -99,7 +99,7 @@ size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
   if (size_ + more > limit_) {
     // The old slots are given back while they are read, those of a small table at the end.
     total += grown_for(more) * sizeof(Slot) + Pages::kReleaseStep;
-    total -= slots_.bytes() - std::min(slots_.bytes(), Pages::kReleaseStep);
+    total -= capacity_ * sizeof(Slot) - std::min(capacity_ * sizeof(Slot), Pages::kReleaseStep);
   }
   const size_t stored = piece_bytes + more * kLengthBytes;
   if (arena_used_ + stored > kArenaBlock) total += std::max(stored, kArenaBlock) + kArenaBlock;
@@ -117,14 +117,14 @@ void PieceTable::reserve(size_t more) {
   if (capacity_ && size_ + more <= limit_) return;
   settle();
   const size_t capacity = grown_for(more);
-  Pages old = std::move(slots_);
+  Array<Slot> old = std::move(slots_);
   const size_t old_capacity = capacity_;
-  slots_ = Pages(capacity * sizeof(Slot));
+  slots_ = Array<Slot>(capacity);
   capacity_ = capacity;
   limit_ = most_pieces(capacity);
-  const Slot* from = static_cast<const Slot*>(old.data());
+  const Slot* from = old.data();
   for (size_t i = 0; i < old_capacity; ++i) {
-    if (i % 4096 == 0) old.release_front(i * sizeof(Slot));
+    if (i % 4096 == 0) old.release_front(i);
     if (from[i].high == 0) continue;
     size_t at = home(slot_hash(from[i]));
     while (slots()[at].high != 0) at = at + 1 == capacity ? 0 : at + 1;

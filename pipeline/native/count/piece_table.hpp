@@ -26,9 +26,6 @@
 
 namespace bpe {
 
-inline constexpr uint64_t kMaxCount = (uint64_t{1} << 63) - 1;
-inline constexpr size_t kMaxPieceBytes = size_t{1} << 30;
-
 class PieceTable {
  public:
   static constexpr size_t kBatch = 1024;
@@ -66,7 +63,7 @@ class PieceTable {
     uint64_t home;
   };
 
-  Slot* slots() const { return static_cast<Slot*>(slots_.data()); }
+  Slot* slots() const { return slots_.data(); }
   uint64_t home(uint64_t hash) const { return scale_hash(hash << known_bits_, capacity_); }
   static bool is_long(const Slot& slot) { return slot.high >> 56 == 255; }
   static uint64_t slot_hash(const Slot& slot) { return is_long(slot) ? slot.low : hash_key({slot.low, slot.high}); }
@@ -89,7 +86,7 @@ class PieceTable {
   void visit_range(uint64_t first, uint64_t last, Visit visit) const;
 
   unsigned known_bits_;
-  Pages slots_;
+  Array<Slot> slots_;
   size_t capacity_ = 0, size_ = 0, limit_ = 0;
   std::vector<std::unique_ptr<uint8_t[]>> arena_;  // a place is block number << 20 | offset in the block
   size_t arena_used_, arena_bytes_ = 0;

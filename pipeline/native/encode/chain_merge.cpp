@@ -1,7 +1,6 @@
 #include "encode/chain_merge.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace bpe {
 
@@ -17,11 +16,7 @@ ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Me
   }
   if (token_bytes > kMaxTokenBytes) return;
 
-  const size_t room = std::bit_ceil(std::max<size_t>(merges.size(), 64));
-  slots_.assign(2 * room, {});
-  mask_ = slots_.size() - 1;
-  bitmap_.assign(16 * room / 64, 0);
-  bitmap_shift_ = 64u - static_cast<unsigned>(std::countr_zero(16 * room));
+  numbers_ = PairMap(merges.size());
   parts_.assign(256 + merges.size(), Part{0, 0, 0, kNone});
   ids_.assign(256 + merges.size(), kNone);
 
@@ -41,12 +36,10 @@ ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Me
   for (uint32_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left_id, right_id, result] = merges[rank];
     const uint32_t left = numbers[left_id], right = numbers[right_id], number = 256 + rank;
-    if (left == kNone || right == kNone) continue;  // never comes about
-    insert(left, right, number);
-    const auto before = static_cast<uint8_t>(by_id[left_id]->bytes.back());
-    const size_t joint = size_t{before} << 8 | static_cast<uint8_t>(by_id[right_id]->bytes.front());
-    joinable_[joint >> 6] |= uint64_t{1} << (joint & 63);
-    // Of several merges that give a token, its own bytes take one.
+    if (left == kNone || right == kNone) continue;  // never appears
+    numbers_.insert(left, right, number);
+    joinable_.add(*by_id[left_id], *by_id[right_id]);
+    // Of several merges that make a token, its own bytes take one.
     if (numbers[result] == kNone && fit(left, right, number)) number_token(result, number, left, right);
   }
   std::vector<uint32_t> shorter(parts_.size(), kNone);
@@ -54,16 +47,7 @@ ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Me
   for (size_t number = 0; number < parts_.size(); ++number) parts_[number].shorter = shorter[number];
 }
 
-void ChainMerger::insert(uint32_t left, uint32_t right, uint32_t number) {
-  const uint64_t hashed = hash(left, right);
-  const uint64_t bit = hashed >> bitmap_shift_;
-  bitmap_[bit >> 6] |= uint64_t{1} << (bit & 63);
-  size_t at = hashed >> 20 & mask_;
-  while (slots_[at].number != kNone) at = (at + 1) & mask_;
-  slots_[at] = {left, right, number};
-}
-
-// `failed(place)` refers to the bit that says that nothing goes on from a place.
+// `failed(position, set)`: whether nothing continues from there; `set` notes it.
 template <bool kLimited, class Failed>
 bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
   const uint8_t* const end = piece + size;
@@ -79,7 +63,7 @@ bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64
     if (kLimited && ++steps > kMaxSteps * size) return false;
     const size_t stop = at + length;
     if (!failed(stop, false) &&
-        (count == 0 || !joinable(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
+        (count == 0 || !joinable_.has(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
       row[count++] = token;
       at = stop;
       if (at == size) break;
@@ -110,19 +94,19 @@ bool ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, Id
     uint64_t bits = 0;
     return chain<false>(
         piece, size,
-        [&](size_t place, bool set) {
-          bits |= uint64_t{set} << place;
-          return bits >> place & 1;
+        [&](size_t position, bool set) {
+          bits |= uint64_t{set} << position;
+          return bits >> position & 1;
         },
         fits, out);
   }
   scratch.failed.assign(size / 64 + 1, 0);
   const bool done = chain<true>(
       piece, size,
-      [&](size_t place, bool set) {
-        uint64_t& word = scratch.failed[place / 64];
-        word |= uint64_t{set} << place % 64;
-        return word >> place % 64 & 1;
+      [&](size_t position, bool set) {
+        uint64_t& word = scratch.failed[position / 64];
+        word |= uint64_t{set} << position % 64;
+        return word >> position % 64 & 1;
       },
       fits, out);
   if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant piece

@@ -13,7 +13,7 @@ constexpr size_t kReadable = 64;  // bytes behind the last piece
 ChunkIds::ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::optional<uint32_t> separator,
                    bool separators, bool judged)
     : encoder_(encoder),
-      state_(encoder),
+      state_(encoder.lease()),
       special_ids_(std::move(special_ids)),
       separator_(separator),
       separators_(separators && separator),
@@ -22,7 +22,7 @@ ChunkIds::ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::opt
 void ChunkIds::pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) {
   const size_t readable = ends[count - 1] + kReadable;
   while (count != 0) {
-    const size_t block = std::min(count, Encoder::State::kBlockPieces);
+    const size_t block = std::min(count, Encoder::kBlockPieces);
     encoder_.encode_block(text, start, {ends, block}, readable, *state_, ids_);
     start = ends[block - 1];
     ends += block;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "count/counting.hpp"
-#include "encode/encode_state.hpp"
+#include "encode/encode.hpp"
 #include "encode/id_buffer.hpp"
 
 namespace bpe {

@@ -1,12 +1,14 @@
 #include "encode/encode.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
-#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 
-#include "encode/encode_state.hpp"
 #include "text/utf8.hpp"
 
 namespace bpe {
@@ -15,22 +17,10 @@ namespace {
 
 constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
+constexpr size_t kTurnBytes = 32 << 10;  // what a thread takes at once, and what makes one more thread worth starting
 
-// Instead of a number of ids: they lie aside; the piece is encoded when its turn comes.
+// Instead of a number of ids: they are in `aside`; the piece is encoded when its turn comes.
 constexpr uint8_t kAside = 254, kGiant = 255;
-
-// The first eight bytes of a piece behind which hardly anything may be read, and its key.
-[[gnu::noinline]] uint64_t beginning_at_end(const uint8_t* piece, size_t readable) {
-  uint8_t padded[8] = {};
-  std::memcpy(padded, piece, readable);
-  return load64(padded);
-}
-
-[[gnu::noinline]] Key key_at_end(const uint8_t* piece, size_t size) {
-  uint8_t padded[16] = {};
-  std::memcpy(padded, piece, size);
-  return PieceCache::key_of_any(padded, size);
-}
 
 }  // namespace
 
@@ -53,57 +43,60 @@ Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std:
   }
 }
 
-Encoder::~Encoder() = default;
-
-void Encoder::encode(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
-                     IdBuffer& out) {
-  Lease state(*this);
-  encode_text(text, specials, special_ids, *state, out, nullptr);
+Encoder::Lease Encoder::lease() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty() && states_ < pooled_states_) {
+    idle_.push_back(std::make_unique<State>(cache_bytes_));
+    ++states_;
+  }
+  if (idle_.empty()) return {new State(0), Return{nullptr}};
+  Lease leased(idle_.back().release(), Return{this});
+  idle_.pop_back();
+  return leased;
 }
 
-size_t Encoder::count(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids) {
-  Lease state(*this);
+// A state that saw an exception may hold half-done work and is not used again.
+void Encoder::Return::operator()(State* state) const {
+  std::unique_ptr<State> owned(state);
+  if (!encoder) return;
+  const std::lock_guard lock(encoder->mutex_);
+  if (std::uncaught_exceptions() == 0) {
+    encoder->idle_.push_back(std::move(owned));
+  } else {
+    --encoder->states_;
+  }
+}
+
+size_t Encoder::encode(std::string_view text, const SpecialTokens* specials, bool at_end, IdBuffer& out) {
+  return encode_text(text, specials, at_end, *lease(), out, nullptr);
+}
+
+size_t Encoder::count(std::string_view text, const SpecialTokens* specials) {
   IdBuffer ids;
   size_t counted = 0;
-  encode_text(text, specials, special_ids, *state, ids, &counted);
+  encode_text(text, specials, true, *lease(), ids, &counted);
   return counted;
 }
 
-void Encoder::encode_text(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
-                          State& state, IdBuffer& out, size_t* counted) const {
+size_t Encoder::encode_text(std::string_view text, const SpecialTokens* specials, bool at_end, State& state,
+                            IdBuffer& out, size_t* counted) const {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  const size_t size = text.size(), longest = specials ? specials->longest() : 0;
+  // From here on a special token may start that only more text completes, or makes a longer one.
+  const size_t open = at_end || longest == 0 ? size : size - std::min(size, longest - 1);
   size_t begin = 0;
-  while (specials && !specials->empty()) {
-    const SpecialTokens::Match match = specials->find(bytes, begin, text.size());
-    if (match.start == SpecialTokens::npos) break;
+  while (longest != 0) {
+    const SpecialTokens::Match match = specials->find(bytes, begin, size);
+    if (!match || match.start >= open) break;
     encode_document(text, begin, match.start, true, state, out, counted);
     if (counted) {
       ++*counted;
     } else {
-      out.push(special_ids[match.index]);
+      out.push(match.id);
     }
     begin = match.end;
   }
-  encode_document(text, begin, text.size(), true, state, out, counted);
-}
-
-size_t Encoder::encode_part(std::string_view text, const SpecialTokens* specials,
-                            std::span<const uint32_t> special_ids, IdBuffer& out) {
-  Lease state(*this);
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  const size_t size = text.size(), longest = specials ? specials->longest() : 0;
-  // Where a special token may begin that only more text completes, or makes a longer one.
-  const size_t open = longest == 0 ? size : size - std::min(size, longest - 1);
-  size_t begin = 0, limit = open;
-  while (longest != 0) {
-    const SpecialTokens::Match match = specials->find(bytes, begin, size);
-    if (match.start == SpecialTokens::npos || match.start >= open) break;
-    encode_document(text, begin, match.start, true, *state, out, nullptr);
-    out.push(special_ids[match.index]);
-    begin = match.end;
-  }
-  limit = character_start(bytes, limit, size);
-  return limit <= begin ? begin : encode_document(text, begin, limit, false, *state, out, nullptr);
+  return encode_document(text, begin, character_start(bytes, open, size), at_end, state, out, counted);
 }
 
 size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state,
@@ -116,7 +109,7 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
     const size_t window = whole ? end - begin : character_start(bytes, begin + kWindowBytes, end) - begin;
     size_t count = 0;
     const size_t taken =
-        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), State::kBlockPieces, &count);
+        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), kBlockPieces, &count);
     if (count == 0) {
       if (whole && !at_end) break;
       throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes is beyond the limit of 1 GiB");
@@ -138,9 +131,9 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
   for (size_t i = 0; i < ends.size(); ++i) {
     const size_t size = ends[i] - start;
     const uint8_t* const piece = text + start;
-    const uint64_t beginning = readable - start >= 8 ? load64(piece) : beginning_at_end(piece, readable - start);
+    const uint64_t beginning = readable - start >= 8 ? load64(piece) : key_of(piece, readable - start).low;
     HotIds::Ids ids;
-    const size_t hit = state.hot.find(HotIds::word_of(beginning, size), size, ids);
+    const size_t hit = state.hot.find(hot_word(beginning, size), size, ids);
     std::memcpy(state.known.data() + known, &ids, sizeof ids);
     state.others[others] = {static_cast<uint32_t>(i), static_cast<uint32_t>(known)};
     others += 1 - hit;
@@ -148,14 +141,14 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
     start = ends[i];
   }
   find_others(text, begin, ends, readable, others, state);
-  const size_t room = known + PieceCache::kMaxIds * others + state.aside.size() + State::kStride;
+  const size_t room = known + PieceCache::kMaxIds * others + state.aside.size() + kStride;
   uint32_t* row = out.reserve(room);
   const uint32_t* first = row;
   const uint32_t* aside = state.aside.data();
   size_t copied = 0;
   const auto copy_known = [&](size_t until) {
-    for (size_t at = copied; at < until; at += State::kStride) {
-      std::memcpy(row + (at - copied), state.known.data() + at, State::kStride * sizeof(uint32_t));
+    for (size_t at = copied; at < until; at += kStride) {
+      std::memcpy(row + (at - copied), state.known.data() + at, kStride * sizeof(uint32_t));
     }
     row += until - copied;
     copied = until;
@@ -187,7 +180,7 @@ void Encoder::find_others(const uint8_t* text, size_t begin, std::span<const uin
   size_t longer = 0;
   for (size_t k = 0; k < others; ++k) {
     const size_t i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
-    const Key key = readable - start >= 16 ? PieceCache::key_of_any(text + start, size) : key_at_end(text + start, size);
+    const Key key = PieceCache::key_of_any(text + start, size, readable - start);
     const uint64_t hash = PieceCache::hash(key);
     state.keys[k] = key;
     state.hashes[k] = hash;
@@ -256,23 +249,58 @@ void Encoder::encode_piece(std::string_view piece, State& state, IdBuffer& out) 
   merger_.encode(piece, state.scratch, out);
 }
 
-void Encoder::encode_pieces(std::span<const std::string_view> pieces, IdBuffer& out) {
-  Lease state(*this);
-  for (const std::string_view piece : pieces) {
-    if (piece.size() > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
-    const auto end = static_cast<uint32_t>(piece.size());
-    if (end == 0) continue;
-    encode_block(reinterpret_cast<const uint8_t*>(piece.data()), 0, {&end, 1}, end, *state, out);
+Encoder::Batch Encoder::encode_batch(std::span<const std::string_view> texts, const SpecialTokens* specials,
+                                     size_t threads) {
+  size_t total = 0;
+  for (const std::string_view text : texts) total += text.size();
+  threads = std::clamp<size_t>(std::min(texts.size(), total / kTurnBytes), 1, std::max<size_t>(threads, 1));
+  const size_t turn = std::clamp<size_t>(kTurnBytes * texts.size() / (total + 1), 1, texts.size() + 1);
+  Batch batch;
+  batch.rows.resize(threads);
+  batch.places.resize(texts.size());
+  std::vector<std::exception_ptr> failures(threads);
+  std::atomic<size_t> next{0};
+  const auto work = [&](size_t row) {
+    try {
+      const Lease state = lease();
+      IdBuffer& ids = batch.rows[row];
+      for (;;) {
+        const size_t from = next.fetch_add(turn);
+        if (from >= texts.size()) break;
+        for (size_t i = from; i < std::min(from + turn, texts.size()); ++i) {
+          const size_t before = ids.size();
+          encode_text(texts[i], specials, true, *state, ids, nullptr);
+          batch.places[i] = {row, before, ids.size()};
+        }
+      }
+    } catch (...) {
+      failures[row] = std::current_exception();
+      next = texts.size();
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t row = 1; row < threads; ++row) {
+    try {
+      others.emplace_back(work, row);
+    } catch (const std::system_error&) {
+      break;  // the system allows no more threads: those that run take all texts
+    }
   }
+  work(0);
+  for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return batch;
 }
 
 void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out) {
-  Lease state(*this);
+  const Lease state = lease();
   std::vector<uint32_t> block;
   size_t begin = 0;
-  for (size_t at = 0; at < ends.size(); at += State::kBlockPieces) {
+  for (size_t at = 0; at < ends.size(); at += kBlockPieces) {
     block.clear();
-    for (const uint32_t end : ends.subspan(at, std::min(State::kBlockPieces, ends.size() - at))) {
+    for (const uint32_t end : ends.subspan(at, std::min(kBlockPieces, ends.size() - at))) {
       const size_t before = begin + (block.empty() ? 0 : block.back());
       if (end <= before || end > text.size()) throw std::invalid_argument("encode_cut: ends must rise within the text");
       if (end - before > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
@@ -284,8 +312,7 @@ void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, 
 }
 
 void Encoder::merge_only(std::string_view bytes, IdBuffer& out) {
-  Lease state(*this);
-  merger_.encode(bytes, (*state).scratch, out);
+  merger_.encode(bytes, lease()->scratch, out);
 }
 
 }  // namespace bpe

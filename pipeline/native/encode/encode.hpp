@@ -1,19 +1,21 @@
-// Text to token ids: special tokens are found, the text between them is cut into pieces, each piece is merged by rank.
+// Encoder: text to token ids. Special tokens are found, the text between them is cut into pieces, each piece is merged by
+// rank.
 //
 // Contract: exact byte-pair encoding by rank (rank_merge.hpp); a special token ends the document before it, so that
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
 // token, also where no chain of merges reaches it. Text must be valid UTF-8.
 //
 // Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them, and the ids
-// that it knows are written end to end, without a branch; of the others, the places in two larger caches, one of short
+// that it knows are written end to end, without a branch; of the others, the entries in two larger caches, one of short
 // and one of longer pieces, are fetched ahead; then each is looked up, and only unknown ones are merged. When all are
-// known, the ids of the others are put between those of the frequent ones. Calls from several threads run side by
-// side: each takes a state with caches of its own from a pool. Many texts at once are taken from a common counter by
-// threads that live as long as the call.
+// known, the ids of the others are put between those of the frequent ones. Threads may call at the same time: each call
+// takes a state with caches of its own from a pool. The texts of a batch are taken from a common counter by threads
+// that live as long as the call.
 // Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0: as
-// many as there are cores, at least four), any more of them make do with next to none.
+// many as there are cores, at least four), further ones use hardly any.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,10 +26,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/automaton.hpp"
-#include "count/hash.hpp"
+#include "encode/hot_ids.hpp"
 #include "encode/id_buffer.hpp"
+#include "encode/long_piece_cache.hpp"
+#include "encode/piece_cache.hpp"
 #include "encode/rank_merge.hpp"
+#include "text/automaton.hpp"
 #include "text/specials.hpp"
 
 namespace bpe {
@@ -38,20 +42,14 @@ class Encoder {
   // Throws std::invalid_argument where a byte has no token or a merge names none.
   Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges, bool whole_pieces,
           size_t cache_bytes, size_t threads = 0);
-  ~Encoder();
 
-  // Appends the ids of `text`, in which `specials` (may be null) are recognised: special token i gets special_ids[i].
+  // Appends the ids of `text`, in which `specials` (may be null) are recognised. Without `at_end` more text follows: only
+  // ids that it cannot change are appended. Returns where the rest starts, which the caller puts before what follows.
   // std::logic_error without an automaton; std::runtime_error for a piece above RankMerger::kMaxPieceBytes.
-  void encode(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
-              IdBuffer& out);
+  size_t encode(std::string_view text, const SpecialTokens* specials, bool at_end, IdBuffer& out);
 
-  // The number of those ids; memory does not grow with it.
-  size_t count(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids);
-
-  // The same for the beginning of a text of which more follows: appends the ids that no further text can change, and
-  // returns where the rest begins, with which the caller puts what follows.
-  size_t encode_part(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
-                     IdBuffer& out);
+  // The number of the ids of a whole text; memory does not grow with it.
+  size_t count(std::string_view text, const SpecialTokens* specials);
 
   // Where the ids of a text are: rows[row], from `begin` to `end`.
   struct Place {
@@ -62,34 +60,59 @@ class Encoder {
     std::vector<Place> places;   // one a text
   };
   // The ids of many texts, by up to `threads` threads, the caller's among them.
-  Batch encode_batch(std::span<const std::string_view> texts, const SpecialTokens* specials,
-                     std::span<const uint32_t> special_ids, size_t threads);
-
-  // Appends the ids of pieces that were cut elsewhere.
-  void encode_pieces(std::span<const std::string_view> pieces, IdBuffer& out);
+  Batch encode_batch(std::span<const std::string_view> texts, const SpecialTokens* specials, size_t threads);
 
   // Appends the ids of the pieces of `text` that end at `ends`, which rise up to its size.
   void encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out);
 
-  // Appends what the merges alone give for a token's bytes.
+  // Appends what the merges alone make of a token's bytes.
   void merge_only(std::string_view bytes, IdBuffer& out);
 
  private:
   friend class ChunkIds;
-  struct State;
-  class Lease;  // a State taken from the pool for one call
+  static constexpr size_t kBlockPieces = 256;
+  static constexpr size_t kStride = 8;  // ids that are copied at once
 
-  void encode_text(std::string_view text, const SpecialTokens* specials, std::span<const uint32_t> special_ids,
-                   State& state, IdBuffer& out, size_t* counted) const;
-  // With `counted`, ids are counted there and `out` stays empty. Without `at_end`, only pieces that later text cannot
-  // change are encoded. Returns where the rest begins.
+  // What one thread needs: caches and working memory, kept from call to call.
+  struct State {
+    explicit State(size_t cache_bytes) : cache(cache_bytes / 2), long_cache(cache_bytes / 2) {}
+    HotIds hot;
+    PieceCache cache;
+    LongPieceCache long_cache;
+    RankMerger::Scratch scratch;
+    std::array<uint32_t, kBlockPieces> ends;
+    std::array<uint32_t, 2 * kBlockPieces + kStride> known;  // the ids of a block's frequent pieces
+    // Of the others, in order: which they are, and how many of `known` come before; which of these are longer; keys and
+    // hashes; how many ids, and the ids of those that have few.
+    struct Other {
+      uint32_t piece, known_before;
+    };
+    std::array<Other, kBlockPieces> others;
+    std::array<uint32_t, kBlockPieces> longer;
+    std::array<Key, kBlockPieces> keys;
+    std::array<uint64_t, kBlockPieces> hashes;
+    std::array<uint8_t, kBlockPieces> counts;
+    std::array<std::array<uint32_t, PieceCache::kMaxIds>, kBlockPieces> found;
+    IdBuffer aside;  // the ids of those that have many
+  };
+  // A state for one call, which then returns to the pool; beyond the pool, one of its own with hardly any cache.
+  struct Return {
+    Encoder* encoder;  // null: not of the pool
+    void operator()(State* state) const;
+  };
+  using Lease = std::unique_ptr<State, Return>;
+  Lease lease();
+
+  // With `counted`, ids are counted there and `out` stays empty.
+  size_t encode_text(std::string_view text, const SpecialTokens* specials, bool at_end, State& state, IdBuffer& out,
+                     size_t* counted) const;
   size_t encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state, IdBuffer& out,
                          size_t* counted) const;
   // At most kBlockPieces pieces of `text`, the first from `begin` on, that end at `ends`; the text may be read up to
   // `readable`.
   void encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, State& state,
                     IdBuffer& out) const;
-  // Finds or makes the ids of the pieces of a block that are not among the frequent ones, but for giant pieces.
+  // Finds or makes the ids of the pieces of a block that are not among the frequent ones, except giant pieces.
   void find_others(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, size_t others,
                    State& state) const;
   // A piece of at most LongPieceCache::kMaxBytes that is not in its line of the cache of short ones.
@@ -98,12 +121,12 @@ class Encoder {
 
   const Automaton* automaton_;
   RankMerger merger_;
-  std::string token_bytes_;                                // the text behind the keys of whole_pieces_
+  std::string token_bytes_;                                      // the text behind the keys of whole_pieces_
   std::unordered_map<std::string_view, uint32_t> whole_pieces_;  // empty unless asked for
-  size_t pooled_states_;  // threads that keep caches
-  size_t cache_bytes_;    // of one state
-  std::mutex mutex_;      // guards the two below
-  size_t states_ = 0;     // in the pool or on lease from it
+  size_t pooled_states_;                                         // threads that keep caches
+  size_t cache_bytes_;                                           // of one state
+  std::mutex mutex_;                                             // guards the two below
+  size_t states_ = 0;                                            // in the pool or on lease from it
   std::vector<std::unique_ptr<State>> idle_;
 };
 

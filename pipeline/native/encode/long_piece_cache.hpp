@@ -1,10 +1,10 @@
-// A bounded memory of how longer pieces were encoded, and short ones of many ids.
+// LongPieceCache: a bounded cache of the ids of longer pieces, and of short ones with many ids.
 //
-// Idea: records (ids, then the piece's bytes) lie end to end in a ring; a new one overwrites the oldest. An index of
+// Idea: records (ids, then the piece's bytes) follow one another in a ring; a new one overwrites the oldest. An index of
 // buckets of four slots finds them by a 64-bit hash, and the bytes are compared in full: a hash alone proves nothing.
 // Positions never wrap, so a slot whose record was overwritten is known by its position. Pieces above kMaxBytes are
-// not worth a place. The index doubles as records come, up to its part of the limit. Whoever asks for many pieces
-// fetches first all buckets, then all records. One thread at a time.
+// not kept. The index doubles as records come, up to its part of the limit. A caller with many pieces fetches first all
+// buckets, then all records. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -75,13 +74,11 @@ class LongPieceCache {
 
  private:
   static constexpr size_t kLeast = 64 << 10;
-  static constexpr size_t kFirstBuckets = 64;
-
-  static constexpr size_t kLineBytes = 64;
+  static constexpr size_t kFirstBuckets = 64, kLineBytes = 64;
 
   struct Slot {
     uint64_t hash = 0;
-    uint64_t place = 0;  // position of the record's first word, number of bytes, number of ids the last two in 8 bits each; 0: empty
+    uint64_t place = 0;  // position of the record's first word << 16 | bytes << 8 | ids; 0: empty
     uint64_t position() const { return place >> 16; }
     size_t bytes() const { return place >> 8 & 255; }
     size_t ids() const { return place & 255; }
@@ -120,9 +117,9 @@ class LongPieceCache {
   std::vector<Bucket> index_;
   size_t mask_ = 0;
   Pages ring_;
-  uint64_t head_ = 0;    // where the next record comes
+  uint64_t head_ = 0;    // the next record's position
   uint64_t lap_ = 0;     // the position of the ring's first word, since it was written last
-  size_t records_ = 0;  // ever made
+  size_t records_ = 0;   // ever made
 };
 
 }  // namespace bpe

@@ -1,14 +1,13 @@
-// A bounded memory of how short pieces were encoded: up to 15 bytes in, up to 4 ids out, 32 bytes an entry.
+// PieceCache: a bounded cache of the ids of short pieces, up to 15 bytes in, up to 4 ids out, 32 bytes an entry.
 //
 // Idea: two entries fill a cache line, two lines are a bucket. The hash names a line; nearly every piece is found in it,
-// without a branch between its entries, and whoever asks for many pieces fetches their lines ahead. A new entry takes
-// a free place of its line, then one of the other line, and otherwise pushes out the older entry of its own. The table
-// begins small and doubles when it is half full, until the next size would not fit beside it in the limit; from then
-// on nothing grows. One thread at a time.
+// without a branch between its entries, and a caller with many pieces fetches their lines ahead. A new entry takes a free
+// slot of its line, then one of the other line, and otherwise pushes out the older entry of its own. The table starts
+// small and doubles when it is half full, until the next size would not fit into the limit together with it; then it
+// stays. One thread at a time.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,18 +36,17 @@ class PieceCache {
     assign(lines);
   }
 
-  // The key of a piece of any size, of which 16 bytes may be read; of more than kMaxBytes, one that is never found.
-  static Key key_of_any(const uint8_t* piece, size_t size) {
-    const size_t length = std::min(size, kMaxBytes + 1);
-    const Key& mask = kMasks[length];
-    return {load64(piece) & mask.low, (load64(piece + 8) & mask.high) | uint64_t{length} << 56};
+  // The key of a piece of any size, of which `readable` bytes may be read; of a longer one, a key that is never found.
+  static Key key_of_any(const uint8_t* piece, size_t size, size_t readable) {
+    size = std::min(size, kMaxBytes + 1);
+    return readable >= 16 ? key_of_padded(piece, size) : key_of(piece, size);
   }
   static uint64_t hash(const Key& key) { return detail::fold(key.low ^ detail::kSeed1, key.high ^ detail::kSeed2); }
   void prefetch(uint64_t hash) const { __builtin_prefetch(&lines_[hash & mask_]); }
 
-  // Where the piece stands in the line that its hash names.
+  // The piece's entry in the line that its hash names.
   const Entry* find(const Key& key, uint64_t hash) const { return find_in(lines_[hash & mask_], key); }
-  // Where it stands in the other line.
+  // Its entry in the other line.
   const Entry* find_aside(const Key& key, uint64_t hash) const { return find_in(lines_[(hash & mask_) ^ 1], key); }
 
   // A piece that is not here. `count` in 1..kMaxIds.
@@ -62,12 +60,6 @@ class PieceCache {
  private:
   static constexpr uint64_t kWithoutCount = UINT64_MAX >> 4;
   static constexpr size_t kFirstLines = 1024;
-  static constexpr std::array<Key, kMaxBytes + 2> kMasks = [] {
-    std::array<Key, kMaxBytes + 2> masks{};
-    std::copy(detail::kKeyMasks.begin(), detail::kKeyMasks.end(), masks.begin());
-    return masks;
-  }();
-
   struct Line {
     Entry entries[2];  // the newer first
   };

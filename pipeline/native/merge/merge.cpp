@@ -1,7 +1,7 @@
 // Trains in phases. Each phase indexes only the pairs whose count reaches a threshold, merges as long as the
-// best indexed pair reaches it, then compacts the words and goes on with a lower threshold.
+// best indexed pair reaches it, then compacts the words and continues with a lower threshold.
 //
-// Why phases are exact: a pair holds a token that some merge made (or only bytes, and then all its
+// Why phases are exact: a pair contains a token that some merge made (or only bytes, and then all its
 // occurrences are there from the start), and once that merge has ended no new occurrence of the token appears,
 // since no two merges make the same bytes; so from then on the pair's count only falls. A pair below the
 // threshold when the phase's index is made therefore stays below it. A pair that a merge of this phase makes
@@ -16,19 +16,19 @@
 #include <stdexcept>
 #include <utility>
 
-#include "merge/merge_join.hpp"
-#include "merge/merge_prepare.hpp"
-#include "merge/merge_scan.hpp"
+#include "merge/join.hpp"
+#include "merge/scan.hpp"
 #include "count/pages.hpp"
 
 namespace bpe {
 namespace merge {
 namespace {
 
-constexpr std::uint64_t kSpareWords = std::uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
-constexpr std::size_t kLongList = std::size_t{1} << 18;  // positions
-constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 19;
-constexpr std::uint64_t kShardSlots = std::uint64_t{1} << 31;
+constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
+constexpr size_t kLongList = size_t{1} << 18;  // positions
+constexpr uint64_t kMaxPairs = uint64_t{1} << 19;
+constexpr uint64_t kShardSlots = uint64_t{1} << 31;
+constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 
 class Training {
  public:
@@ -39,28 +39,27 @@ class Training {
   }
 
   MergeResult run(PieceSource source) {
-    const auto end_narrow = std::min(options_.narrow_symbols, kEndSymbol<std::uint16_t>);
+    const auto end_narrow = std::min(options_.narrow_symbols, kEndSymbol<uint16_t>);
     if (end_narrow > kFirstMerge) {
-      auto shards = take_words<std::uint16_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
-      source = nullptr;
-      give_back_memory();
-      prepare(shards.size());
+      auto shards = take<uint16_t>(std::move(source));
       if (train(shards, end_narrow)) return std::move(result_);
       auto wide = widen(std::move(shards), team_);
       std::fill(spans_.begin(), spans_.end(), 1);
-      train(wide, kEndSymbol<std::uint32_t>);
+      train(wide, kEndSymbol<uint32_t>);
     } else {
-      auto shards = take_words<std::uint32_t>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
-      source = nullptr;
-      give_back_memory();
-      prepare(shards.size());
-      train(shards, kEndSymbol<std::uint32_t>);
+      auto shards = take<uint32_t>(std::move(source));
+      train(shards, kEndSymbol<uint32_t>);
     }
     return std::move(result_);
   }
 
  private:
-  void prepare(std::size_t n_shards) {
+  // Reads all pieces, frees what held them, and prepares what training needs.
+  template <class S>
+  std::vector<Shard<S>> take(PieceSource source) {
+    auto shards = take_words<S>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
+    source = nullptr;
+    give_back_memory();
     result_.bytes = corpus_.bytes;
     result_.left_out_pieces = corpus_.left_out_pieces;
     result_.left_out_bytes = corpus_.left_out_bytes;
@@ -70,9 +69,10 @@ class Training {
         if (const auto count = corpus_.byte_pairs[256 * left + right];
             count != 0 && !limits_.forbids(tokens_, left, right))
           sketch_->add(sketch_->counter_of(key_of(left, right)), count);
-    arenas_ = std::vector<PositionArena>(n_shards);
-    positions_.resize(n_shards);
-    writers_.resize(n_shards);
+    arenas_ = std::vector<PositionArena>(shards.size());
+    positions_.resize(shards.size());
+    writers_.resize(shards.size());
+    return shards;
   }
 
   // Phase after phase; false when the next symbol would pass `end_symbol`.
@@ -86,7 +86,7 @@ class Training {
           choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards), options_.min_frequency);
       bool progress = false;
       while (threshold != 0 && !progress) {
-        auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps_, tokens_, options_.tie_break,
+        auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps_, tokens_, options_.greatest_bytes,
                                        limits_, team_, pulse_);
         gaps_ = false;
         std::fill(spans_.begin(), spans_.end(), 1);
@@ -97,28 +97,27 @@ class Training {
         if (!progress) threshold = threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
       }
       if (!progress) {
-        result_.stop = StopReason::min_frequency;
+        result_.exhausted = true;
         return true;
       }
     }
-    result_.stop = StopReason::limit;
     return true;
   }
 
-  std::uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
+  uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
 
-  // Pairs beyond twice the merges still to make would be indexed in vain.
-  std::uint64_t max_pairs(Symbol end_symbol) const {
-    const auto merges = std::min<std::uint64_t>(remaining(), end_symbol - tokens_.next());
-    return std::min<std::uint64_t>(2 * merges + 256, kMaxPairs);
+  // Pairs beyond twice the merges still to make would be indexed for nothing.
+  uint64_t max_pairs(Symbol end_symbol) const {
+    const auto merges = std::min<uint64_t>(remaining(), end_symbol - tokens_.next());
+    return std::min<uint64_t>(2 * merges + 256, kMaxPairs);
   }
 
   template <class S>
-  std::uint64_t max_positions(const std::vector<Shard<S>>& shards) const {
+  uint64_t max_positions(const std::vector<Shard<S>>& shards) const {
     if (options_.index_positions != 0) return options_.index_positions;
-    std::uint64_t slots = 0;
+    uint64_t slots = 0;
     for (const auto& shard : shards) slots += shard.size;
-    return std::max<std::uint64_t>(std::uint64_t{1} << 20, slots / 4);
+    return std::max<uint64_t>(uint64_t{1} << 20, slots / 4);
   }
 
   // Merges until no indexed pair reaches the threshold, or the lists of new pairs have grown far beyond those that the
@@ -131,15 +130,40 @@ class Training {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       any = true;
-      prefetch_upcoming(shards, arenas_, index);
+      prefetch_upcoming(shards, index);
       merge_pair(shards, index, best);
       index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
   }
 
-  std::uint64_t listed_words() const {
-    return std::accumulate(arenas_.begin(), arenas_.end(), std::uint64_t{0},
+  // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the pair,
+  // its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no result.
+  template <class S>
+  void prefetch_upcoming(const std::vector<Shard<S>>& shards, PairIndex& index) {
+    if (const auto pair = index.upcoming(9); pair != kNoPair) index.prefetch(pair);
+    const auto chunks = [&](size_t ahead, auto&& use) {
+      const auto pair = index.upcoming(ahead);
+      if (pair == kNoPair || index.pair(pair).positions > kSmall) return;
+      for (size_t s = 0; s < shards.size(); ++s)
+        if (const auto list = index.list(pair, s); list != 0) use(s, arenas_[s].at(list));
+    };
+    chunks(7, [](size_t, const uint32_t* chunk) { __builtin_prefetch(chunk); });
+    chunks(5, [&](size_t s, const uint32_t* chunk) {
+      if (chunk[0] != 0) __builtin_prefetch(arenas_[s].at(chunk[0]));
+    });
+    chunks(2, [&](size_t s, const uint32_t* chunk) {
+      const auto* symbols = shards[s].symbols.data();
+      for (int several = 0; several < 2; ++several) {
+        for (uint32_t i = 0; i < chunk[1]; ++i) __builtin_prefetch(symbols + chunk[2 + i], 1);
+        if (chunk[0] == 0) break;
+        chunk = arenas_[s].at(chunk[0]);
+      }
+    });
+  }
+
+  uint64_t listed_words() const {
+    return std::accumulate(arenas_.begin(), arenas_.end(), uint64_t{0},
                            [](auto sum, const PositionArena& arena) { return sum + arena.words(); });
   }
 
@@ -161,11 +185,11 @@ class Training {
       if (shared)
         team_.each(shards.size(), work);
       else
-        for (std::size_t s = 0; s < shards.size(); ++s) work(s, 0);
+        for (size_t s = 0; s < shards.size(); ++s) work(s, 0);
     };
     for (auto& around : around_) around.reserve(tokens_.next());
-    on_shards([&](std::size_t s, unsigned member) {
-      make_room(positions_[s], std::min<std::uint64_t>(pair.positions, shards[s].size));
+    on_shards([&](size_t s, unsigned member) {
+      make_empty(positions_[s], std::min<uint64_t>(pair.positions, shards[s].size));
       read_list(arenas_[s], index.list(best, s), positions_[s]);
       join_listed(shards[s], join, spans_, positions_[s], around_[member], pulse_, member);
     });
@@ -175,19 +199,19 @@ class Training {
         around_[0].right.add(around_[member].right);
       }
     auto& before = around_[0].left;  // every occurrence has something on its left, if only a piece's boundary
-    result_.joined.push_back(std::accumulate(before.begin(), before.end(), std::uint64_t{0}, [&](auto sum, Symbol symbol) {
+    result_.joined.push_back(std::accumulate(before.begin(), before.end(), uint64_t{0}, [&](auto sum, Symbol symbol) {
       return sum + before[symbol].weight;
     }));
     update_index(index, join, pair);
     if (!fresh_.empty()) {
       if (shared) give_writers();
-      on_shards([&](std::size_t s, unsigned member) {
+      on_shards([&](size_t s, unsigned member) {
         writers_[s].assign(fresh_.size(), {});
         list_neighbours(shards[s], join, spans_, positions_[s], around_[member], arenas_[s], writers_[s], pulse_,
                         member);
       });
-      for (std::size_t s = 0; s < shards.size(); ++s)
-        for (std::size_t i = 0; i < fresh_.size(); ++i)
+      for (size_t s = 0; s < shards.size(); ++s)
+        for (size_t i = 0; i < fresh_.size(); ++i)
           index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]).handle;
     }
     if (shared)
@@ -196,14 +220,14 @@ class Training {
       around_[0].clear();
   }
 
-  // Empties the positions for a list of at most so many; few of the merges have lists that are worth their memory.
-  static void make_room(std::vector<Position>& positions, std::uint64_t most) {
+  // Empties the positions for a list of at most `most`; few of the merges have lists that are worth their memory.
+  static void make_empty(std::vector<Position>& positions, uint64_t most) {
     if (positions.capacity() > kLongList && most < positions.capacity() / 4) std::vector<Position>().swap(positions);
     positions.clear();
-    positions.reserve(static_cast<std::size_t>(most));
+    positions.reserve(static_cast<size_t>(most));
   }
 
-  // Takes what the merge changed into sketch and index; pairs that are new in the index are left in fresh_.
+  // Enters what the merge changed into sketch and index; pairs that are new in the index are left in fresh_.
   void update_index(PairIndex& index, const Join& join, const IndexedPair& merged) {
     fresh_.clear();
     changes_.clear();
@@ -234,9 +258,9 @@ class Training {
         if (change.weight < index.threshold()) continue;
         fresh_.push_back({index.add(change.key, change.weight, change.made->positions), left_of(change.key),
                           right_of(change.key)});
-        change.made->writer = static_cast<std::uint32_t>(fresh_.size());
+        change.made->writer = static_cast<uint32_t>(fresh_.size());
       } else {
-        // The bound tells, mostly, whether the pair can be in the index with a count that still matters.
+        // The bound mostly shows whether the pair can be in the index with a count that still matters.
         const bool may_be_indexed = sketch_->bound(change.counter) >= index.threshold();
         sketch_->subtract(change.counter, change.weight);
         if (!may_be_indexed || change.key == merged.key) continue;
@@ -246,19 +270,19 @@ class Training {
     }
   }
 
-  // made: where the neighbour of a pair that came is counted; null for a pair that went.
-  void note(const PairIndex& index, PairKey key, std::uint64_t weight, Neighbours::Entry* made) {
+  // made: where the neighbour of a pair that appeared is counted; null for a pair that disappeared.
+  void note(const PairIndex& index, PairKey key, uint64_t weight, Neighbours::Entry* made) {
     const auto counter = sketch_->counter_of(key);
     sketch_->prefetch(counter);
     if (made == nullptr) index.prefetch(key);
     changes_.push_back({key, counter, weight, made});
   }
 
-  // Every member's surroundings learn which lists member 0 decided on: those of neighbours that the member has seen.
+  // Every member's surroundings receive the lists that member 0 decided on, for the neighbours that the member has seen.
   // It meets no others, and only what was seen is cleared after the merge.
   void give_writers() {
-    for (std::uint32_t i = 0; i < fresh_.size(); ++i) {
-      const bool made_right = right_is_made(fresh_[i]);
+    for (uint32_t i = 0; i < fresh_.size(); ++i) {
+      const bool made_right = fresh_[i].right == tokens_.next() - 1;
       for (unsigned member = 1; member < team_.members(); ++member) {
         auto& side = made_right ? around_[member].left : around_[member].right;
         auto& entry = side[made_right ? fresh_[i].left : fresh_[i].right];
@@ -270,12 +294,11 @@ class Training {
     PairNumber pair;
     Symbol left, right;
   };
-  bool right_is_made(const Fresh& fresh) const { return fresh.right == tokens_.next() - 1; }
 
   struct Change {
     PairKey key;
-    std::size_t counter;
-    std::uint64_t weight;
+    size_t counter;
+    uint64_t weight;
     Neighbours::Entry* made;
   };
 
@@ -287,7 +310,7 @@ class Training {
   Corpus corpus_;
   std::optional<Sketch> sketch_;
   bool gaps_ = false;  // merges were made since the last compaction
-  std::vector<std::uint32_t> spans_;  // by symbol: slots since the last compaction
+  std::vector<uint32_t> spans_;  // by symbol: slots since the last compaction
   std::vector<PositionArena> arenas_;                // by shard
   std::vector<std::vector<Position>> positions_;     // by shard
   std::vector<std::vector<ListWriter>> writers_;     // by shard
@@ -300,6 +323,18 @@ class Training {
 }  // namespace
 }  // namespace merge
 
+void MergeEngine::add(const ColumnsView& columns, std::shared_ptr<void> owner) {
+  if (used_ || source_) throw std::invalid_argument("pieces cannot be added after run() or together with stream()");
+  bytes_ += static_cast<uint64_t>(columns.offsets[columns.rows] - columns.offsets[0]);
+  batches_.emplace_back(columns, std::move(owner));
+}
+
+void MergeEngine::stream(PieceSource source, uint64_t bytes) {
+  if (used_ || source_ || !batches_.empty()) throw std::invalid_argument("stream() is called once, without add(), before run()");
+  source_ = std::move(source);
+  bytes_ = bytes;
+}
+
 MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll) {
   if (used_) throw std::invalid_argument("run() can be called once");
   if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
@@ -307,16 +342,14 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
   if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");
   used_ = true;
-  std::uint64_t bytes = source_bytes_;
-  for (const auto& batch : batches_) bytes += static_cast<std::uint64_t>(batch.offsets.back() - batch.offsets.front());
   MergeOptions chosen = options;
-  chosen.threads = static_cast<unsigned>(std::min<std::uint64_t>(options.threads, 1 + bytes / options.thread_bytes));
-  if (source_) return merge::Training(chosen, poll).run(std::exchange(source_, nullptr));
-  // The source owns the batches, and goes when they are taken in.
-  return merge::Training(chosen, poll).run(
-      [batches = std::make_shared<std::vector<PieceBatch>>(std::move(batches_))](const auto& take) {
-        for (const auto& batch : *batches) take(batch);
-      });
+  chosen.threads = static_cast<unsigned>(std::min<uint64_t>(options.threads, 1 + bytes_ / options.thread_bytes));
+  // The source owns the columns, and is destroyed when they are taken in.
+  if (!source_)
+    source_ = [batches = std::make_shared<decltype(batches_)>(std::move(batches_))](const auto& take) {
+      for (const auto& [columns, owner] : *batches) take(columns);
+    };
+  return merge::Training(chosen, poll).run(std::exchange(source_, nullptr));
 }
 
 }  // namespace bpe

@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
 namespace bpe {
-namespace {
 
-constexpr size_t kBlock = 64, kMaxProbes = 8;
+static constexpr size_t kBlock = 64, kMaxProbes = 8;
 
-}  // namespace
-
-SpecialTokens::SpecialTokens(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+SpecialTokens::SpecialTokens(std::vector<std::string> tokens, std::vector<uint32_t> ids)
+    : tokens_(std::move(tokens)), ids_(std::move(ids)) {
+  if (ids_.empty()) {
+    ids_.resize(tokens_.size());
+    std::iota(ids_.begin(), ids_.end(), 0u);
+  }
+  if (ids_.size() != tokens_.size()) throw std::invalid_argument("special tokens need one id each");
   std::set<std::string> seen;
   std::set<std::pair<uint8_t, int>> pairs;  // second byte, or -1 where a token of one byte takes any
   std::set<uint8_t> singles;
@@ -42,12 +46,12 @@ SpecialTokens::Match SpecialTokens::match_at(const uint8_t* text, size_t at, siz
   for (uint32_t index : by_first_[text[at]]) {
     const std::string& token = tokens_[index];
     if (token.size() <= size - at && std::memcmp(text + at, token.data(), token.size()) == 0)
-      return {at, at + token.size(), index};
+      return {at, at + token.size(), ids_[index]};
   }
   return {};
 }
 
-// The next place at or after `from` where a token may start; `size` when there is none.
+// The next position at or after `from` where a token may start; `size` when there is none.
 size_t SpecialTokens::next_candidate(const uint8_t* text, size_t from, size_t size) const {
   size_t at = from;
   if (!probes_.empty()) {
@@ -66,7 +70,7 @@ size_t SpecialTokens::next_candidate(const uint8_t* text, size_t from, size_t si
       if (hit) break;
     }
   }
-  // At most one block without a hit is left, or the block with the hit lies here.
+  // Either at most one block is left, or this block has the hit.
   for (; at < size; ++at) {
     if (starts_[text[at]]) return at;
   }
@@ -76,8 +80,7 @@ size_t SpecialTokens::next_candidate(const uint8_t* text, size_t from, size_t si
 SpecialTokens::Match SpecialTokens::find(const uint8_t* text, size_t from, size_t size) const {
   if (tokens_.empty()) return {};
   for (size_t at = next_candidate(text, from, size); at < size; at = next_candidate(text, at + 1, size)) {
-    const Match match = match_at(text, at, size);
-    if (match.index != npos) return match;
+    if (const Match match = match_at(text, at, size)) return match;
   }
   return {};
 }

@@ -1,0 +1,186 @@
+// How values cross the border between Python and the core: bytes and columns are borrowed from Python without copies,
+// and leave as memoryviews over memory that was the core's. Everything here is made and destroyed with the GIL held; in
+// between, what is borrowed may be read without it.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "count/columns.hpp"
+#include "text/specials.hpp"
+
+namespace bpe {
+
+// The memory of a Python object that has the buffer protocol.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { std::swap(view_, other.view_); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(view_, other.view_);
+    return *this;
+  }
+  ~Buffer() { PyBuffer_Release(&view_); }
+
+  bool borrow(PyObject* object) noexcept {
+    PyBuffer_Release(&view_);
+    if (object && PyObject_GetBuffer(object, &view_, PyBUF_CONTIG_RO | PyBUF_FORMAT) == 0) return true;
+    PyErr_Clear();
+    return false;
+  }
+  const uint8_t* data() const { return static_cast<const uint8_t*>(view_.buf); }
+  size_t size() const { return static_cast<size_t>(view_.len); }
+  // std::invalid_argument where the items are neither bytes nor of T's size.
+  template <class T>
+  std::span<const T> as(const char* name) const {
+    if ((view_.itemsize != sizeof(T) && view_.itemsize != 1) || size() % sizeof(T) != 0)
+      throw std::invalid_argument(std::string(name) + " must be a buffer of " + std::to_string(sizeof(T)) +
+                                  "-byte integers");
+    return {static_cast<const T*>(view_.buf), size() / sizeof(T)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
+
+// Columns from outside: offsets, data and counts.
+struct BorrowedColumns {
+  Buffer offsets, data, counts;
+
+  // Checked, so that nothing read through them is out of bounds.
+  ColumnsView view(size_t least_piece_bytes = 1) const {
+    const auto ends = offsets.as<int64_t>("offsets");
+    const auto rows = counts.as<uint64_t>("counts");
+    if (ends.size() != rows.size() + 1)
+      throw std::invalid_argument("offsets must hold one number more than counts: " + std::to_string(ends.size()) +
+                                  " and " + std::to_string(rows.size()));
+    check_offsets(ends, data.size(), least_piece_bytes, kMaxPieceBytes);
+    return {ends.data(), data.data(), rows.data(), rows.size()};
+  }
+};
+
+// A str or bytes object.
+struct Text {
+  nanobind::object object;
+
+  // Its UTF-8 (UnicodeEncodeError for a lone surrogate), or any bytes.
+  std::string_view bytes() const {
+    if (PyBytes_Check(object.ptr()))
+      return {PyBytes_AS_STRING(object.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(object.ptr()))};
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+    if (!data) throw nanobind::python_error();
+    return {data, static_cast<size_t>(size)};
+  }
+};
+
+inline std::vector<std::string> strings(const std::vector<Text>& texts) {
+  std::vector<std::string> result;
+  for (const Text& text : texts) result.emplace_back(text.bytes());
+  return result;
+}
+
+// What signatures show as `memoryview` and `Columns`.
+class MemoryView : public nanobind::object {
+  NB_OBJECT_DEFAULT(MemoryView, object, "memoryview", PyMemoryView_Check)
+};
+class ColumnsTuple : public nanobind::tuple {
+  NB_OBJECT_DEFAULT(ColumnsTuple, tuple, "Columns", PyTuple_Check)
+};
+
+// Gives an array to Python, which frees it with `release`.
+template <class T>
+MemoryView give(T* values, size_t size, void (*release)(void*) noexcept) {
+  const nanobind::capsule owner(values, release);
+  return nanobind::steal<MemoryView>(
+      nanobind::cast(nanobind::ndarray<nanobind::memview, T, nanobind::ndim<1>>(values, {size}, owner)).release());
+}
+
+template <class T>
+MemoryView give(std::unique_ptr<T[]> values, size_t size) {
+  return give(values.release(), size, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
+}
+
+template <class T>
+MemoryView give_copy(const std::vector<T>& values) {
+  auto copy = std::make_unique_for_overwrite<T[]>(values.size() + 1);
+  std::copy(values.begin(), values.end(), copy.get());
+  return give(std::move(copy), values.size());
+}
+
+inline ColumnsTuple give(Columns columns) {
+  const size_t rows = columns.rows, data_bytes = columns.data_bytes;
+  return nanobind::steal<ColumnsTuple>(
+      nanobind::make_tuple(give(std::move(columns.offsets), rows + 1), give(std::move(columns.data), data_bytes),
+                           give(std::move(columns.counts), rows)).release());
+}
+
+// Runs `work` without the GIL.
+template <class Work>
+auto unlocked(const Work& work) {
+  const nanobind::gil_scoped_release released;
+  return work();
+}
+
+// Whether the tie-break of that name takes the greatest bytes.
+inline bool takes_greatest_bytes(const std::string& tie_break) {
+  if (tie_break != "lowest-ids" && tie_break != "greatest-bytes")
+    throw std::invalid_argument("tie_break must be 'lowest-ids' or 'greatest-bytes', not '" + tie_break + "'");
+  return tie_break == "greatest-bytes";
+}
+
+}  // namespace bpe
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<bpe::Buffer> {
+  NB_TYPE_CASTER(bpe::Buffer, const_name("Buffer"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept { return value.borrow(source.ptr()); }
+};
+
+template <>
+struct type_caster<bpe::BorrowedColumns> {
+  NB_TYPE_CASTER(bpe::BorrowedColumns, const_name("Columns"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    bpe::Buffer* const columns[] = {&value.offsets, &value.data, &value.counts};
+    bool borrowed = PyTuple_Check(source.ptr()) && PyTuple_GET_SIZE(source.ptr()) == 3;
+    for (Py_ssize_t i = 0; i < 3 && borrowed; ++i) borrowed = columns[i]->borrow(PyTuple_GET_ITEM(source.ptr(), i));
+    return borrowed;
+  }
+};
+
+template <>
+struct type_caster<bpe::Text> {
+  NB_TYPE_CASTER(bpe::Text, const_name("str | bytes"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    value.object = borrow(source);
+    return PyUnicode_Check(source.ptr()) || PyBytes_Check(source.ptr());
+  }
+};
+
+template <>
+struct type_caster<bpe::SpecialTokens::Match> {
+  NB_TYPE_CASTER(bpe::SpecialTokens::Match, const_name("tuple[int, int, int] | None"))
+  static handle from_cpp(const bpe::SpecialTokens::Match& match, rv_policy, cleanup_list*) noexcept {
+    return match ? handle(Py_BuildValue("nnI", match.start, match.end, match.id)) : none().release();
+  }
+};
+
+}  // namespace nanobind::detail

@@ -1,0 +1,296 @@
+// Shows the folder count to Python: hash64, ChunkCounter, combining, CountTally.
+#include "bind/casters.hpp"
+#include "count/combine.hpp"
+#include "count/counting.hpp"
+#include "count/pages.hpp"
+#include "count/tally.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using bpe::BorrowedColumns;
+using bpe::Buffer;
+using bpe::ColumnsTuple;
+using bpe::CountTally;
+using bpe::give;
+using bpe::Text;
+using bpe::unlocked;
+
+namespace {
+
+using Fraction = std::pair<uint64_t, uint64_t>;
+
+bpe::ErrorPolicy policy(const std::string& name) {
+  if (name == "replace") return bpe::ErrorPolicy::replace;
+  if (name == "strict") return bpe::ErrorPolicy::strict;
+  if (name == "skip") return bpe::ErrorPolicy::skip;
+  throw nb::value_error("errors must be 'replace', 'strict' or 'skip'");
+}
+
+// Holds the automaton or function for as long as the counter uses it.
+struct Counter {
+  nb::object cutter, spill, sink;
+  bpe::ChunkCounter counter;
+};
+
+// A Python function str -> iterable of str, as a cutter of documents. The Counter holds the function.
+bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
+  return [function](const uint8_t* text, size_t size, const std::function<void(size_t)>& emit) {
+    const nb::gil_scoped_acquire gil;
+    const nb::str document(reinterpret_cast<const char*>(text), size);
+    size_t total = 0;
+    for (nb::handle piece : nb::iter(function(document))) {
+      Py_ssize_t piece_size;
+      if (!PyUnicode_AsUTF8AndSize(piece.ptr(), &piece_size)) throw nb::python_error();
+      total += static_cast<size_t>(piece_size);
+      emit(static_cast<size_t>(piece_size));
+    }
+    if (total != size) throw nb::value_error("the pieces of a document do not add up to it");
+  };
+}
+
+void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& special_tokens, const std::string& errors,
+                  std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> room_bytes,
+                  nb::object spill, nb::object sink) {
+  if (sink.is_none() && room_bytes.has_value() != !spill.is_none())
+    throw nb::value_error("room_bytes and spill are given together or not at all");
+  const auto call_spill = [self] {
+    const nb::gil_scoped_acquire gil;
+    self->spill(nb::find(*self));
+  };
+  const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
+                                           room_bytes.value_or(0), call_spill,
+                                           sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink)};
+  const bool native = nb::isinstance<bpe::Automaton>(cutter);
+  new (self) Counter{cutter,
+                     spill,
+                     sink,
+                     {native ? nb::cast<const bpe::Automaton*>(cutter) : nullptr,
+                      native ? bpe::ChunkCounter::DocumentCutter() : python_cutter(cutter),
+                      bpe::SpecialTokens(bpe::strings(special_tokens)), options}};
+}
+
+// The garbage collector's access to a Counter: a cutter that is a function may refer back to it.
+int traverse_counter(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) {
+    Counter* counter = nb::inst_ptr<Counter>(self);
+    for (const nb::object* held : {&counter->cutter, &counter->spill, &counter->sink}) Py_VISIT(held->ptr());
+  }
+  return 0;
+}
+
+int clear_counter(PyObject* self) {
+  if (nb::inst_ready(self)) {
+    Counter* counter = nb::inst_ptr<Counter>(self);
+    counter->cutter.reset();
+    counter->spill.reset();
+  }
+  return 0;
+}
+
+PyType_Slot counter_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_counter)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_counter)},
+                               {0, nullptr}};
+
+nb::dict statistics_of(const Counter& self) {
+  const bpe::CountingStatistics& statistics = self.counter.statistics();
+  nb::dict result;
+  result["bytes"] = statistics.bytes;
+  result["documents"] = statistics.documents;
+  result["pieces"] = statistics.pieces;
+  result["special_tokens"] = statistics.special_tokens;
+  result["replacements"] = statistics.replacements;
+  result["invalid_bytes"] = statistics.invalid_bytes;
+  result["documents_skipped"] = statistics.documents_skipped;
+  result["bytes_skipped"] = statistics.bytes_skipped;
+  result["pieces_cut"] = statistics.pieces_cut;
+  result["invalid_offsets"] = nb::cast(statistics.invalid_offsets);
+  result["cut_offsets"] = nb::cast(statistics.cut_offsets);
+  return result;
+}
+
+// Runs what may find invalid text, which becomes a ValueError, or exceed the budget, a MemoryError(offset, bytes).
+template <class Work>
+void reading(const Work& work) {
+  try {
+    unlocked(work);
+  } catch (const bpe::InvalidText& invalid) {
+    throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
+  } catch (const bpe::OutOfRoom& out) {
+    PyErr_SetObject(PyExc_MemoryError, nb::make_tuple(out.offset, out.bytes).ptr());
+    throw nb::python_error();
+  }
+}
+
+template <class Offset>
+void feed_rows(bpe::ChunkCounter& counter, const Buffer& offsets, const Buffer& data) {
+  const auto of = offsets.as<Offset>("offsets");
+  bpe::check_offsets(of, data.size());
+  reading([&] {
+    for (size_t row = 0; row + 1 < of.size(); ++row)
+      counter.feed_document(data.data() + of[row], static_cast<size_t>(of[row + 1] - of[row]));
+  });
+}
+
+ColumnsTuple columns_of(Counter& self, size_t partition, size_t partitions) {
+  if (partitions == 0 || (partitions & (partitions - 1)) || partition >= partitions)
+    throw nb::value_error("partitions must be a power of two and greater than partition");
+  const uint64_t width = partitions == 1 ? 0 : ~uint64_t{0} / partitions + 1;
+  const uint64_t first = width * partition, last = first + (width - 1);
+  return give(unlocked([&] { return self.counter.table().extract(first, last); }));
+}
+
+void bind_counter(nb::module_& module) {
+  nb::class_<Counter>(module, "ChunkCounter",
+                      "Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a "
+                      "function from a document to its pieces (slower).",
+                      nb::type_slots(counter_slots))
+      .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace",
+           "max_piece_bytes"_a = nb::none(), "window_bytes"_a = size_t{1} << 18, "room_bytes"_a = nb::none(),
+           "spill"_a = nb::none(), "sink"_a = nb::none(),
+           nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
+                   "special_tokens: Sequence[str | bytes], *, errors: str = 'replace', "
+                   "max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, "
+                   "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None"),
+           "room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
+           "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead "
+           "of being counted.")
+      .def(
+          "feed",
+          [](Counter& self, const Buffer& block, bool end) {
+            reading([&] { self.counter.feed(block.data(), block.size(), end); });
+          },
+          "block"_a, "end"_a = false,
+          "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
+          "first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where "
+          "a piece (under `skip`: what a document needs) does not fit into room_bytes.")
+      .def(
+          "feed_documents",
+          [](Counter& self, const Buffer& offsets, const Buffer& data, int offset_bytes) {
+            if (offset_bytes == 4) return feed_rows<int32_t>(self.counter, offsets, data);
+            if (offset_bytes == 8) return feed_rows<int64_t>(self.counter, offsets, data);
+            throw nb::value_error("offset_bytes must be 4 or 8");
+          },
+          "offsets"_a, "data"_a, "offset_bytes"_a = 8,
+          "Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one more offset than "
+          "rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().")
+      .def("start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
+           "Call before a text that starts inside a document, so that the document is not counted twice.")
+      .def(
+          "add_pieces",
+          [](Counter& self, const std::vector<nb::bytes>& pieces, const std::vector<uint64_t>& counts) {
+            if (pieces.size() != counts.size()) throw nb::value_error("as many counts as pieces are needed");
+            for (size_t i = 0; i < pieces.size(); ++i)
+              self.counter.add(reinterpret_cast<const uint8_t*>(pieces[i].c_str()), pieces[i].size(), counts[i]);
+          },
+          "pieces"_a, "counts"_a, "Adds counts of pieces that were cut elsewhere.")
+      .def("__len__", [](const Counter& self) { return self.counter.table().size(); })
+      .def("columns", &columns_of, "partition"_a = 0, "partitions"_a = 1,
+           "The pieces of one of `partitions` equal ranges of hashes, in order of hash: offsets (int64), data (bytes), "
+           "counts (uint64). The counter stays as it is.")
+      .def("clear_counts", [](Counter& self) { self.counter.clear_counts(); },
+           "Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the "
+           "statistics.")
+      .def(
+          "set_room",
+          [](Counter& self, size_t room_bytes) {
+            if ((self.spill.is_none() && self.sink.is_none()) || room_bytes == 0)
+              throw nb::value_error("there is no room to change");
+            reading([&] { self.counter.set_room(room_bytes); });
+          },
+          "room_bytes"_a, "Another room_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
+      .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
+      .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().arena_bytes(); },
+           "About the bytes of the pieces that are longer than 15.")
+      .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
+      .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
+           "bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, "
+           "pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte "
+           "fed.");
+}
+
+void bind_combine(nb::module_& module) {
+  module.def(
+      "combine",
+      [](const std::vector<BorrowedColumns>& counters, const std::vector<Fraction>& weights) {
+        return give(unlocked([&] {
+          std::vector<bpe::ColumnsView> views;
+          for (const auto& columns : counters) views.push_back(columns.view());
+          std::vector<bpe::Weight> factors;
+          for (const auto& [numerator, denominator] : weights) factors.push_back({numerator, denominator});
+          return bpe::combine(views, factors);
+        }));
+      },
+      "counters"_a, "weights"_a = nb::tuple(),
+      "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
+      "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
+      "2^63 - 1.");
+  module.def(
+      "sorted_counter",
+      [](const std::vector<nb::bytes>& pieces, const std::vector<uint64_t>& counts) {
+        std::vector<std::string_view> views;
+        for (const nb::bytes& piece : pieces) views.emplace_back(piece.c_str(), piece.size());
+        return give(unlocked([&] { return bpe::sorted_counter(views, counts); }));
+      },
+      "pieces"_a, "counts"_a,
+      "A counter of pieces in any order, in order of hash; a piece that comes twice is added. OverflowError beyond "
+      "2^63 - 1, ValueError for an empty piece or one beyond 1 GiB.");
+  module.def(
+      "weighted_total",
+      [](const BorrowedColumns& counter, const Fraction& weight) {
+        return bpe::weighted_total(counter.view(), {weight.first, weight.second});
+      },
+      "counter"_a, "weight"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
+  module.def(
+      "partition_starts",
+      [](const BorrowedColumns& counter, size_t partitions) {
+        return bpe::partition_starts(counter.view(), partitions);
+      },
+      "counter"_a, "partitions"_a,
+      "The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.");
+}
+
+void bind_tally(nb::module_& module) {
+  nb::class_<CountTally>(module, "CountTally", "How much of a counter is counted how often.")
+      .def(nb::init<uint64_t>(), "min_count"_a = 1)
+      .def(
+          "add",
+          [](CountTally& tally, Buffer offsets, Buffer data, Buffer counts) {
+            const BorrowedColumns columns{std::move(offsets), std::move(data), std::move(counts)};
+            unlocked([&] { tally.add(columns.view(0)); });
+          },
+          "offsets"_a, "data"_a, "counts"_a, "Adds columns, as MergeEngine.add takes them.")
+      .def(
+          "classes",
+          [](const CountTally& tally) -> nb::typed<nb::list, nb::typed<nb::tuple, int, int, int, int, double, double>> {
+            nb::list classes;
+            for (const auto& one : tally.classes())
+              classes.append(nb::make_tuple(one.lowest, one.pieces, one.bytes, one.slots, one.found, one.text_bytes));
+            return classes;
+          },
+          "A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in "
+          "the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).")
+      .def(
+          "first_index",
+          [](const CountTally& tally, uint64_t max_pairs,
+             uint64_t max_positions) -> nb::typed<nb::tuple, int, int, int> {
+            const auto index = tally.first_index(max_pairs, max_positions);
+            return nb::make_tuple(index.pairs, index.positions, index.longest_list);
+          },
+          "max_pairs"_a, "max_positions"_a,
+          "What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the "
+          "positions of the most frequent pair of bytes.");
+}
+
+}  // namespace
+
+void bind_count(nb::module_& module) {
+  module.def("hash64", [](const Buffer& piece) { return bpe::hash64(piece.data(), piece.size()); }, "piece"_a,
+             "The hash by which counters are ordered.");
+  module.def("give_back_memory", &bpe::give_back_memory, "Returns freed memory to the system.");
+  nb::class_<bpe::PieceSink>(module, "PieceSink", "What takes a ChunkCounter's pieces instead of counting them.");
+  bind_counter(module);
+  bind_combine(module);
+  bind_tally(module);
+}

@@ -1,0 +1,277 @@
+// Shows the folder encode to Python: Encoder, what a ChunkCounter feeds instead of counting, merges_of_ranks.
+#include "encode/encode.hpp"
+
+#include "bind/casters.hpp"
+#include "encode/chunk_ids.hpp"
+#include "encode/chunk_text.hpp"
+#include "encode/rank_file.hpp"
+#include "text/utf8.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using bpe::ChunkIds;
+using bpe::ChunkText;
+using bpe::Encoder;
+using bpe::IdBuffer;
+using bpe::MemoryView;
+using bpe::PieceSink;
+using bpe::SpecialTokens;
+using bpe::Text;
+using bpe::unlocked;
+
+namespace {
+
+using Ids = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Tokens = nb::typed<nb::dict, uint32_t, nb::bytes>;
+
+// An Encoder that keeps the Python number of each id that it has returned, so that a list costs no new objects.
+// The numbers are used with the GIL held only.
+class ListingEncoder : public Encoder {
+ public:
+  using Encoder::Encoder;
+  ~ListingEncoder() {
+    for (PyObject* number : numbers_) Py_XDECREF(number);
+  }
+
+  nb::typed<nb::list, int> list(std::span<const uint32_t> ids) {
+    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(ids.size())));
+    if (!list.is_valid()) throw nb::python_error();
+    for (size_t i = 0; i < ids.size(); ++i) PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), number(ids[i]));
+    return nb::borrow<nb::list>(list);
+  }
+  nb::typed<nb::list, int> list(const IdBuffer& ids) { return list({ids.data(), ids.size()}); }
+
+ private:
+  static constexpr size_t kMostKept = size_t{1} << 20;
+
+  PyObject* number(uint32_t id) {
+    if (id < numbers_.size() && numbers_[id]) {
+      Py_INCREF(numbers_[id]);
+      return numbers_[id];
+    }
+    PyObject* const made = PyLong_FromUnsignedLong(id);
+    if (!made) throw nb::python_error();
+    if (id < kMostKept) {
+      if (id >= numbers_.size()) numbers_.resize(id + id / 2 + 1, nullptr);
+      Py_INCREF(made);
+      numbers_[id] = made;
+    }
+    return made;
+  }
+  std::vector<PyObject*> numbers_;
+};
+
+// The bytes of a text that must be UTF-8; UnicodeDecodeError for others.
+std::string_view utf8(const Text& text) {
+  const std::string_view bytes = text.bytes();
+  if (PyBytes_Check(text.object.ptr()) &&
+      bpe::valid_utf8_prefix(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) != bytes.size()) {
+    nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "strict"));
+    throw nb::python_error();
+  }
+  return bytes;
+}
+
+std::vector<bpe::Token> tokens_of(const Tokens& tokens) {
+  std::vector<bpe::Token> listed;
+  listed.reserve(tokens.size());
+  for (const auto& [id, bytes] : tokens) {
+    if (!PyBytes_Check(bytes.ptr())) throw nb::type_error("tokens must be bytes");
+    const auto token = nb::borrow<nb::bytes>(bytes);  // which the dict keeps
+    listed.push_back({nb::cast<uint32_t>(id), {token.c_str(), token.size()}});
+  }
+  return listed;
+}
+
+void make_encoder(ListingEncoder* self, const bpe::Automaton* automaton, const Tokens& tokens, const Ids& left,
+                  const Ids& right, const Ids& result, bool whole_pieces, size_t cache_bytes, size_t threads) {
+  const std::vector<bpe::Token> listed = tokens_of(tokens);
+  if (left.size() != right.size() || left.size() != result.size())
+    throw std::invalid_argument("left, right and result must have one length");
+  std::vector<bpe::Merge> merges(left.size());
+  for (size_t rank = 0; rank < merges.size(); ++rank)
+    merges[rank] = {left.data()[rank], right.data()[rank], result.data()[rank]};
+  new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes, threads);
+}
+
+// Runs `work(bytes)` on a text; without the GIL where the text is long enough to repay it.
+template <class Work>
+auto on(const Text& text, const Work& work) {
+  const std::string_view bytes = utf8(text);
+  return bytes.size() < 1024 ? work(bytes) : unlocked([&] { return work(bytes); });
+}
+
+IdBuffer encode(Encoder& self, const Text& text, const SpecialTokens* specials) {
+  IdBuffer ids;
+  on(text, [&](std::string_view bytes) { return self.encode(bytes, specials, true, ids); });
+  return ids;
+}
+
+nb::typed<nb::list, nb::typed<nb::list, int>> encode_batch(ListingEncoder& self, const std::vector<Text>& texts,
+                                                           const SpecialTokens* specials, size_t threads) {
+  std::vector<std::string_view> listed;
+  for (const Text& text : texts) listed.push_back(utf8(text));
+  const Encoder::Batch batch = unlocked([&] { return self.encode_batch(listed, specials, threads); });
+  nb::list lists;
+  for (const auto& [row, begin, end] : batch.places) lists.append(self.list({batch.rows[row].data() + begin, end - begin}));
+  return lists;
+}
+
+nb::typed<nb::list, int> encode_pieces(ListingEncoder& self, const std::vector<Text>& pieces) {
+  std::string text;
+  std::vector<uint32_t> ends;
+  for (const Text& piece : pieces) {
+    if (piece.bytes().empty()) continue;
+    text += piece.bytes();
+    ends.push_back(static_cast<uint32_t>(text.size()));
+  }
+  if (text.size() > UINT32_MAX) throw std::runtime_error("the pieces are longer than 4 GiB together");
+  IdBuffer ids;
+  unlocked([&] { self.encode_cut(text, ends, ids); });
+  return self.list(ids);
+}
+
+// Ids of the tokens whose own bytes the merges alone do not turn into them.
+std::vector<uint32_t> unreachable(ListingEncoder& self, const Tokens& tokens) {
+  const std::vector<bpe::Token> listed = tokens_of(tokens);
+  return unlocked([&] {
+    std::vector<uint32_t> lost;
+    for (const bpe::Token& token : listed) {
+      IdBuffer ids;
+      self.merge_only(token.bytes, ids);
+      if (ids.size() != 1 || ids.data()[0] != token.id) lost.push_back(token.id);
+    }
+    return lost;
+  });
+}
+
+template <class Id>
+MemoryView take(ChunkIds& self) {
+  const size_t count = self.ready();
+  auto ids = std::make_unique_for_overwrite<Id[]>(count + 1);
+  unlocked([&] { self.take(ids.get()); });
+  return bpe::give(std::move(ids), count);
+}
+
+void bind_encoder(nb::module_& module) {
+  const auto specials = "specials"_a.none() = nb::none();
+  nb::class_<ListingEncoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
+      .def("__init__", &make_encoder, "automaton"_a.none(), "tokens"_a, "left"_a, "right"_a, "result"_a,
+           "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0}, nb::keep_alive<1, 2>(),
+           nb::sig("def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, "
+                   "right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, "
+                   "threads: int = 0) -> None"),
+           "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. "
+           "threads: how many keep caches; 0: as many as there are cores.")
+      .def(
+          "encode",
+          [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {
+            return self.list(encode(self, text, specials));
+          },
+          "text"_a, specials,
+          "The ids of a text. UnicodeEncodeError for a lone surrogate, UnicodeDecodeError for invalid UTF-8.")
+      .def(
+          "encode_to_buffer",
+          [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {
+            IdBuffer ids = encode(self, text, specials);
+            const size_t size = ids.size();
+            ids.reserve(1);  // an empty row has memory too
+            return bpe::give(ids.release(), size, [](void* memory) noexcept { std::free(memory); });
+          },
+          "text"_a, specials, "The same as a memoryview of uint32.")
+      .def(
+          "count",
+          [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {
+            return on(text, [&](std::string_view bytes) { return self.count(bytes, specials); });
+          },
+          "text"_a, specials, "How many ids a text has.")
+      .def(
+          "encode_part",
+          [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {
+            IdBuffer ids;
+            const size_t rest =
+                on(text, [&](std::string_view bytes) { return self.encode(bytes, specials, false, ids); });
+            return std::make_pair(self.list(ids), rest);
+          },
+          "text"_a, specials,
+          "The ids that text following this part could not change, and the byte where the rest starts.")
+      .def("encode_batch", &encode_batch, "texts"_a, "specials"_a.none(), "threads"_a,
+           "The ids of each text of a list, in its order, by up to `threads` threads.")
+      .def("encode_pieces", &encode_pieces, "pieces"_a, "The ids of pieces that were cut already.")
+      .def(
+          "encode_cut",
+          [](ListingEncoder& self, const Text& text, const std::vector<uint32_t>& ends) {
+            const std::string_view bytes = text.bytes();
+            IdBuffer ids;
+            unlocked([&] { self.encode_cut(bytes, ends, ids); });
+            return self.list(ids);
+          },
+          "text"_a, "ends"_a, "The ids of a text whose pieces end at these bytes.")
+      .def("unreachable", &unreachable, "tokens"_a,
+           "Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.");
+}
+
+void bind_chunk_sinks(nb::module_& module) {
+  nb::class_<ChunkText, PieceSink>(module, "ChunkText", "The repaired text of a chunk, which a ChunkCounter feeds.")
+      .def(
+          "__init__",
+          [](ChunkText* self, const std::vector<Text>& special_tokens, bool judged) {
+            new (self) ChunkText(bpe::strings(special_tokens), judged);
+          },
+          "special_tokens"_a, nb::kw_only(), "judged"_a = false,
+          "special_tokens: the counter's. judged: the counter may drop documents.")
+      .def(
+          "take",
+          [](ChunkText& self) {
+            const auto [text, ends] = self.take();
+            return std::make_pair(nb::bytes(text.data(), text.size()), bpe::give_copy(ends));
+          },
+          "The text since the last call that is not dropped any more, and where files or records end in it; uint64.");
+
+  nb::class_<ChunkIds, PieceSink>(module, "ChunkIds",
+                                  "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
+      .def(
+          "__init__",
+          [](ChunkIds* self, ListingEncoder& encoder, std::vector<uint32_t> special_ids,
+             std::optional<uint32_t> separator, bool separators, bool judged) {
+            new (self) ChunkIds(encoder, std::move(special_ids), separator, separators, judged);
+          },
+          "encoder"_a, "special_ids"_a, nb::kw_only(), "separator"_a = nb::none(), "separators"_a = true,
+          "judged"_a = false, nb::keep_alive<1, 2>(),
+          "special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which "
+          "is among the ids if `separators`. judged: the counter may drop documents.")
+      .def("end_inside_document", &ChunkIds::end_inside_document,
+           "Call before the end of a text whose last document continues elsewhere.")
+      .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")
+      .def("ready", &ChunkIds::ready, "How many ids take() would return.")
+      .def(
+          "take",
+          [](ChunkIds& self, int id_bytes) {
+            if (id_bytes == 2) return take<uint16_t>(self);
+            if (id_bytes == 4) return take<uint32_t>(self);
+            throw nb::value_error("id_bytes must be 2 or 4");
+          },
+          "id_bytes"_a, "The ids since the last call whose documents are not dropped any more, in 2 or 4 bytes each.")
+      .def("take_ends", [](ChunkIds& self) { return bpe::give_copy(self.take_ends()); },
+           "Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.");
+}
+
+}  // namespace
+
+void bind_encode(nb::module_& module) {
+  bind_encoder(module);
+  bind_chunk_sinks(module);
+  module.def(
+      "merges_of_ranks",
+      [](const Tokens& tokens) {
+        std::vector<uint32_t> left, right, result;
+        const std::vector<bpe::Token> listed = tokens_of(tokens);
+        for (const bpe::Merge& merge : unlocked([&] { return bpe::merges_of_ranks(listed); })) {
+          left.push_back(merge.left);
+          right.push_back(merge.right);
+          result.push_back(merge.result);
+        }
+        return std::make_tuple(std::move(left), std::move(right), std::move(result));
+      },
+      "tokens"_a, "The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.");
+}

@@ -1,0 +1,103 @@
+// Shows the folder merge to Python: MergeEngine, MergeResult.
+#include "merge/merge.hpp"
+
+#include "bind/casters.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using bpe::BorrowedColumns;
+using bpe::Buffer;
+using bpe::MergeEngine;
+using bpe::MergeResult;
+using bpe::unlocked;
+
+namespace {
+
+// A value that may be destroyed only with the GIL held, wherever the engine drops the last copy of the pointer.
+template <class T>
+std::shared_ptr<T> held(T value) {
+  return {new T(std::move(value)), [](T* last) {
+            const nb::gil_scoped_acquire gil;
+            delete last;
+          }};
+}
+
+void add(MergeEngine& engine, Buffer offsets, Buffer data, Buffer counts) {
+  const auto columns = held(BorrowedColumns{std::move(offsets), std::move(data), std::move(counts)});
+  engine.add(columns->view(0), columns);
+}
+
+void stream(MergeEngine& engine, nb::object read, std::uint64_t piece_bytes) {
+  engine.stream(
+      [read = held(std::move(read))](const std::function<void(const bpe::ColumnsView&)>& take) {
+        const nb::gil_scoped_acquire gil;
+        for (nb::handle one : nb::iter((*read)())) {
+          const auto columns = nb::cast<BorrowedColumns>(one);
+          unlocked([&] { take(columns.view(0)); });
+        }
+      },
+      piece_bytes);
+}
+
+MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
+                std::uint64_t min_piece_count, std::optional<std::uint64_t> max_token_bytes,
+                const std::string& tie_break, unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
+                std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from) {
+  bpe::MergeOptions options{.max_merges = max_merges,
+                            .min_frequency = min_frequency,
+                            .min_piece_count = min_piece_count,
+                            .greatest_bytes = bpe::takes_greatest_bytes(tie_break),
+                            .threads = threads,
+                            .narrow_symbols = narrow_symbols,
+                            .index_positions = index_positions,
+                            .thread_bytes = thread_bytes,
+                            .share_from = share_from};
+  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
+  const auto poll = [&progress](const bpe::MergeProgress& now) {
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (!progress.is_none()) progress(now.merges, now.max_merges, now.best_count);
+  };
+  return unlocked([&] { return engine.run(options, poll); });
+}
+
+// A property that is a copy of one of a result's columns.
+template <auto column>
+bpe::MemoryView view_of(const MergeResult& result) {
+  return bpe::give_copy(result.*column);
+}
+
+}  // namespace
+
+void bind_merge(nb::module_& module) {
+  nb::class_<MergeResult>(module, "MergeResult", "A merge list, in order of rank.")
+      .def_prop_ro("left", &view_of<&MergeResult::left>, "Ids on the left, 32 bit.")
+      .def_prop_ro("right", &view_of<&MergeResult::right>, "Ids on the right, 32 bit.")
+      .def_prop_ro("counts", &view_of<&MergeResult::counts>, "The pair's count when it was merged, 64 bit.")
+      .def_prop_ro("joined", &view_of<&MergeResult::joined>,
+                   "Occurrences that became one token, 64 bit: the count, less overlaps as in `aaa`.")
+      .def_ro("bytes", &MergeResult::bytes, "Bytes of all pieces, each as often as it was found.")
+      .def_ro("left_out_pieces", &MergeResult::left_out_pieces,
+              "Different pieces counted less often than min_piece_count.")
+      .def_ro("left_out_bytes", &MergeResult::left_out_bytes, "Bytes of them, each as often as it was found.")
+      .def_prop_ro("stop", [](const MergeResult& result) { return result.exhausted ? "min-frequency" : "limit"; })
+      .def_ro("phases", &MergeResult::phases);
+
+  nb::class_<MergeEngine>(module, "MergeEngine")
+      .def(nb::init<>())
+      .def("add", &add, "offsets"_a, "data"_a, "counts"_a,
+           "Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), "
+           "found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.")
+      .def("stream", &stream, "read"_a, "piece_bytes"_a,
+           nb::sig("def stream(self, read: Callable[[], Iterable[Columns]], piece_bytes: int) -> None"),
+           "Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three "
+           "times, so that they need not be in memory together.")
+      .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1, "min_piece_count"_a = 1,
+           "max_token_bytes"_a = nb::none(), "tie_break"_a = "lowest-ids", "threads"_a = 1,
+           "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
+           "share_from"_a = 1500,
+           "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
+           "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
+           "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
+           "(occurrences of a pair) are tuning and change no result.");
+}

@@ -1,0 +1,116 @@
+// Shows the folder text to Python: Automaton, SpecialTokens.
+#include <cstring>
+
+#include "bind/casters.hpp"
+#include "text/automaton.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using bpe::Automaton;
+using bpe::Buffer;
+using bpe::SpecialTokens;
+using bpe::Text;
+using bpe::unlocked;
+
+namespace {
+
+constexpr size_t kRound = 4096;
+
+// A table handed over as bytes, copied so that it is aligned.
+template <typename T>
+std::vector<T> table(const nb::bytes& data) {
+  if (data.size() % sizeof(T) != 0) throw std::invalid_argument("automaton table of a broken length");
+  std::vector<T> result(data.size() / sizeof(T));
+  if (!result.empty()) std::memcpy(result.data(), data.c_str(), data.size());
+  return result;
+}
+
+void make_automaton(Automaton* self, const nb::bytes& class_starts, const nb::bytes& class_ids, uint32_t classes,
+                    const nb::bytes& plain, const nb::bytes& folded, const nb::bytes& tentative,
+                    const nb::bytes& provable) {
+  new (self) Automaton({table<uint32_t>(class_starts), table<uint8_t>(class_ids), classes, table<uint16_t>(plain),
+                        table<uint32_t>(folded), table<uint8_t>(tentative), table<uint8_t>(provable)});
+}
+
+// Cuts text[begin, end), at most `most` pieces in one call, and appends where they end; returns where the rest starts.
+size_t cut(const Automaton& automaton, const Buffer& text, size_t begin, size_t end, bool at_end, size_t most,
+           std::vector<uint32_t>& ends) {
+  std::vector<uint32_t> round(most);
+  size_t at = 0;
+  for (size_t count = 1; count != 0;) {
+    at = automaton.cut(text.data() + begin, at, end - begin, at_end, round.data(), most, &count);
+    for (size_t i = 0; i < count; ++i) ends.push_back(static_cast<uint32_t>(begin + round[i]));
+  }
+  return begin + at;
+}
+
+std::pair<std::vector<uint32_t>, size_t> cut_part(const Automaton& self, const Buffer& text, size_t room, bool at_end) {
+  if (room == 0 || text.size() > UINT32_MAX) throw std::invalid_argument("cut: no room, or more than 4 GiB of text");
+  std::pair<std::vector<uint32_t>, size_t> found;
+  found.second = cut(self, text, 0, text.size(), at_end, room, found.first);
+  return found;
+}
+
+std::vector<uint32_t> cut_within(const Automaton& self, const Buffer& text, const std::vector<uint32_t>& ends) {
+  if (!std::is_sorted(ends.begin(), ends.end()) || (!ends.empty() && ends.back() > text.size()))
+    throw std::invalid_argument("cut_within: ends that do not rise, or beyond the text");
+  std::vector<uint32_t> finer;
+  size_t begin = 0;
+  for (const uint32_t end : ends) {
+    cut(self, text, begin, end, true, std::min<size_t>(kRound, end - begin + 1), finer);
+    begin = end;
+  }
+  return finer;
+}
+
+}  // namespace
+
+void bind_text(nb::module_& module) {
+  const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<Automaton>(module, "Automaton", "A compiled pattern: cuts UTF-8 text into pieces.")
+      .def("__init__", &make_automaton, "class_starts"_a, "class_ids"_a, "classes"_a, "plain"_a, "folded"_a,
+           "tentative"_a, "provable"_a)
+      .def(
+          "cut",
+          [](const Automaton& self, const Buffer& text, size_t room) { return cut_part(self, text, room, true).first; },
+          "text"_a, nb::kw_only(), "room"_a = kRound, without_gil,
+          "The end of each piece of a whole document, UTF-8 in bytes. `room` pieces are cut in one native call.")
+      .def(
+          "cut_part",
+          [](const Automaton& self, const Buffer& text, size_t room) { return cut_part(self, text, room, false); },
+          "text"_a, nb::kw_only(), "room"_a = kRound, without_gil,
+          "The end of each piece that text following this part could not change, and where the rest starts.")
+      .def("cut_within", &cut_within, "text"_a, "ends"_a, without_gil,
+           "The end of each piece where every stretch that ends at one of `ends` is a document of its own.")
+      .def(
+          "find_provable_cut",
+          [](const Automaton& self, const Buffer& text, size_t from, size_t to) -> std::optional<size_t> {
+            const size_t found = self.find_provable_cut(text.data(), text.size(), from, to);
+            return found == bpe::npos ? std::nullopt : std::optional(found);
+          },
+          "text"_a, "start"_a, "stop"_a, without_gil,
+          "The first offset in [start, stop) where a document may be cut in two without changing a piece, or None.")
+      .def_prop_ro("memory_bytes", &Automaton::memory_bytes);
+
+  nb::class_<SpecialTokens>(module, "SpecialTokens",
+                            "Finds special tokens in bytes: leftmost, and of those that start there the longest.")
+      .def(
+          "__init__",
+          [](SpecialTokens* self, const std::vector<Text>& tokens, std::vector<uint32_t> ids) {
+            new (self) SpecialTokens(bpe::strings(tokens), std::move(ids));
+          },
+          "tokens"_a, "ids"_a = nb::tuple(), "ids: one a token; without them its index.")
+      .def_prop_ro("longest", &SpecialTokens::longest, "Bytes of the longest token; 0 without tokens.")
+      .def(
+          "find",
+          [](const SpecialTokens& self, const Buffer& text, size_t start) {
+            return self.find(text.data(), std::min(start, text.size()), text.size());
+          },
+          "text"_a, "start"_a = 0, without_gil, "The first match at or after `start`: (start, end, id), or None.")
+      .def(
+          "match_at",
+          [](const SpecialTokens& self, const Buffer& text, size_t at) {
+            return at < text.size() ? self.match_at(text.data(), at, text.size()) : SpecialTokens::Match{};
+          },
+          "text"_a, "at"_a, "The longest token that starts at `at`: (start, end, id), or None.");
+}

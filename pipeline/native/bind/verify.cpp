@@ -1,0 +1,72 @@
+// Shows the folder verify to Python: MergeReplay, counter_sum.
+#include "verify/verify.hpp"
+
+#include <array>
+
+#include "bind/casters.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using bpe::BorrowedColumns;
+using bpe::MergeReplay;
+using bpe::unlocked;
+
+namespace {
+
+void make_replay(MergeReplay* self, const nb::bytes& byte_order, const std::string& tie_break, uint64_t min_frequency,
+                 std::optional<uint64_t> max_token_bytes) {
+  bpe::ReplayRules rules{bpe::takes_greatest_bytes(tie_break), min_frequency};
+  if (max_token_bytes) rules.max_token_bytes = *max_token_bytes;
+  std::array<uint8_t, 256> order;
+  if (byte_order.size() != order.size()) throw nb::value_error("byte_order must be 256 bytes");
+  std::copy_n(static_cast<const uint8_t*>(byte_order.data()), order.size(), order.begin());
+  new (self) MergeReplay(rules, order);
+}
+
+}  // namespace
+
+void bind_verify(nb::module_& module) {
+  const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<MergeReplay>(module, "MergeReplay",
+                          "Merging done the plain way, one merge at a time: the second opinion on a merge list.")
+      .def("__init__", &make_replay, "byte_order"_a, nb::kw_only(), "tie_break"_a = "lowest-ids",
+           "min_frequency"_a = 1, "max_token_bytes"_a = nb::none())
+      .def(
+          "add",
+          [](MergeReplay& self, const BorrowedColumns& counter, uint64_t min_piece_count) {
+            const bpe::ColumnsView columns = counter.view();
+            for (size_t row = 0; row < columns.rows; ++row) {
+              if (columns.counts[row] >= min_piece_count) self.add(columns.text(row), columns.counts[row]);
+            }
+          },
+          "counter"_a, "min_piece_count"_a = 1, without_gil,
+          "Adds the pieces that occur at least that often, before the first merge. OverflowError where their bytes are "
+          "2^63 or more.")
+      .def(
+          "best",
+          [](MergeReplay& self) -> std::optional<nb::typed<nb::tuple, int, int, int>> {
+            const auto found = unlocked([&] { return self.best(); });
+            if (!found) return std::nullopt;
+            return nb::make_tuple(found->left, found->right, found->count);
+          },
+          "The pair that is to be merged now and its count; None where no pair may be.")
+      .def("merge", &MergeReplay::merge, "left"_a, "right"_a, without_gil,
+           "Carries out a merge; returns how many occurrences became one token. IndexError for tokens that do not exist.")
+      .def(
+          "token",
+          [](const MergeReplay& self, uint32_t id) {
+            const std::string& token = self.token(id);
+            return nb::bytes(token.data(), token.size());
+          },
+          "id"_a, "The bytes of a token.")
+      .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
+  module.def(
+      "counter_sum",
+      [](const BorrowedColumns& counter) -> nb::typed<nb::tuple, int, int, int, int, bool> {
+        const bpe::CounterSum sum = unlocked([&] { return bpe::counter_sum(counter.view()); });
+        return nb::make_tuple(sum.rows, sum.pieces, sum.bytes, sum.digest, sum.ascending);
+      },
+      "counter"_a,
+      "Rows, sum of counts, bytes, a digest, and whether rows ascend by hash and bytes; all but the first and last "
+      "modulo 2^64, and all but the rows add up over counters.");
+}

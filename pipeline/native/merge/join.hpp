@@ -1,0 +1,187 @@
+// One merge: joins every listed occurrence of a pair, and finds which pairs appeared and disappeared around them.
+//
+// Idea: pass 1 (join_listed) walks the list in order. An entry may be stale; it is an occurrence exactly when the
+// pair's two symbols still start there, since a slot that has lost a symbol never has it again: symbols are
+// only written while the merge that makes them runs, and no list holds that symbol yet. The weights of the
+// symbols to the left and right are added up in arrays indexed by symbol, so the cost of a hash lookup is
+// paid once per different neighbour, not per occurrence.
+//
+// Pass 2 (list_neighbours) runs only where a new pair reaches the phase's threshold: it visits the joined
+// positions again and lists those pairs. Both passes take a shard at a time and touch nothing outside it.
+//
+// Overlaps: with (a, b) -> x in `abab`, the first join sees the right neighbour a and counts (x, a); the second
+// sees x on its left, which means that a pair (x, a) is gone again. So the weight of x on the left, counted
+// separately, is what new pairs (x, a) must lose and what (x, x) has.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "merge/positions.hpp"
+#include "merge/tokens.hpp"
+#include "merge/words.hpp"
+
+namespace bpe::merge {
+
+// The symbols on one side of the joined occurrences.
+class Neighbours {
+ public:
+  struct Entry {
+    uint64_t weight = 0;
+    uint32_t positions = 0;
+    uint32_t writer = 0;  // 1 + index of the list that pass 2 writes; 0: none
+  };
+  void reserve(Symbol symbols) {
+    if (entries_.size() <= symbols) {
+      entries_.resize(symbols + symbols / 2);
+      seen_.resize(entries_.size());
+    }
+  }
+  // Adds one at a time, with everything in registers.
+  class Adder {
+   public:
+    explicit Adder(Neighbours& side)
+        : side_(side), entries_(side.entries_.data()), seen_(side.seen_.data()), n_seen_(side.n_seen_) {}
+    Adder(const Adder&) = delete;
+    Adder& operator=(const Adder&) = delete;
+    ~Adder() { side_.n_seen_ = n_seen_; }
+    void add(Symbol symbol, uint64_t weight) {
+      Entry& entry = entries_[symbol];
+      seen_[n_seen_] = symbol;
+      n_seen_ += entry.positions++ == 0;
+      entry.weight += weight;
+    }
+
+   private:
+    Neighbours& side_;
+    Entry* const entries_;
+    Symbol* const seen_;
+    uint32_t n_seen_;
+  };
+  void add(const Neighbours& other) {
+    for (uint32_t i = 0; i < other.n_seen_; ++i) {
+      const Symbol symbol = other.seen_[i];
+      Entry& entry = entries_[symbol];
+      if (entry.positions == 0) seen_[n_seen_++] = symbol;
+      entry.positions += other.entries_[symbol].positions;
+      entry.weight += other.entries_[symbol].weight;
+    }
+  }
+  Entry& operator[](Symbol symbol) { return entries_[symbol]; }
+  const Symbol* begin() const { return seen_.data(); }
+  const Symbol* end() const { return seen_.data() + n_seen_; }
+  void clear() {
+    for (uint32_t i = 0; i < n_seen_; ++i) entries_[seen_[i]] = {};
+    n_seen_ = 0;
+  }
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<Symbol> seen_;  // has room for every symbol and one more
+  uint32_t n_seen_ = 0;
+};
+
+struct Surroundings {
+  Neighbours left, right;
+  void reserve(Symbol symbols) {
+    left.reserve(symbols);
+    right.reserve(symbols);
+  }
+  void clear() {
+    left.clear();
+    right.clear();
+  }
+};
+
+struct Join {
+  Symbol left, right, made;
+};
+
+inline constexpr size_t kJoinsAhead = 24;
+inline constexpr size_t kJoinsPerBeat = size_t{1} << 16;
+
+// The weight of positions asked for in ascending order.
+class WeightCursor {
+ public:
+  explicit WeightCursor(const std::vector<Run>& runs) : run_(runs.data()), last_(runs.data() + runs.size() - 1) {}
+  uint64_t at(Position position) {
+    if (position >= run_[1].begin) seek(position);
+    return run_->weight;
+  }
+
+ private:
+  void seek(Position position) {
+    std::ptrdiff_t step = 1;
+    while (last_ - run_ > step && position >= run_[step].begin) {
+      run_ += step;
+      step *= 2;
+    }
+    const Run* const beyond = last_ - run_ > step ? run_ + step : last_;
+    run_ = std::upper_bound(run_ + 1, beyond, position,
+                            [](Position wanted, const Run& run) { return wanted < run.begin; }) -
+           1;
+  }
+  const Run* run_;
+  const Run* last_;  // the guard
+};
+
+// Pass 1. `positions` holds the pair's list and is cut down to the occurrences joined.
+template <class S>
+void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
+                 std::vector<Position>& positions, Surroundings& around, Pulse& pulse, unsigned member) {
+  S* const symbols = shard.symbols.data();
+  const uint32_t left_span = spans[join.left], right_span = spans[join.right];
+  const uint32_t reach = left_span + right_span;
+  WeightCursor weights(shard.runs);
+  Neighbours::Adder left(around.left), right(around.right);
+  Position* const listed = positions.data();
+  const size_t n = positions.size();
+  size_t joined = 0;
+  for (size_t i = 0; i < n;) {
+    pulse.beat(member);
+    for (const size_t stop = std::min(n, i + kJoinsPerBeat); i < stop; ++i) {
+      if (i + kJoinsAhead < n) {  // both ends: an eighth of the occurrences straddle two cache lines
+        __builtin_prefetch(symbols + listed[i + kJoinsAhead] - 1, 1);
+        __builtin_prefetch(symbols + listed[i + kJoinsAhead] + reach, 1);
+      }
+      const Position first = listed[i];
+      if (symbols[first] != join.left) continue;
+      const Position second = first + left_span;
+      if (symbols[second] != join.right) continue;
+      const Position after = second + right_span;
+      const Symbol before_symbol = symbols[first - 1] & ~kTail<S>, after_symbol = symbols[after];
+      symbols[second - 1] = kHole<S>;
+      symbols[second] = kHole<S>;
+      symbols[after - 1] = static_cast<S>(join.made | kTail<S>);
+      symbols[first] = static_cast<S>(join.made);
+      const auto weight = weights.at(first);
+      left.add(before_symbol, weight);
+      right.add(after_symbol, weight);
+      listed[joined++] = first;
+    }
+  }
+  positions.resize(joined);
+}
+
+// Pass 2. Entries of `around` that have a writer say which list their pair is added to.
+template <class S>
+void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
+                     const std::vector<Position>& positions, Surroundings& around, PositionArena& arena,
+                     std::vector<ListWriter>& writers, Pulse& pulse, unsigned member) {
+  const S* const symbols = shard.symbols.data();
+  const uint32_t made_span = spans[join.made];
+  const size_t n = positions.size();
+  for (size_t i = 0; i < n;) {
+    pulse.beat(member);
+    for (const size_t stop = std::min(n, i + kJoinsPerBeat); i < stop; ++i) {
+      if (i + kJoinsAhead < n) __builtin_prefetch(symbols + positions[i + kJoinsAhead]);
+      const Position position = positions[i];
+      const Symbol before = symbols[position - 1] & ~kTail<S>, after = symbols[position + made_span];
+      const auto &left = around.left[before], &right = around.right[after];
+      if (left.writer != 0) writers[left.writer - 1].append(arena, position - spans[before]);
+      if (right.writer != 0) writers[right.writer - 1].append(arena, position);
+    }
+  }
+}
+
+}  // namespace bpe::merge

@@ -1,0 +1,230 @@
+// Between phases: compact the words, and index the pairs that reach the next threshold.
+//
+// Idea: one walk over each shard closes the gaps that merges left and, of the pairs whose counter in the sketch
+// reaches the threshold, counts each exactly and lists its positions; those whose count does reach it make up
+// the index. So no pair that reaches the threshold is missed, and those that do not cost little. A walk works
+// in blocks, each in steps (choose, prefetch, count), so that hash lookups wait for memory together.
+// A pair longer than max_token_bytes is treated as if a boundary separated its tokens.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "merge/index.hpp"
+#include "merge/pair_tally.hpp"
+#include "merge/positions.hpp"
+#include "merge/sketch.hpp"
+#include "merge/team.hpp"
+#include "merge/tokens.hpp"
+#include "merge/words.hpp"
+
+namespace bpe::merge {
+
+struct Limits {
+  uint64_t max_token_bytes;
+  bool forbids(const Tokens& tokens, Symbol left, Symbol right) const {
+    return tokens.bytes(left) + tokens.bytes(right) > max_token_bytes;
+  }
+};
+
+inline constexpr Position kSlotsPerBeat = Position{1} << 20;
+inline constexpr Position kBlock = 512;
+inline constexpr size_t kRecountFrom = size_t{1} << 16;  // counters that reach the threshold
+inline constexpr size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
+
+// Closes the gaps of symbols[in, end) towards symbols[out...]; returns the new end of what is kept.
+template <class S>
+Position close_gaps(S* symbols, Position in, Position end, Position out) {
+  for (; in < end; ++in) {
+    const S symbol = symbols[in];
+    symbols[out] = symbol;
+    out += symbol < kTail<S>;
+  }
+  return out;
+}
+
+// Walks over a shard in blocks, closing gaps; use(weight, positions, n) gets those where a pair starts that passes,
+// block after block. Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are
+// listed like others and left out when the tallies are combined.
+template <class S, class Passes, class Use>
+void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, unsigned member, Use&& use) {
+  S* const symbols = shard.symbols.data();
+  std::array<Position, kBlock> positions;
+  Position in = 1, out = 1, next_beat = 0;
+  for (size_t r = 0; r + 1 < shard.runs.size(); ++r) {
+    const auto weight = shard.runs[r].weight;
+    const Position run_end = shard.runs[r + 1].begin;
+    shard.runs[r].begin = out;
+    while (in < run_end) {
+      if (in >= next_beat) {
+        pulse.beat(member);
+        next_beat = in + kSlotsPerBeat;
+      }
+      const Position kept = out;
+      const Position end = run_end - in > kBlock ? in + kBlock : run_end;
+      out = gaps ? close_gaps(symbols, in, end, out) : end;
+      in = end;
+      size_t n = 0;
+      auto left = Sketch::product(symbols[kept - 1]);
+      for (Position i = kept; i < out; ++i) {
+        const auto right = Sketch::product(symbols[i]);
+        positions[n] = i - 1;
+        n += passes((left << 32) + right);
+        left = right;
+      }
+      use(weight, positions.data(), n);
+    }
+  }
+  shard.runs.back().begin = out;
+  shard.size = out;
+  shard.symbols.shrink(out);
+}
+
+template <class S>
+PairKey pair_at(const Shard<S>& shard, Position position) {
+  return key_of(shard.symbols.data()[position], shard.symbols.data()[position + 1]);
+}
+
+template <class S, class Passes>
+void recount_shard(Shard<S>& shard, size_t s, Recount& recount, const Passes& passes, bool gaps, Pulse& pulse,
+                   unsigned member) {
+  std::array<size_t, kBlock> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, const Position* positions, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      places[i] = recount.place_of(Sketch::product(pair_at(shard, positions[i])));
+      recount.prefetch(s, places[i]);
+    }
+    for (size_t i = 0; i < n; ++i) recount.add(s, places[i], weight);
+  });
+}
+
+// `recount` may be null: then what passes is taken as it is.
+template <class S, class Passes>
+PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* recount, const Passes& passes, bool gaps,
+                      Pulse& pulse, unsigned member) {
+  PairTally tally;
+  std::array<PairTally::Slot*, kBlock> slots;
+  std::array<uint32_t, kBlock> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, Position* positions, size_t n) {
+    const auto add = [&arena, weight](PairTally::Slot& slot, Position position) {
+      slot.count += weight;
+      slot.list.append(arena, position);
+    };
+    if (recount != nullptr) {
+      const auto all = std::exchange(n, 0);
+      for (size_t i = 0; i < all; ++i) {
+        positions[n] = positions[i];
+        n += recount->passes(recount->place_of(Sketch::product(pair_at(shard, positions[i]))));
+      }
+    }
+    tally.reserve(n);
+    if (tally.used() < kCachedPairs) {
+      for (size_t i = 0; i < n; ++i) {
+        const auto key = pair_at(shard, positions[i]);
+        add(tally.at(key, tally.place_of(key)), positions[i]);
+      }
+      return;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const auto place = tally.place_of(pair_at(shard, positions[i]));
+      tally.prefetch(place);
+      places[i] = static_cast<uint32_t>(place);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      slots[i] = &tally.at(pair_at(shard, positions[i]), places[i]);
+      slots[i]->list.prefetch();
+    }
+    for (size_t i = 0; i < n; ++i) add(*slots[i], positions[i]);
+  });
+  return tally;
+}
+
+inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionArena>& arenas, uint64_t threshold,
+                  const Tokens& tokens, bool greatest_bytes, const Limits& limits) {
+  size_t expected = 0;
+  for (const auto& tally : tallies) expected = std::max(expected, tally.used());
+  PairIndex index(tokens, greatest_bytes, tallies.size(), threshold, expected);
+  std::vector<const PairTally::Slot*> found(tallies.size());
+  std::vector<ListWriter::List> lists(tallies.size());
+  for (size_t first = 0; first < tallies.size(); ++first)
+    for (const auto& slot : tallies[first].slots()) {
+      if (slot.key == PairTally::kFree) continue;
+      if (left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary ||
+          limits.forbids(tokens, left_of(slot.key), right_of(slot.key)))
+        continue;
+      uint64_t count = 0;
+      bool earlier = false;
+      for (size_t s = 0; s < tallies.size() && !earlier; ++s) {
+        found[s] = s == first ? &slot : tallies[s].find(slot.key);
+        if (found[s] == nullptr) continue;
+        earlier = s < first;
+        count += found[s]->count;
+      }
+      if (earlier || count < threshold) continue;
+      uint64_t positions = 0;
+      for (size_t s = first; s < tallies.size(); ++s) {
+        lists[s] = found[s] != nullptr ? found[s]->list.finish(arenas[s]) : ListWriter::List{};
+        positions += lists[s].positions;
+      }
+      const auto number = index.add(slot.key, count, positions);
+      for (size_t s = first; s < tallies.size(); ++s) index.list(number, s) = lists[s].handle;
+    }
+  return index;
+}
+
+// The lowest threshold whose index is estimated to stay within that many pairs and positions (0: no pair can
+// reach min_frequency). Words need not be compact.
+template <class S>
+uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector<uint32_t>& spans,
+                               const Sketch& sketch, uint64_t max_pairs, uint64_t max_positions,
+                               uint64_t min_frequency) {
+  constexpr uint64_t kSampled = 64, kSampleEvery = 256 * kSampled, kSmall = uint64_t{1} << 18;
+  BoundHistogram histogram(sketch);
+  for (const auto& shard : shards) {
+    const auto step = shard.size < kSmall ? kSampled : kSampleEvery;
+    for (uint64_t begin = 1; begin < shard.size; begin += step)
+      for (auto i = begin; i < begin + kSampled && i < shard.size; ++i) {
+        const S left = shard.symbols.data()[i];
+        if (left >= kTail<S> || left == kBoundary) continue;
+        const S right = shard.symbols.data()[i + spans[left]];
+        if (right == kBoundary) continue;
+        const auto bound = sketch.bound(sketch.counter_of(key_of(left, right)));
+        if (bound != 0) histogram.add_positions(bound, step / kSampled);
+      }
+  }
+  return histogram.threshold(max_pairs, max_positions, min_frequency);
+}
+
+// Compacts the words, if they may have gaps, and indexes all pairs of count >= threshold, ready to start.
+template <class S>
+PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
+                            const Sketch& sketch, uint64_t threshold, bool gaps, const Tokens& tokens,
+                            bool greatest_bytes, const Limits& limits, Team& team, Pulse& pulse) {
+  const Filter filter(sketch, threshold);
+  std::vector<PairTally> tallies(shards.size());
+  const auto walk = [&](const auto& passes) {
+    std::optional<Recount> recount;
+    if (filter.reaching() >= kRecountFrom && threshold <= Recount::kTop) {
+      recount.emplace(shards.size(), filter.reaching() * 4);
+      team.each(shards.size(), [&](size_t s, unsigned member) {
+        recount_shard(shards[s], s, *recount, passes, gaps, pulse, member);
+      });
+      recount->settle(threshold);
+    }
+    team.each(shards.size(), [&](size_t s, unsigned member) {
+      arenas[s].clear();
+      tallies[s] = tally_shard(shards[s], arenas[s], recount ? &*recount : nullptr, passes, gaps && !recount, pulse,
+                               member);
+    });
+  };
+  if (filter.in_bytes())
+    walk([&filter](uint64_t product) { return filter.byte(product); });
+  else
+    walk([&filter](uint64_t product) { return filter.bit(product); });
+  return combine(tallies, arenas, threshold, tokens, greatest_bytes, limits);
+}
+
+}  // namespace bpe::merge

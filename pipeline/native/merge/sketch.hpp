@@ -1,0 +1,139 @@
+// Sketch: upper bounds for the counts of all pairs, in a small array: what makes phases cheap.
+//
+// Idea: each pair has, by its hash, one counter, which is never below the sum of the counts of all pairs that share it
+// (a count-min sketch of one row: Cormode and Muthukrishnan 2005). It starts with the exact counts of byte pairs, and
+// every merge subtracts the pairs it takes apart and adds those it makes, once per different neighbour; so it stays
+// true through all phases and the words are never scanned for its sake.
+// Invariant: counters are upper bounds. They have 32 bits: large weights are scaled down, rounded up when added and down
+// when subtracted, and a counter that reaches the top stays there.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "count/pages.hpp"
+#include "merge/tokens.hpp"
+
+namespace bpe::merge {
+
+using PairKey = uint64_t;
+inline PairKey key_of(Symbol left, Symbol right) { return static_cast<PairKey>(left) << 32 | right; }
+inline Symbol left_of(PairKey pair) { return static_cast<Symbol>(pair >> 32); }
+inline Symbol right_of(PairKey pair) { return static_cast<Symbol>(pair); }
+
+class Sketch {
+ public:
+  // For a corpus of `slots` slots, whose counts add up to `mass`.
+  Sketch(uint64_t slots, uint64_t mass);
+
+  size_t counter_of(PairKey pair) const { return spread(product(pair)) & (size_ - 1); }
+  void prefetch(size_t counter) const { __builtin_prefetch(&counters_.data()[counter], 1); }
+  uint64_t bound(size_t counter) const {
+    const auto value = counters_.data()[counter];
+    return value == kTop ? std::numeric_limits<uint64_t>::max() : uint64_t{value} << weight_shift_;
+  }
+  void add(size_t counter, uint64_t weight) {
+    const auto sum = counters_.data()[counter] + (weight >> weight_shift_) + (weight_shift_ != 0);
+    counters_.data()[counter] = static_cast<uint32_t>(std::min<uint64_t>(sum, kTop));
+  }
+  void subtract(size_t counter, uint64_t weight) {
+    if (counters_.data()[counter] != kTop) counters_.data()[counter] -= static_cast<uint32_t>(weight >> weight_shift_);
+  }
+  size_t size() const { return size_; }
+  // bound(counter) >= threshold, for a given threshold in one comparison.
+  uint32_t lowest_reaching(uint64_t threshold) const;
+  bool reaches(size_t counter, uint32_t lowest) const { return counters_.data()[counter] >= lowest; }
+  // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear:
+  // the product of (left, right) is (product(left) << 32) + product(right).
+  static uint64_t product(PairKey pair) { return pair * 0x9E3779B97F4A7C15u; }
+  static uint64_t spread(uint64_t product) { return product >> (64 - kMaxBits); }
+
+ private:
+  static constexpr unsigned kMaxBits = 24;
+  static constexpr uint32_t kTop = std::numeric_limits<uint32_t>::max();
+  unsigned weight_shift_ = 0;
+  size_t size_;
+  Array<uint32_t> counters_;
+};
+
+// The pairs whose counter reaches a threshold: which counters do, folded until that fits a near cache. Where one byte
+// a counter fits, that is used, since testing a single bit makes a walk half as slow again.
+class Filter {
+ public:
+  Filter(const Sketch& sketch, uint64_t threshold);
+  bool in_bytes() const { return words_.empty(); }
+  size_t reaching() const { return reaching_; }  // counters that reach the threshold
+  // 1 where the pair of this product passes, else 0; only the one that in_bytes() names may be called.
+  size_t byte(uint64_t product) const { return bytes_[Sketch::spread(product) & mask_]; }
+  size_t bit(uint64_t product) const {
+    const auto place = Sketch::spread(product) & mask_;
+    return words_[place >> 6] >> (place & 63) & 1;
+  }
+
+ private:
+  static constexpr size_t kMaxBytes = size_t{1} << 18;
+  size_t reaching_ = 0;
+  uint64_t mask_;
+  std::vector<uint8_t> bytes_;
+  std::vector<uint64_t> words_;
+};
+
+// How many counters, and how many of the sampled positions, are in each class of bounds (quarter octaves).
+class BoundHistogram {
+ public:
+  explicit BoundHistogram(const Sketch& sketch);
+  void add_positions(uint64_t bound, uint64_t positions) { positions_[class_of(bound)] += positions; }
+  // The lowest threshold, at least min_frequency, whose pairs and positions stay within the given numbers; the
+  // highest class is always taken. 0 when no bound reaches min_frequency.
+  uint64_t threshold(uint64_t max_pairs, uint64_t max_positions, uint64_t min_frequency) const;
+
+ private:
+  static unsigned class_of(uint64_t bound);
+  static uint64_t lowest_of(unsigned bound_class);
+  static constexpr unsigned kClasses = 256;
+  uint64_t pairs_[kClasses] = {}, positions_[kClasses] = {};
+};
+
+// Recount: a second sketch, of the pairs that pass a filter. Far down the tail the sketch has fewer counters than there
+// are pairs, and most that pass do so for what others have added to their counter; to tally and list them would take
+// more memory than the rest of the engine. So they are counted once more in counters of another hash (together a
+// count-min sketch of two rows). All occurrences of a pair pass or none does, so its counter is again an upper bound.
+// Counters have 16 bits and stay at the top: thresholds beyond are not for it.
+class Recount {
+ public:
+  static constexpr uint64_t kTop = std::numeric_limits<uint16_t>::max();
+
+  // For about that many pairs; every shard has counters of its own.
+  Recount(size_t n_shards, size_t pairs)
+      : shift_(64u - std::clamp(static_cast<unsigned>(std::bit_width(2 * pairs)), 12u, 22u)) {
+    for (size_t s = 0; s < n_shards; ++s) shards_.emplace_back(size());
+  }
+  size_t place_of(uint64_t product) const { return (product ^ product >> 32) * 0xD6E8FEB86659FD93u >> shift_; }
+  void prefetch(size_t shard, size_t place) const { __builtin_prefetch(shards_[shard].data() + place, 1); }
+  void add(size_t shard, size_t place, uint64_t weight) {
+    auto& counter = shards_[shard].data()[place];
+    counter = static_cast<uint16_t>(std::min(counter + std::min(weight, kTop), kTop));
+  }
+  // Ends the counting; threshold <= kTop.
+  void settle(uint64_t threshold) {
+    reaching_.assign(size(), 0);
+    for (size_t place = 0; place < size(); ++place) {
+      uint64_t count = 0;
+      for (const auto& counters : shards_) count += counters.data()[place];
+      reaching_[place] = count >= threshold;
+    }
+    shards_.clear();
+  }
+  bool passes(size_t place) const { return reaching_[place]; }
+
+ private:
+  size_t size() const { return size_t{1} << (64 - shift_); }
+  const unsigned shift_;
+  std::vector<Array<uint16_t>> shards_;
+  std::vector<bool> reaching_;
+};
+
+}  // namespace bpe::merge
