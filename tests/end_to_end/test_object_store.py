@@ -191,13 +191,16 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
 def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
+    pipeline.train(output=output, vocab_size=290)
+    assert "r/tokenizer-290/tokenizer.json" in store.listing()
     store.put("r/tokenizer-9/mine.txt", "x")
     store.put("r/notes.txt", "keep")
     with pytest.raises(RunDirectoryError, match=r"--pattern 'gpt2', not 'llama3'"):
         pipeline.train(corpus, output=output, vocab_size=300, pattern="llama3")
     pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
     assert store.get("r/notes.txt") == b"keep"
-    assert "r/tokenizer-9/mine.txt" not in store.listing()
+    assert store.get("r/tokenizer-9/mine.txt") == b"x"
+    assert [key for key in store.listing() if key.startswith("r/tokenizer-290/")] == []
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
 
