@@ -18,7 +18,8 @@ from object_store import CREDENTIALS, Store
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.run import directory as run_directory
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import RUN
 from pipeline.storage import lock, scratch
 
 TEXTS = {
@@ -150,8 +151,8 @@ def test_run_killed_at_many_moments_is_resumed(store: Store, tmp_path: Path) -> 
 
 
 def test_second_run_in_a_directory_is_refused(store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = store.remote("r")
-    with run_directory.locked(directory):
+    directory = Directory(store.remote("r"), RUN)
+    with directory.locked():
         line = refused(run("train", corpus, "--output", directory, "--vocab-size", 300), 1)
         assert f"process {os.getpid()}) is working on {directory}" in line
         [held] = [key for key in store.listing() if key.startswith("r/.lock-")]
@@ -159,44 +160,47 @@ def test_second_run_in_a_directory_is_refused(store: Store, corpus: str, monkeyp
     assert not [key for key in store.listing() if key.startswith("r/")]
 
     store.put("r/.lock-dead", json.dumps(holder | {"started": 5.0}))  # a process of the past had this id
-    with run_directory.locked(directory):
+    with directory.locked():
         pass
     store.put("r/.lock-elsewhere", json.dumps(holder | {"place": "elsewhere"}))
-    with pytest.raises(RunDirectoryError, match="another process"), run_directory.locked(directory):
+    with pytest.raises(RunDirectoryError, match="another process"), directory.locked():
         pass
     monkeypatch.setattr(lock, "STALE_S", -1.0)
-    with run_directory.locked(directory):
+    with directory.locked():
         assert not [key for key in store.listing() if key.endswith("elsewhere")]
 
 
 def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "REFRESH_S", 0.05)
-    directory = store.remote("r")
-    with run_directory.locked(directory):
+    directory = Directory(store.remote("r"), RUN)
+    with directory.locked():
         [held] = [key for key in store.listing() if key.startswith("r/.lock-")]
         first = store.remote(held).stat().st_mtime_ns
         deadline = time.monotonic() + 20
         while store.remote(held).stat().st_mtime_ns == first:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        run_directory.require_ours(directory)
+        directory.require_lock()
         monkeypatch.setattr(lock, "REFRESH_S", 1000.0)
         time.sleep(0.3)
         store.remote(held).unlink()
         with pytest.raises(RunDirectoryError, match="took over"):
-            run_directory.require_ours(directory)
+            directory.require_lock()
 
 
 def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
+    pipeline.train(output=output, vocab_size=290)
+    assert "r/tokenizer-290/tokenizer.json" in store.listing()
     store.put("r/tokenizer-9/mine.txt", "x")
     store.put("r/notes.txt", "keep")
     with pytest.raises(RunDirectoryError, match=r"--pattern 'gpt2', not 'llama3'"):
         pipeline.train(corpus, output=output, vocab_size=300, pattern="llama3")
     pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
     assert store.get("r/notes.txt") == b"keep"
-    assert "r/tokenizer-9/mine.txt" not in store.listing()
+    assert store.get("r/tokenizer-9/mine.txt") == b"x"
+    assert [key for key in store.listing() if key.startswith("r/tokenizer-290/")] == []
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
 
