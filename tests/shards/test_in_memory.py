@@ -163,5 +163,5 @@ def test_what_cannot_be(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), rowless)
     with pytest.raises(InputError, match=r"the corpus is empty: .*rowless\.parquet has no rows"):
         pipeline.encode_files(rowless, tokenizer)
-    with pytest.raises(UsageError, match="too small: the processes and the smallest room"):
+    with pytest.raises(UsageError, match="too small: the processes and the least work"):
         pipeline.encode_files(path, tokenizer, memory_limit="80MiB")
