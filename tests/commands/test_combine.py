@@ -82,7 +82,7 @@ def test_weights_are_taken_as_written(written, value):
 @pytest.mark.parametrize(
     "wrong", ["0", "-1", "1/0", "many", "", "nan", "inf", "1e99", True, None, "1" * 19, "1" * 5000]
 )
-def test_weights_that_mean_nothing(wrong):
+def test_invalid_weights_are_refused(wrong):
     with pytest.raises(ValueError, match="above 0"):
         parse_weight(wrong)
 
@@ -101,7 +101,7 @@ def counts_in(directory: Path) -> Counter[bytes]:
     return Counter(dict(rows))
 
 
-def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_combine_command(runs: dict[str, Path], tmp_path: Path) -> None:
     output = tmp_path / "mix"
     result = run("combine", runs["a"], runs["b"], "--weight", "1", "--weight", "2.5", "--output", output)
     assert result.returncode == 0, result.stderr
@@ -120,7 +120,7 @@ def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "not from a corpus" in refused(run("count", runs["a"].with_suffix(".txt"), "--output", output), 1)
 
 
-def test_unweighted_is_counting_both_files(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_unweighted_combination_equals_counting_both(runs: dict[str, Path], tmp_path: Path) -> None:
     mixed = pipeline.combine_runs(list(runs.values()), output=tmp_path / "mix")
     [tokenizer] = pipeline.merge_run(mixed, vocab_size=500).values()
     files = [path.with_suffix(".txt") for path in runs.values()]
@@ -130,7 +130,7 @@ def test_unweighted_is_counting_both_files(runs: dict[str, Path], tmp_path: Path
     assert counts_in(nested) == counts_in(straight)
 
 
-def test_runs_that_cannot_be_combined(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_incomparable_runs_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     text = runs["a"].with_suffix(".txt")
     for name, options in {
         "--pattern": {"pattern": "llama3"},
@@ -154,7 +154,7 @@ def test_runs_that_cannot_be_combined(runs: dict[str, Path], tmp_path: Path) -> 
     assert not (tmp_path / "mix").exists()
 
 
-def test_wrong_words(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     both = list(runs.values())
     for wrong, options in {
         "2 runs; give one for each": {"weights": [1]},

@@ -64,7 +64,7 @@ def test_tsv_holds_any_bytes(tmp_path_factory, counts, band_bytes):
     assert all(line.count("\t") == 1 for line in lines[:-1])
 
 
-def test_equally_frequent_pieces_keep_the_counters_order_whatever_the_memory(tmp_path):
+def test_ties_keep_the_counters_order(tmp_path):
     counts = {b"%d" % number: 1 + number % 3 for number in range(500)}
     (tmp_path / "x").mkdir()
     texts = {written(counts, tmp_path, band_bytes).read_bytes() for band_bytes in (1, 3000, 1 << 20)}
@@ -102,7 +102,7 @@ def test_lines_that_are_refused(tmp_path, lines, message):
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.binary(max_size=60), st.from_regex(rb"([a-z\\xf0-9]{0,6}\t[0-9]{0,3}\r?\n){0,5}", fullmatch=True)))
-def test_whatever_a_file_holds_is_read_or_refused_with_its_place(tmp_path_factory, data):
+def test_any_file_is_read_or_refused_with_its_location(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "c.tsv"
     path.write_bytes(data)
     rows = [line for line in data.split(b"\n") if line and not line.startswith(b"piece\tcount")]
@@ -120,7 +120,7 @@ def take_task(path: Path, **changes: object) -> TakeTask:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=5), st.integers(1, 1 << 30)), min_size=1, max_size=60))
-def test_pieces_given_twice_are_added_whatever_the_parts(tmp_path_factory, rows):
+def test_repeated_pieces_are_added(tmp_path_factory, rows):
     home = tmp_path_factory.mktemp("take")
     (home / "c.tsv").write_text("".join(f"{escaped(piece)}\t{count}\r\n" for piece, count in rows), newline="")
     taken = take_file(take_task(home / "c.tsv", part_bytes=1))
@@ -147,7 +147,7 @@ def test_many_batches_are_many_parts(tmp_path, monkeypatch):
         take_file(take_task(tmp_path / "c.tsv"))
 
 
-def test_rows_in_the_order_of_hashes_take_no_longer(tmp_path):
+def test_sorted_rows_take_no_longer(tmp_path):
     """As a large counter gives them: a table that lies in that order would be crowded at one end."""
     rows = sorted((b"%d" % number for number in range(300_000)), key=_core.hash64)[:30_000]
     elapsed_s = {}
@@ -160,7 +160,7 @@ def test_rows_in_the_order_of_hashes_take_no_longer(tmp_path):
     assert elapsed_s["sorted"] < 2 * elapsed_s["shuffled"] + 0.3
 
 
-def test_a_file_that_changes_between_its_digest_and_its_end_is_refused(tmp_path, monkeypatch):
+def test_file_changed_while_it_is_digested_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "c.tsv"
     path.write_text("a\t1\n")
     status = path.stat()
@@ -180,7 +180,7 @@ def test_a_file_that_changes_between_its_digest_and_its_end_is_refused(tmp_path,
         take_file(take_task(path, state=state))
 
 
-def test_a_file_that_changes_once_the_run_is_named_after_it_is_no_run(tmp_path, monkeypatch):
+def test_file_changed_after_its_digest_makes_no_run(tmp_path, monkeypatch):
     path = tmp_path / "c.tsv"
     path.write_text("a\t1\n")
     digest = hashlib.file_digest
@@ -228,7 +228,7 @@ def test_parquet_of_all_types(tmp_path, piece_type, count_type):
         ({"piece": ["a", ""], "count": [1, 2]}, "row 2: the piece is empty"),
     ],
 )
-def test_parquet_that_is_refused(tmp_path, columns, message):
+def test_invalid_parquet_is_refused(tmp_path, columns, message):
     pq.write_table(pa.table(columns), tmp_path / "c.parquet")
     with pytest.raises(InputError, match=rf"c\.parquet.*{message}"):
         take_file(take_task(tmp_path / "c.parquet"))
@@ -260,7 +260,7 @@ def test_pipes_are_refused(tmp_path: Path) -> None:
                 pipeline.import_counts(path, output=tmp_path / "run", workers=1)
 
 
-def test_row_groups_without_a_row_are_passed_over(tmp_path: Path) -> None:
+def test_empty_row_groups_are_skipped(tmp_path: Path) -> None:
     table = pa.table({"piece": ["a", "b"], "count": [3, 4]})
     with pq.ParquetWriter(tmp_path / "c.parquet", table.schema) as writer:
         for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1), table.slice(0, 0)):
@@ -329,7 +329,7 @@ def test_exporting_counts_within_a_memory_limit(counted: Path, tmp_path: Path) -
     assert "for piece counts" in refused(run("export", counted, "--memory-limit", "150MiB"), 2)
 
 
-def test_overwriting_removes_nothing_before_the_counts_are_known_to_be_good(counted: Path, tmp_path: Path) -> None:
+def test_overwrite_keeps_the_run_until_counts_are_checked(counted: Path, tmp_path: Path) -> None:
     shutil.copytree(counted, tmp_path / "run")
     pipeline.verify_run(tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
@@ -410,7 +410,7 @@ def test_mappings_that_are_refused(tmp_path, counts, message):
         pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=300)
 
 
-def test_wrong_words(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="given as int"):
         pipeline.train_from_counts(3, output=tmp_path / "run")
     with pytest.raises(UsageError, match="named twice"):
@@ -422,7 +422,7 @@ def test_wrong_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["c.tsv", "c.parquet"])
-def test_counts_for_a_directory_that_is_missing(tmp_path: Path, name: str) -> None:
+def test_missing_directory_for_counts_is_named(tmp_path: Path, name: str) -> None:
     run = pipeline.import_counts({"ab": 3}, output=tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"No such file or directory; .*make its directory, or name another"):
         pipeline.export_counts(run, tmp_path / "missing" / name)

@@ -192,7 +192,7 @@ def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300)
 
 
-def test_an_iterator_that_fails_has_changed_nothing(tmp_path: Path) -> None:
+def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
     def failing() -> Iterator[str]:
         yield "some text"
         raise ZeroDivisionError
@@ -220,7 +220,7 @@ def everything(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
-def test_an_item_that_takes_too_long_is_named(tmp_path: Path) -> None:
+def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
     documents = ["zz aab z"] * 3 + ["z<|endoftext|>" + "a" * 60] + ["z"] * 40
     with (
         pytest.warns(UserWarning, match="runs on the regex package"),
@@ -231,7 +231,7 @@ def test_an_item_that_takes_too_long_is_named(tmp_path: Path) -> None:
         )
 
 
-def test_an_interruption_says_that_it_is_not_resumed(tmp_path: Path) -> None:
+def test_interruption_says_that_it_cannot_resume(tmp_path: Path) -> None:
     def interrupted() -> Iterator[str]:
         yield "some text"
         raise KeyboardInterrupt
@@ -240,7 +240,7 @@ def test_an_interruption_says_that_it_is_not_resumed(tmp_path: Path) -> None:
         pipeline.train_from_iterator(interrupted(), output=tmp_path / "run", vocab_size=260)
 
 
-def test_what_the_caller_holds_in_the_end_may_leave_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is measured again when all is counted, and refused in one line that has the limit that was given."""
 
     def documents() -> Iterator[str]:
@@ -276,7 +276,7 @@ RECORDS_IN_ARROW = {
 }
 
 
-def test_records_without_text_are_lost_as_lines_of_json_are(tmp_path: Path) -> None:
+def test_records_without_text_are_skipped_and_counted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     options: dict[str, Any] = {"vocab_size": 258, "text_field": "meta.text"}
     pipeline.train(tmp_path / "a.jsonl", output=tmp_path / "file", **options)
@@ -305,7 +305,7 @@ def test_records_without_text_are_lost_as_lines_of_json_are(tmp_path: Path) -> N
         ("named with a dot", {"records_without_field": [2]}),
     ],
 )
-def test_rows_without_text_are_lost_too(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
+def test_rows_without_text_are_skipped(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="records? skipped"):
         pipeline.train_from_iterator(
             RECORDS_IN_ARROW[kind], output=tmp_path / "run", vocab_size=258, text_field="meta.text"
@@ -342,7 +342,7 @@ def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
 
 
-def test_rows_without_text_are_told(tmp_path: Path) -> None:
+def test_skipped_rows_are_reported(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="2 records skipped: no text field"):
         pipeline.train_from_iterator(pa.array(["ab", None, "ab", None]), output=tmp_path / "run", vocab_size=258)
     facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]

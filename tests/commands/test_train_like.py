@@ -205,7 +205,7 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
             pipeline.train_like(**arguments | keywords)
 
 
-def test_merge_that_makes_a_special_token_is_refused(tmp_path: Path) -> None:
+def test_merge_that_equals_a_special_token_is_refused(tmp_path: Path) -> None:
     texts, chosen = ["lower lower"], trainer(special_tokens=["lower"])
     merges, vocab = theirs(chosen, PLAIN, None, texts)
     assert "lower" in ["".join(pair) for pair in merges]

@@ -61,7 +61,7 @@ def test_the_replay_is_the_definition(counts, tie_break, min_frequency, max_toke
     st.lists(st.tuples(st.sampled_from([b"a", b"ab", b"aab", b"abcab"]), st.integers(1, 900)), min_size=1, max_size=6),
     st.integers(1, 3),
 )
-def test_long_pieces_are_one_piece_wherever_they_are_cut_into_blocks(stretches, count):
+def test_long_pieces_do_not_depend_on_blocks(stretches, count):
     piece = b"".join((unit * times)[:2000] for unit, times in stretches)
     replay = _core.MergeReplay(bytes(GPT2_BYTES))
     counts = {piece: count, b"abc": 1}
@@ -98,7 +98,7 @@ def test_the_replay_joins_as_the_engine_does(counts):
 
 @settings(max_examples=50, deadline=None)
 @given(COUNTS, COUNTS)
-def test_sums_of_counters_add_up_and_tell_counters_apart(one, other):
+def test_sums_of_counters_distinguish_counters(one, other):
     def total(counts: dict[bytes, int]) -> tuple[int, ...]:
         return _core.counter_sum(columns_of(Counter(counts))[0])[1:4]
 
@@ -107,7 +107,7 @@ def test_sums_of_counters_add_up_and_tell_counters_apart(one, other):
     assert (total(one) == total(other)) == (one == other)
 
 
-def test_a_giant_piece_takes_no_longer_than_its_bytes() -> None:
+def test_giant_piece_is_verified_in_linear_time() -> None:
     """Were it read anew for every merge, a thousand of them would be gigabytes."""
     replay = _core.MergeReplay(bytes(GPT2_BYTES))
     replay.add(columns_of(Counter({random.Random(1).randbytes(2_000_000): 1}))[0])
@@ -131,7 +131,7 @@ def copy(good: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(good, tmp_path / "run"))
 
 
-def test_a_right_run_passes(good: Path) -> None:
+def test_intact_run_passes(good: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in good.rglob("*")}
     result = run("verify", good)
     assert result.returncode == 0, result.stderr
@@ -195,13 +195,13 @@ def test_swapped_merges_are_found(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["count", "joined"])
-def test_a_changed_number_in_the_merge_list_is_found(copy: Path, column: str) -> None:
+def test_changed_merge_list_is_found(copy: Path, column: str) -> None:
     rewrite(copy / "merges.parquet", lambda columns: columns[column].__setitem__(77, columns[column][77] - 1))
     with pytest.raises(RunDirectoryError, match="wrong from rank 77 on"):
         pipeline.verify_run(copy)
 
 
-def test_a_list_that_ends_too_early_is_found(copy: Path) -> None:
+def test_short_merge_list_is_found(copy: Path) -> None:
     rewrite(copy / "merges.parquet", lambda columns: [values.pop() for values in columns.values()])
     with pytest.raises(RunDirectoryError, match="needs 163 merges, but the list ends after 162"):
         pipeline.verify_run(copy)
@@ -259,7 +259,7 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
         pipeline.verify_run(copy)
 
 
-def test_what_is_not_there_is_said(copy: Path) -> None:
+def test_missing_files_are_listed(copy: Path) -> None:
     (copy / "tokenizer-360" / "merges.txt").unlink()
     shutil.rmtree(copy / "tokenizer")
     (copy / "tokenizer-5").mkdir()
@@ -270,7 +270,7 @@ def test_what_is_not_there_is_said(copy: Path) -> None:
     assert verified["tokenizer-360"].endswith("; missing: merges.txt")
 
 
-def test_a_tokenizer_that_may_not_be_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system says it of a directory without permissions; for root there are none that hold."""
     stat = Path.stat
 
@@ -294,7 +294,7 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
         pipeline.verify_run(mixed)
 
 
-def test_leaving_out_every_piece_is_refused_and_removes_nothing(copy: Path) -> None:
+def test_leaving_out_every_piece_is_refused(copy: Path) -> None:
     most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "log.txt"}
     with pytest.raises(TrainingError, match=rf"leaves out every piece.*give at most {most}$"):
@@ -319,7 +319,7 @@ def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
     assert duckdb.execute(f"select count(*) from '{good}/merges.parquet'").fetchall() == [(163,)]
 
 
-def test_several_sizes_from_the_command_and_the_configuration_file(good: Path, tmp_path: Path) -> None:
+def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
     mixed = pipeline.combine_runs([good], output=tmp_path / "mix")
     result = run("merge", mixed, "--vocab-size", "300,350,280", "--log-json")
     assert result.returncode == 0, result.stderr
@@ -335,7 +335,7 @@ def test_several_sizes_from_the_command_and_the_configuration_file(good: Path, t
     assert "whole number" in refused(run("merge", mixed, "--vocab-size", "300,,3"), 2)
 
 
-def test_temporary_files_that_cannot_be_written_are_no_fault_of_the_run(tmp_path: Path, monkeypatch) -> None:
+def test_unwritable_temporary_files_are_named(tmp_path: Path, monkeypatch) -> None:
     pipeline.train_from_counts({"ab": 3}, output=tmp_path / "run", vocab_size=257)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

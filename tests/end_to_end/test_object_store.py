@@ -50,7 +50,7 @@ def _scratch_left(process: int) -> list[Path]:
     return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.process_namespace()}-{process}-*")]
 
 
-def test_training_in_a_store_writes_the_same_files_as_on_disk(store: Store, corpus: str, local: Path) -> None:
+def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Path) -> None:
     output = store.uri("runs/a")
     tokenizer = pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
     expected = {path.name: path.read_bytes() for path in (local / "run/tokenizer").iterdir()}
@@ -76,7 +76,7 @@ def test_training_in_a_store_writes_the_same_files_as_on_disk(store: Store, corp
     assert store.get("saved/tokenizer.json") == store.get("runs/a/tokenizer/tokenizer.json")
 
 
-def test_the_commands_take_uris(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
+def test_commands_accept_uris(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
     output = store.uri("r")
     counted = run(
         "count", corpus.replace("corpus", "corpus/*.txt"), store.uri("corpus/é"), "--output", output, "--log-json"

@@ -59,7 +59,7 @@ def test_greatest_bytes_is_the_naive_reference(path: Path, tmp_path: Path) -> No
     assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
 
 
-def test_hugging_faces_own_smaller_vocabularies_are_prefixes() -> None:
+def test_smaller_vocabularies_of_hugging_face_are_prefixes() -> None:
     """What the test above takes for granted: that one long list of theirs stands for all shorter ones."""
     texts = peers.documents(FILES[0].read_bytes()[: 1 << 19].decode(errors="replace"), [EOT])
     long = peers.hugging_face_merges(texts, compile_pattern("gpt2").expression, 3000)

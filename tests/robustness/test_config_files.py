@@ -46,7 +46,7 @@ def test_a_configuration_of_any_bytes_is_refused_or_read(home: Path, suffix: str
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
 
 
-def test_a_billion_laughs_are_refused(tmp_path: Path) -> None:
+def test_yaml_aliases_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(LAUGHS + "vocab_size: *a39\n")
     with pytest.raises(UsageError, match=r"config\.yaml: an alias .*write the value out"):
@@ -64,7 +64,7 @@ def test_a_billion_laughs_are_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("suffix", [".toml", ".yaml"])
-def test_configurations_that_cost_time_end(tmp_path: Path, line: str, suffix: str) -> None:
+def test_slow_configuration_files_end(tmp_path: Path, line: str, suffix: str) -> None:
     path = tmp_path / f"config{suffix}"
     path.write_text(line)
     try:

@@ -73,7 +73,7 @@ def test_a_worker_that_dies_costs_an_attempt(
     assert (tmp_path / "run" / "log.txt").read_text().count("trying again in a fresh process") == 2
 
 
-def test_a_chunk_whose_workers_always_die_is_named_and_the_run_goes_on(
+def test_failing_chunk_is_named_and_others_finish(
     corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "marks").mkdir()
@@ -99,7 +99,7 @@ def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("size", [1000, 9000])
-def test_a_file_that_may_not_grow(corpus: Path, expected: bytes, tmp_path: Path, size: int) -> None:
+def test_file_size_limit_is_one_line(corpus: Path, expected: bytes, tmp_path: Path, size: int) -> None:
     """As on a full disk, at the manifest or at a counter; then there is room."""
     words = ["train", corpus, "--output", "run", "--vocab-size", 600, "--chunk-size", CHUNKS, "--workers", 2]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -127,7 +127,7 @@ def may_mount() -> bool:
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs a mount namespace")
-def test_a_disk_that_is_full_and_one_that_is_read_only(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+def test_full_and_read_only_disks_are_named(corpus: Path, expected: bytes, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     script = f"""
         cd {tmp_path}
@@ -168,7 +168,7 @@ class Interfere:
             self._act()
 
 
-def test_an_output_that_vanishes(corpus: Path, expected: bytes, tmp_path: Path) -> None:
+def test_vanished_output_is_one_line(corpus: Path, expected: bytes, tmp_path: Path) -> None:
     output = tmp_path / "run"
     with pytest.raises(RunDirectoryError, match=r"cannot be written: .*No such file or directory"):
         train(options_of(corpus, output), Interfere(Advanced, lambda: shutil.rmtree(output)))
@@ -211,7 +211,7 @@ def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path:
     assert model(output) == expected
 
 
-def test_the_only_file_of_a_corpus_is_emptied(tmp_path: Path) -> None:
+def test_emptied_corpus_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text")
     commands = (
         ["train", "a.txt", "--output", "run", "--vocab-size", 258],
@@ -224,7 +224,7 @@ def test_the_only_file_of_a_corpus_is_emptied(tmp_path: Path) -> None:
         assert "a.txt changed since" in refused(run(*words, cwd=tmp_path), 1)
 
 
-def test_output_inside_the_corpus_and_the_other_way_round(tmp_path: Path) -> None:
+def test_output_and_corpus_inside_each_other(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "counts").mkdir(parents=True)
     (tmp_path / "corpus" / "a.txt").write_text(peers.generated_text(1, 500))
     words = ["train", "corpus", "--output", "corpus/run", "--vocab-size", 400, "--quiet"]
@@ -240,14 +240,14 @@ def test_output_inside_the_corpus_and_the_other_way_round(tmp_path: Path) -> Non
     assert not (tmp_path / "corpus" / "run.json").exists()
 
 
-def test_no_place_for_temporary_files(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_temporary_directory_is_named(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
     result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--export", "hf,gpt2")
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "link to nothing", "link to itself"])
-def test_outputs_that_are_no_directories(text: Path, tmp_path: Path, kind: str) -> None:
+def test_outputs_that_are_not_directories(text: Path, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "run"
     if kind == "fifo":
         os.mkfifo(path)
@@ -258,6 +258,6 @@ def test_outputs_that_are_no_directories(text: Path, tmp_path: Path, kind: str) 
     assert str(path) in refused(run("train", text, "--output", path, "--vocab-size", 300), 1)
 
 
-def test_what_the_core_raises_is_an_error_not_an_end() -> None:
+def test_core_errors_do_not_end_the_process() -> None:
     with pytest.raises((ValueError, RuntimeError)):
         _core.ChunkCounter(lambda document: [document + "more"], []).feed(b"text", end=True)

@@ -86,7 +86,9 @@ def _read_merges(path: Path) -> object:
         ("run.json", lambda path: manifest.load(path.parent)),
     ],
 )
-def test_damage_is_told_or_without_effect(run: Path, name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+def test_damage_is_reported_or_has_no_effect(
+    run: Path, name: str, read: Callable[[Path], object], tmp_path: Path
+) -> None:
     expected = read(run / name)
     (tmp_path / "run.json").write_bytes((run / "run.json").read_bytes())
     path = tmp_path / Path(name).name
@@ -105,7 +107,7 @@ def test_damage_is_told_or_without_effect(run: Path, name: str, read: Callable[[
     assert told > FLIPS / 2
 
 
-def test_what_parquet_does_not_notice_is_noticed(run: Path, tmp_path: Path) -> None:
+def test_damage_that_parquet_misses_is_found(run: Path, tmp_path: Path) -> None:
     """A digit of the footer's metadata, and a codec that Arrow would end the process for."""
     path = tmp_path / "counter.parquet"
     good = (run / "counter.parquet").read_bytes()
@@ -118,7 +120,7 @@ def test_what_parquet_does_not_notice_is_noticed(run: Path, tmp_path: Path) -> N
             counter_file.open_counter(path)
 
 
-def test_a_file_that_claims_more_than_it_holds_is_refused_unread(tmp_path: Path) -> None:
+def test_files_that_claim_too_much_are_refused_unread(tmp_path: Path) -> None:
     """Rows of nothing, packed to nothing: a bomb in a file of our own format, with a right seal."""
     path = tmp_path / "bomb.parquet"
     metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}
@@ -150,7 +152,7 @@ def test_compressed_and_foreign_tables_are_refused_unread(tmp_path: Path) -> Non
             counter_file.open_counter(tmp_path / "a.parquet")
 
 
-def test_columns_that_lie_reach_no_engine() -> None:
+def test_inconsistent_columns_are_refused() -> None:
     """Whatever a counter's columns say, the core reads nothing beyond them."""
     for offsets, data, counts in [
         ([0, 9], b"ab", [1]),
@@ -164,7 +166,7 @@ def test_columns_that_lie_reach_no_engine() -> None:
             engine.run(5)
 
 
-def test_damage_anywhere_in_a_run_never_changes_what_comes_out(run: Path) -> None:
+def test_damage_never_changes_the_result(run: Path) -> None:
     """The command itself, on runs that lost their last stages, each with a flipped bit in one of its files."""
     home = run.parent
     expected = (run / "tokenizer" / "tokenizer.json").read_bytes()
@@ -189,7 +191,7 @@ def test_damage_anywhere_in_a_run_never_changes_what_comes_out(run: Path) -> Non
         path.write_bytes(data)
 
 
-def test_a_damaged_tokenizer_is_refused_or_whole(run: Path, tmp_path: Path) -> None:
+def test_damaged_tokenizer_is_refused_or_intact(run: Path, tmp_path: Path) -> None:
     good = (run / "tokenizer" / "tokenizer.json").read_bytes()
     path = tmp_path / "tokenizer.json"
     text = "the theory, naïve 東京 😀\n  12345 \x00"
@@ -207,7 +209,7 @@ def test_a_damaged_tokenizer_is_refused_or_whole(run: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("far", [(1 << 28) - 1, 1 << 20, 10**30])
-def test_a_tokenizer_with_an_id_far_away_takes_no_room(run: Path, tmp_path: Path, far: int) -> None:
+def test_distant_id_takes_no_memory(run: Path, tmp_path: Path, far: int) -> None:
     document = json.loads((run / "tokenizer" / "tokenizer.json").read_text())
     last = next(text for text, id_ in document["model"]["vocab"].items() if id_ == 498)
     document["model"]["vocab"][last] = far
@@ -268,7 +270,7 @@ def test_a_forged_manifest_is_refused_or_read(run: Path, data: st.DataObject) ->
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_a_forged_tokenizer_is_refused_or_whole(run: Path, data: st.DataObject) -> None:
+def test_forged_tokenizer_is_refused_or_intact(run: Path, data: st.DataObject) -> None:
     document = json.loads((run / "tokenizer" / "tokenizer.json").read_text())
     place = data.draw(st.sampled_from(list(_places(document))))
     path = run.parent / "tokenizer.json"
@@ -281,7 +283,7 @@ def test_a_forged_tokenizer_is_refused_or_whole(run: Path, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "tokenizer.json", "run.json"])
-def test_files_without_an_end_are_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_endless_files_are_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("pipeline.run.options.CONFIG_BYTES", 1 << 20)
     monkeypatch.setattr("pipeline.tokenizer.formats.fields.MODEL_BYTES", 1 << 20)
     monkeypatch.setattr("pipeline.storage.bounded.MANIFEST_BYTES", 1 << 20)

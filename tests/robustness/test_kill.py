@@ -194,7 +194,7 @@ def test_killed_at_hundreds_of_moments(trained: Trained, tmp_path: Path) -> None
     assert _kill_at_moments(trained, tmp_path, kills=len(MOMENTS) // 3, seed=4) - {""}
 
 
-def test_a_killed_run_is_no_obstacle_and_a_running_one_is(tmp_path: Path) -> None:
+def test_killed_run_frees_the_directory(tmp_path: Path) -> None:
     """The lock is the system's: it dies with its process, however that ends; the file that it leaves says nothing."""
     trained = Trained(CASES[0], tmp_path)
     output = tmp_path / "run"

@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
-def test_a_spilled_counter_is_the_unspilled_one(tmp_path: Path, errors: str) -> None:
+def test_spilling_does_not_change_the_counter(tmp_path: Path, errors: str) -> None:
     text = tmp_path / "a.txt"
     documents = [peers.generated_text(seed, 3000).encode() + b"\xff" * (seed % 5 == 4) for seed in range(10)]
     text.write_bytes(b"<|endoftext|>".join([*documents, random_words(1, 1_000_000)]))
@@ -37,7 +37,7 @@ def test_a_spilled_counter_is_the_unspilled_one(tmp_path: Path, errors: str) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "spilled.parquet", "whole.parquet"]
 
 
-def test_a_piece_too_long_for_the_room_is_named(tmp_path: Path) -> None:
+def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(b"some words " + b"x" * (8 * MIB) + b" and more")
     with pytest.raises(
@@ -86,7 +86,7 @@ def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -
     assert parts > 1
 
 
-def test_what_does_not_fit_is_refused_before_it_begins(many_pieces: Path, tmp_path: Path) -> None:
+def test_too_large_work_is_refused_before_it_starts(many_pieces: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(
         run("train", many_pieces, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2
     )
@@ -196,7 +196,7 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
-def test_very_many_pieces_at_the_smallest_limit(tmp_path: Path) -> None:
+def test_many_pieces_fit_the_smallest_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"".join(b"%d\t%d\n" % (number * 7919 % 1_000_003, number % 9 + 1) for number in range(250_000)))
     line = refused(run("import", path, "--output", tmp_path / "run", "--pattern=none", "--memory-limit=60MiB"), 2)
@@ -211,7 +211,7 @@ def test_very_many_pieces_at_the_smallest_limit(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
 @pytest.mark.parametrize(("merges", "threads", "streamed"), [(8000, 2, 0), (32_000, 1, 1)])
-def test_the_forecast_of_merging_is_above_what_is_taken(name: str, merges: int, threads: int, streamed: int) -> None:
+def test_forecast_is_above_the_memory_taken(name: str, merges: int, threads: int, streamed: int) -> None:
     forecasted, taken, surely = map(int, script(_MEASURED, name, merges, threads, streamed).split())
     # What a single piece is like is not looked at: its forecast is for the worst.
     most = 1.5 if name == "random words" else 5
@@ -219,7 +219,7 @@ def test_the_forecast_of_merging_is_above_what_is_taken(name: str, merges: int, 
     assert taken <= surely
 
 
-def test_what_would_fit_is_found() -> None:
+def test_fitting_limit_is_found() -> None:
     """Ten thousand pieces that occur once, a thousand that occur 5 times, ten that occur often."""
     classes = [(1, 10_000_000, 90_000_000, 100_000_000, 1e7, 9e7), (5, 100_000, 800_000, 900_000, 5e5, 4e6),
                (2048, 10, 50, 60, 3e4, 1.5e5)]  # fmt: skip

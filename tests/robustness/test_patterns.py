@@ -30,7 +30,7 @@ CATASTROPHES = {
 
 
 @pytest.mark.parametrize("pattern", CATASTROPHES)
-def test_a_catastrophe_ends(pattern: str) -> None:
+def test_pattern_timeout_ends_a_document(pattern: str) -> None:
     assert compile_pattern(pattern).automaton is None
     started = time.process_time()
     with pytest.raises(PatternTimeoutError, match=r"takes longer than .*begins with '.*--pattern-timeout"):
@@ -38,7 +38,7 @@ def test_a_catastrophe_ends(pattern: str) -> None:
     assert time.process_time() - started < 5
 
 
-def test_a_longer_document_has_more_time() -> None:
+def test_pattern_timeout_grows_with_the_document() -> None:
     text = "a" * 60 + "\n" * (3 << 20)
     started = time.process_time()
     with pytest.raises(PatternTimeoutError, match=r"longer than 1 s for the document of 3,145,788 characters"):
@@ -46,7 +46,7 @@ def test_a_longer_document_has_more_time() -> None:
     assert time.process_time() - started > 0.5
 
 
-def test_a_catastrophe_in_a_run_is_told_with_its_place_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path) -> None:
     """The chunk with the bad document is named; the counters of the others lie there, and more time would go on."""
     for name in "abcd":
         (tmp_path / f"{name}.txt").write_text("zz aab z " * 300)
@@ -62,7 +62,7 @@ def test_a_catastrophe_in_a_run_is_told_with_its_place_and_the_rest_is_kept(tmp_
     assert "e.txt" in refused(run(*words[:-1], 2, cwd=tmp_path), 1)  # the same run, with more time
 
 
-def test_a_catastrophe_in_encoding_is_told_with_its_place_and_has_the_time_that_is_asked_for(tmp_path: Path) -> None:
+def test_pattern_timeout_names_the_document(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("zz aab z<|endoftext|>" + "a" * 60)
     ours = pipeline.Tokenizer.from_merges([], pattern=CATASTROPHE, special_tokens=["<|endoftext|>"])
     ours.save(tmp_path / "tokenizer")
@@ -80,7 +80,7 @@ def test_a_catastrophe_in_encoding_is_told_with_its_place_and_has_the_time_that_
 
 
 @pytest.mark.parametrize("name", ["counts.tsv", "counts.parquet"])
-def test_a_catastrophe_among_imported_counts_is_told_with_its_place(name: str, tmp_path: Path) -> None:
+def test_pattern_timeout_names_the_imported_row(name: str, tmp_path: Path) -> None:
     pieces, counts = ["zz", "z", "a" * 60], [1, 2, 3]
     if name.endswith("tsv"):
         (tmp_path / name).write_text(
@@ -96,7 +96,7 @@ def test_a_catastrophe_among_imported_counts_is_told_with_its_place(name: str, t
     assert not (tmp_path / "run").exists()
 
 
-def test_encoding_ends_too() -> None:
+def test_pattern_timeout_ends_encoding() -> None:
     tokenizer = pipeline.Tokenizer.from_merges([], pattern=compile_pattern(CATASTROPHE, timeout_s=1))
     with pytest.raises(PatternTimeoutError):
         tokenizer.encode("a" * 60)

@@ -29,12 +29,12 @@ def test_sizes(text: object, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1XB", "1 MiB MiB", "0", 0, -5, None, True, 1.5, "0.1B"])
-def test_not_sizes(text: object) -> None:
+def test_invalid_sizes_are_refused(text: object) -> None:
     with pytest.raises(ValueError, match="64MiB"):
         parse_bytes(text)
 
 
-def test_sizes_for_people() -> None:
+def test_sizes_are_formatted() -> None:
     assert [format_bytes(size) for size in (0, 1023, 1536, 64 << 20, 3 << 40)] == [
         "0 B",
         "1023 B",
@@ -44,7 +44,7 @@ def test_sizes_for_people() -> None:
     ]
 
 
-def test_numbers_for_people() -> None:
+def test_counts_are_formatted() -> None:
     assert [format_count(number, "files") for number in (0, 1, 2000)] == ["0 files", "1 file", "2,000 files"]
 
 
@@ -108,7 +108,7 @@ def test_many_special_tokens_are_checked_in_linear_time() -> None:
     assert time.monotonic() - started < 2
 
 
-def test_a_vocabulary_must_hold_its_special_tokens() -> None:
+def test_vocabulary_must_fit_its_special_tokens() -> None:
     check_vocabulary(make_options({"vocab_size": 258, "pad_token": "<pad>"}))
     with pytest.raises(UsageError, match="at least 258"):
         check_vocabulary(make_options({"vocab_size": 257, "pad_token": "<pad>"}))
@@ -130,7 +130,7 @@ def test_values_are_completed() -> None:
     assert make_options({"no_special_tokens": True}).special_tokens == ()
 
 
-def test_the_stages_of_the_options() -> None:
+def test_options_have_stages() -> None:
     options = make_options({})
     assert set(options.of_stage("count")) == {
         "special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes",
@@ -191,6 +191,6 @@ def test_flags_are_spelt_as_on_the_command_line() -> None:
     assert flag_of("max_token_bytes") == "--max-token-bytes"
 
 
-def test_of_several_inputs_the_wrong_one_is_shown() -> None:
+def test_wrong_input_among_several_is_shown() -> None:
     with pytest.raises(UsageError, match=r"rename it, not 'caf\\udce9'$"):
         make_options({"inputs": ("good", "caf\udce9")})

@@ -23,7 +23,7 @@ _LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_brea
 _LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
 _RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
 _REPLAY = ("commands/test_verify.py::test_the_replay_is_the_definition",)
-_BLOCKS = ("commands/test_verify.py::test_long_pieces_are_one_piece_wherever_they_are_cut_into_blocks",)
+_BLOCKS = ("commands/test_verify.py::test_long_pieces_do_not_depend_on_blocks",)
 _SUM = ("counts/test_counter_file.py::test_native_combination_is_a_sum",)
 _WEIGHTS = ("commands/test_combine.py::test_native_weights_are_exact_and_in_any_order",)
 _SPECIALS = ("corpus/test_specials.py",)
@@ -31,7 +31,7 @@ _COUNTING = ("counts/test_count_worker.py::test_any_block_window_and_policy",)
 _CUTS = ("corpus/test_chunks.py",)
 _SHORT = ("tokenizer/test_tokenizer.py::test_short_pieces_are_merged_by_definition",)
 _LONG = ("tokenizer/test_tokenizer.py::test_long_pieces_are_merged_by_definition",)
-_RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused_and_removes_nothing",)
+_RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused",)
 
 MUTATIONS = (
     Mutation(
