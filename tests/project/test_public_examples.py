@@ -12,7 +12,7 @@ import pytest
 import pipeline
 from pipeline.tokenizer.formats.save import EXPORTS
 
-HOMES = ("pipeline.tokenizer.", "pipeline.commands.train_like")
+HOMES = ("pipeline.tokenizer.", "pipeline.commands.")
 NAMES = sorted(name for name, home in pipeline._HOMES.items() if home.startswith(HOMES))
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
@@ -39,6 +39,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write(tokenizer.model, Path("my-tokenizer"))
     lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in tokenizer.vocab.items()][:-1]
     Path("tokenizer.model").write_bytes(b"".join(lines))
+    Path("corpus.txt").write_text("low lower lowest newest widest\n" * 10)
 
 
 @pytest.mark.usefixtures("files")
@@ -63,7 +64,11 @@ def test_arguments_and_result_of_a_public_function_are_described(place: str, fun
         if parameter.name not in ("self", "cls")
     ]
     assert ("Args:" in lines) == bool(named)
-    described = [line.strip().partition(":")[0] for line in lines if line[:4].isspace() and line[4:5] not in ("", " ")]
+    described = [
+        line.strip().lstrip("*").partition(":")[0]
+        for line in lines
+        if line[:4].isspace() and line[4:5] not in ("", " ")
+    ]
     assert [argument for argument in described if argument in named] == named
     if inspect.isfunction(function) and function.__annotations__["return"] not in ("None", None):
         assert {"Returns:", "Yields:"} & set(lines), f"{place} does not say what it returns"
