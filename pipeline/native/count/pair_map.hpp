@@ -20,7 +20,7 @@ class PairMap {
   bool insert(uint32_t left, uint32_t right, uint32_t number) {
     if (2 * (used_ + 1) > slots_.size()) {
       std::vector<Slot> old = std::move(slots_);
-      resize(4 * old.size());
+      resize(2 * old.size());
       for (const Slot& slot : old)
         if (slot.number != kNone) insert(slot.left, slot.right, slot.number);
     }

@@ -4,7 +4,7 @@ namespace bpe::merge {
 
 PairIndex::PairIndex(const Tokens& tokens, bool greatest_bytes, size_t n_shards, uint64_t threshold,
                      size_t expected_pairs)
-    : tokens_(tokens), greatest_bytes_(greatest_bytes), n_shards_(n_shards), numbers_(3 * expected_pairs / 2),
+    : tokens_(tokens), greatest_bytes_(greatest_bytes), n_shards_(n_shards), numbers_(expected_pairs),
       floor_(threshold), threshold_(threshold), open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
 
 PairNumber PairIndex::add(PairKey key, uint64_t count, uint64_t positions) {
