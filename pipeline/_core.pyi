@@ -79,12 +79,12 @@ class ChunkCounter:
 
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
-        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where a piece (under `skip`: what a document needs) does not fit into room_bytes.
+        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if a piece (under `skip`: what a document needs) does not fit into room_bytes.
         """
 
     def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
         """
-        Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one more offset than rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().
+        Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one offset more than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other. Errors as of feed().
         """
 
     def start_inside_document(self) -> None:
@@ -121,7 +121,7 @@ class ChunkCounter:
 
     def statistics(self) -> dict[str, Any]:
         """
-        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte fed.
+        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, from the first byte fed.
         """
 
 def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()) -> Columns:
@@ -323,7 +323,7 @@ class MergeReplay:
 
     def merge(self, left: int, right: int) -> int:
         """
-        Carries out a merge; returns how many occurrences became one token. IndexError for tokens that do not exist.
+        Carries out a merge; returns how many occurrences became one token. IndexError for unknown tokens.
         """
 
     def token(self, id: int) -> bytes:

@@ -1,11 +1,11 @@
-"""The mutations of `mutations.py`: which rule each breaks, where, and which tests hold it."""
+"""The mutations of `mutations.py`: which rule each breaks, where, and which tests check it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """In `file`, below `pipeline`, the text `right`, which stands there once, becomes `wrong`; `tests` hold the rule.
+    """In `file`, below `pipeline`, the text `right`, which occurs there once, becomes `wrong`; `tests` check the rule.
 
     tests: files in `tests`, or `file::function`.
     """
@@ -36,36 +36,36 @@ _RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused",)
 MUTATIONS = (
     Mutation(
         "ties go to the greatest ids",
-        "native/merge/queue.cpp",
+        "native/merge/index.cpp",
         "return one.key > other.key;",
         "return one.key < other.key;",
         _REFERENCE,
     ),
     Mutation(
         "ties by bytes look at the left token only",
-        "native/merge/queue.cpp",
+        "native/merge/index.cpp",
         "return left != 0 ? left < 0 : tokens_.compare(right_of(one.key), right_of(other.key)) < 0;",
         "return left < 0;",
         _LEVELS,
     ),
     Mutation(
         "equal counts come as they were found",
-        "native/merge/queue.cpp",
+        "native/merge/index.cpp",
         "std::sort(ordered_.begin(), ordered_.end(), [this](const auto& a, const auto& b) { return worse(a, b); });",
         "",
         _LEVELS,
     ),
     Mutation(
         "a new pair waits behind all of its count",
-        "native/merge/queue.cpp",
+        "native/merge/index.cpp",
         "(!ordered_.empty() && worse(late_.front(), ordered_.back()))",
         "!ordered_.empty()",
         _LEVELS,
     ),
     Mutation(
         "a pair keeps the count that it was queued with",
-        "native/merge/queue.cpp",
-        "best = pop_heap(late_);\n      }\n      if (pairs[best.number].count == best.count) return best.number;",
+        "native/merge/index.cpp",
+        "best = pop_heap(late_);\n      }\n      if (pairs_[best.number].count == best.count) return best.number;",
         "best = pop_heap(late_);\n      }\n      return best.number;",
         _LEVELS,
     ),

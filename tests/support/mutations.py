@@ -1,10 +1,10 @@
 """Break the core on purpose, rule by rule, and see that a test fails: `python tests/support/mutations.py [NAME ...]`.
 
-Each mutation of `mutation_table.py` is an edit of one place of the source. It is made in a copy of the tree, the core
-is built anew there, and the tests run that hold the rule. A mutation is killed where one of them fails, and has
-survived where all pass: then a test is missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its
-build, so that the next time compiles only what changed. Needs what the tests need, a C++ compiler and CMake;
-`project/test_mutations.py` holds that every edit still finds its place.
+Each mutation of `mutation_table.py` is one edit of the source. It is made in a copy of the tree, the core is rebuilt
+there, and the tests of the rule run. A mutation is killed if one of them fails, and survives if all pass: then a test
+is missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its build, so that the next run compiles
+only what changed. Needs what the tests need, a C++ compiler and CMake; `project/test_mutations.py` checks that every
+edit still matches the source.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from mutation_table import MUTATIONS
 
 HOME = Path(__file__).parents[2]
-PATIENCE_S = 300  # a core that never ends is noticed, too
+PATIENCE_S = 300  # a core that never returns is noticed, too
 
 
 class _Copy:
@@ -89,8 +89,10 @@ class _Copy:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Break the core on purpose and see that a test notices.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation, or the beginning of its name")
-    parser.add_argument("--in", dest="directory", type=Path, metavar="DIRECTORY", help="where to work, and to stay")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation, or the start of its name")
+    parser.add_argument(
+        "--in", dest="directory", type=Path, metavar="DIRECTORY", help="where to keep the copy and its build"
+    )
     parser.add_argument("--list", action="store_true", help="name the mutations and do nothing")
     given = parser.parse_args()
     chosen = [one for one in MUTATIONS if not given.names or one.name.startswith(tuple(given.names))]
@@ -109,7 +111,7 @@ def main() -> int:
             name = Path("pipeline", one.file)
             right = (HOME / name).read_text()
             if right.count(one.right) != 1:
-                raise SystemExit(f"{one.name}: its text stands in {name} {right.count(one.right)} times, not once")
+                raise SystemExit(f"{one.name}: its text is in {name} {right.count(one.right)} times, not once")
             copy.write(name, right.replace(one.right, one.wrong).encode())
             copy.build()
             failed = copy.first_failure(one.tests)

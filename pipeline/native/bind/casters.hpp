@@ -10,17 +10,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <memory>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "count/columns.hpp"
 #include "text/specials.hpp"

@@ -162,7 +162,7 @@ void bind_counter(nb::module_& module) {
           },
           "block"_a, "end"_a = false,
           "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
-          "first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) where "
+          "first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if "
           "a piece (under `skip`: what a document needs) does not fit into room_bytes.")
       .def(
           "feed_documents",
@@ -172,8 +172,8 @@ void bind_counter(nb::module_& module) {
             throw nb::value_error("offset_bytes must be 4 or 8");
           },
           "offsets"_a, "data"_a, "offset_bytes"_a = 8,
-          "Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one more offset than "
-          "rows, of `offset_bytes` (4 or 8), signed. What is fed are the rows one after the other. Errors as of feed().")
+          "Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one offset more "
+          "than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other. Errors as of feed().")
       .def("start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
            "Call before a text that starts inside a document, so that the document is not counted twice.")
       .def(
@@ -205,8 +205,7 @@ void bind_counter(nb::module_& module) {
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
            "bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, "
-           "pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, counted from the first byte "
-           "fed.");
+           "pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, from the first byte fed.");
 }
 
 void bind_combine(nb::module_& module) {

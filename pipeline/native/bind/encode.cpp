@@ -2,8 +2,7 @@
 #include "encode/encode.hpp"
 
 #include "bind/casters.hpp"
-#include "encode/chunk_ids.hpp"
-#include "encode/chunk_text.hpp"
+#include "encode/chunk_sinks.hpp"
 #include "encode/rank_file.hpp"
 #include "text/utf8.hpp"
 
@@ -24,8 +23,8 @@ namespace {
 using Ids = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Tokens = nb::typed<nb::dict, uint32_t, nb::bytes>;
 
-// An Encoder that keeps the Python number of each id that it has returned, so that a list costs no new objects.
-// The numbers are used with the GIL held only.
+// An Encoder that keeps the Python number of each id that it has returned, so that a list costs no new objects. The
+// numbers are used with the GIL held only.
 class ListingEncoder : public Encoder {
  public:
   using Encoder::Encoder;
@@ -113,7 +112,8 @@ nb::typed<nb::list, nb::typed<nb::list, int>> encode_batch(ListingEncoder& self,
   for (const Text& text : texts) listed.push_back(utf8(text));
   const Encoder::Batch batch = unlocked([&] { return self.encode_batch(listed, specials, threads); });
   nb::list lists;
-  for (const auto& [row, begin, end] : batch.places) lists.append(self.list({batch.rows[row].data() + begin, end - begin}));
+  for (const auto& [row, begin, end] : batch.places)
+    lists.append(self.list({batch.rows[row].data() + begin, end - begin}));
   return lists;
 }
 
@@ -157,7 +157,8 @@ void bind_encoder(nb::module_& module) {
   const auto specials = "specials"_a.none() = nb::none();
   nb::class_<ListingEncoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
       .def("__init__", &make_encoder, "automaton"_a.none(), "tokens"_a, "left"_a, "right"_a, "result"_a,
-           "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0}, nb::keep_alive<1, 2>(),
+           "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0},
+           nb::keep_alive<1, 2>(),
            nb::sig("def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, "
                    "right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, "
                    "threads: int = 0) -> None"),

@@ -1,5 +1,4 @@
 // Shows the folder text to Python: Automaton, SpecialTokens.
-#include <cstring>
 
 #include "bind/casters.hpp"
 #include "text/automaton.hpp"

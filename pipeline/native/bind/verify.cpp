@@ -1,8 +1,6 @@
 // Shows the folder verify to Python: MergeReplay, counter_sum.
 #include "verify/verify.hpp"
 
-#include <array>
-
 #include "bind/casters.hpp"
 
 namespace nb = nanobind;
@@ -51,7 +49,7 @@ void bind_verify(nb::module_& module) {
           },
           "The pair that is to be merged now and its count; None where no pair may be.")
       .def("merge", &MergeReplay::merge, "left"_a, "right"_a, without_gil,
-           "Carries out a merge; returns how many occurrences became one token. IndexError for tokens that do not exist.")
+           "Carries out a merge; returns how many occurrences became one token. IndexError for unknown tokens.")
       .def(
           "token",
           [](const MergeReplay& self, uint32_t id) {

@@ -1,14 +1,6 @@
 // Columns: pieces and counts in Arrow's layout (large_binary and uint64). Row i is data[offsets[i], offsets[i + 1]).
 // Owned: Columns. Borrowed (an Arrow buffer, say): ColumnsView. A counter's rows are in order of hash64, then of bytes.
 #pragma once
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-
 #include "count/hash.hpp"
 
 namespace bpe {
@@ -16,8 +8,8 @@ namespace bpe {
 inline constexpr uint64_t kMaxCount = (uint64_t{1} << 63) - 1;
 inline constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 
-// Checks the offsets of a column whose rows have `least` to `most` bytes: none reaches outside the data.
-// Throws std::invalid_argument.
+// Checks the offsets of a column whose rows have `least` to `most` bytes: none reaches outside the data. Throws
+// std::invalid_argument.
 template <class Offset>
 void check_offsets(std::span<const Offset> offsets, size_t data_bytes, size_t least = 0, size_t most = SIZE_MAX) {
   const auto refuse = [](const std::string& reason) { throw std::invalid_argument(reason); };

@@ -1,9 +1,5 @@
 #include "count/combine.hpp"
 
-#include <algorithm>
-#include <bit>
-#include <stdexcept>
-
 #include "count/piece_table.hpp"
 
 namespace bpe {
@@ -102,25 +98,14 @@ Columns sorted_counter(const std::vector<std::string_view>& pieces, const std::v
   rows.reserve(pieces.size());
   size_t data_bytes = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].empty()) throw std::invalid_argument("a piece is empty");
-    if (pieces[i].size() > kMaxPieceBytes) throw std::length_error("a piece is longer than the limit of 1 GiB");
     rows.push_back({hash64(reinterpret_cast<const uint8_t*>(pieces[i].data()), pieces[i].size()), pieces[i], counts[i]});
     data_bytes += pieces[i].size();
   }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return a.hash != b.hash ? a.hash < b.hash : a.piece < b.piece;
-  });
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.hash < b.hash; });
   Columns columns(rows.size(), data_bytes);
-  for (size_t first = 0; first < rows.size();) {
-    const std::string_view piece = rows[first].piece;
-    uint64_t sum = 0;
-    for (; first < rows.size() && rows[first].piece == piece; ++first) {
-      if (rows[first].count > kMaxCount - sum) throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
-      sum += rows[first].count;
-    }
-    columns.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), sum);
-  }
-  return columns;
+  for (const Row& row : rows)
+    columns.append(reinterpret_cast<const uint8_t*>(row.piece.data()), row.piece.size(), row.count);
+  return combine({{columns.offsets.get(), columns.data.get(), columns.counts.get(), columns.rows}});
 }
 
 uint64_t weighted_total(const ColumnsView& counter, const Weight& weight) {

@@ -1,17 +1,12 @@
 // Combines counters that are ordered by hash into one that is.
 //
-// Idea: all counters are walked together, one window of hashes after the other. A window holds some eight thousand
-// rows of them all, so its table of pieces stays in the cache, and its output is already in order.
+// Idea: all counters are walked together, one window of hashes after the other. A window holds some eight thousand rows
+// of them all, so its table of pieces stays in the cache, and its output is already in order.
 // Invariant: the rows of each counter are in order of hash64; otherwise std::invalid_argument.
-// Weights: a counter's counts may be multiplied by a fraction, rounded half up and never below 1, before they are added;
-// in whole numbers of 128 bits, so exactly. Each piece of each counter is rounded by itself.
+// Weights: a counter's counts may be multiplied by a fraction, rounded half up and never below 1, before they are
+// added; in whole numbers of 128 bits, so exactly. Each piece of each counter is rounded by itself.
 // Cost: one hash and one lookup in the cache a row; memory for the output and one window.
 #pragma once
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-#include <vector>
-
 #include "count/columns.hpp"
 
 namespace bpe {
@@ -25,8 +20,8 @@ struct Weight {
 // `weights` are as many as counters, or none. Throws std::overflow_error when a count or sum is beyond 2^63 - 1.
 Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weight>& weights = {});
 
-// A counter of rows in any order; a piece that comes twice is added. Sorting it is: a table of pieces lies in the order of
-// hashes, so rows that come in that order, as those of a counter do, would crowd into one end of it while it grows.
+// A counter of rows in any order; a piece that comes twice is added. Sorting it is: a table of pieces is in the order
+// of hashes, so rows that come in that order, as those of a counter do, would crowd into one end of it while it grows.
 // Throws std::invalid_argument for an empty piece, std::length_error for one beyond kMaxPieceBytes, std::overflow_error
 // when a count or sum is beyond 2^63 - 1.
 Columns sorted_counter(const std::vector<std::string_view>& pieces, const std::vector<uint64_t>& counts);

@@ -1,10 +1,5 @@
 #include "count/counting.hpp"
 
-#include <algorithm>
-#include <cstring>
-#include <stdexcept>
-#include <utility>
-
 #include "text/utf8.hpp"
 
 namespace bpe {
@@ -13,14 +8,15 @@ namespace {
 constexpr size_t kMostGrowth = size_t{256} << 20;  // of the window at once, so that offsets in it fit 32 bits
 constexpr uint8_t kReplacement[] = {0xEF, 0xBF, 0xBD};
 
+void note(std::vector<uint64_t>& offsets, uint64_t offset) {
+  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(offset);
+}
+
 }  // namespace
 
 ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials,
                            Options options)
-    : automaton_(automaton),
-      cut_document_(std::move(cut_document)),
-      specials_(std::move(specials)),
-      options_(options),
+    : automaton_(automaton), cut_document_(std::move(cut_document)), specials_(std::move(specials)), options_(options),
       limit_(options.window_bytes) {
   if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
     throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
@@ -42,7 +38,7 @@ bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
   return window_bytes + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.room_bytes;
 }
 
-// Spills where the window, or the table with so many more pieces, would leave the room.
+// Spills where the window, or the table with that many more pieces, would exceed the budget.
 void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table) {
   const auto now = [&] {
     return &table == &table_ ? table_.bytes_with(pieces, piece_bytes)
@@ -59,7 +55,7 @@ void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_by
   if (&table != &table_ && !fits(window_bytes, now())) throw OutOfRoom{offset_of(begin_) - consumed_, consumed_};
 }
 
-// Called before pieces are added that lie end to end from `start` and end at ends_.
+// Called before pieces are added that follow one another from `start` and end at ends_.
 void ChunkCounter::make_room_for_pieces(size_t start, size_t pieces, PieceTable& table) {
   if (options_.room_bytes == 0 || pieces == 0 || options_.sink) return;
   if (capacity_ > plain_window()) {
@@ -117,19 +113,19 @@ void ChunkCounter::process(bool end) {
   while (!specials_.empty()) {
     const auto match = specials_.find(text_.get(), std::max(searched_, begin_), searchable);
     if (!match) {
-      // A special token may start in the last bytes; the text before them belongs to this document for certain.
+      // A special token may start in the last bytes; the text before them certainly belongs to this document.
       if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
       break;
     }
     if (!end && match.start + specials_.longest() > searchable) {
-      limit = match.start;  // a longer one may stand here
+      limit = match.start;  // a longer one may start here
       break;
     }
     finish_document(match.start);
     ++statistics_.special_tokens;
     if (options_.sink) options_.sink->special_token(match.id);
     begin_ = searched_ = match.end;
-    if (options_.errors == ErrorPolicy::skip) check_text(end);  // goes on where an invalid document stopped it
+    if (options_.errors == ErrorPolicy::skip) check_text(end);  // continues where an invalid document stopped it
   }
   searched_ = limit;
   if (end) {
@@ -141,7 +137,7 @@ void ChunkCounter::process(bool end) {
   move_to_front();
 }
 
-// Raises checked_ over all that is valid, and deals with what is not.
+// Raises checked_ over all that is valid, and handles what is not.
 void ChunkCounter::check_text(bool end) {
   if (invalid_ != npos) return;
   const size_t valid = valid_utf8_prefix(text_.get() + checked_, size_ - checked_);
@@ -151,7 +147,7 @@ void ChunkCounter::check_text(bool end) {
   if (ill_formed_at(text_.get() + checked_, size_ - checked_).unfinished && !end) return;
   switch (options_.errors) {
     case ErrorPolicy::strict:
-      note_invalid(checked_offset_);
+      note(statistics_.invalid_offsets, checked_offset_);
       throw InvalidText{checked_offset_};
     case ErrorPolicy::skip:
       invalid_ = checked_;
@@ -162,24 +158,14 @@ void ChunkCounter::check_text(bool end) {
   }
 }
 
-void ChunkCounter::note_invalid(uint64_t offset) {
-  auto& offsets = statistics_.invalid_offsets;
-  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(offset);
-}
-
-// The offset, in all that was fed, of a place in the window.
+// The offset, in all that was fed, of a position in the window.
 uint64_t ChunkCounter::fed_offset(size_t at) const {
   const auto behind = std::upper_bound(repaired_.begin(), repaired_.end(), at,
-                                       [](size_t place, const Repaired& repaired) { return place < repaired.at; });
+                                       [](size_t wanted, const Repaired& repaired) { return wanted < repaired.at; });
   return behind == repaired_.begin() ? front_offset_ + at : behind[-1].offset + (at - behind[-1].at);
 }
 
-void ChunkCounter::note_cut(size_t at) {
-  auto& offsets = statistics_.cut_offsets;
-  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(fed_offset(at));
-}
-
-// Rewrites the window from `from`, where no valid character stands, to its end.
+// Rewrites the window from `from`, where no valid character starts, to its end.
 void ChunkCounter::repair_text(size_t from, bool end) {
   const std::vector<uint8_t> raw(text_.get() + from, text_.get() + size_);
   size_ = from;
@@ -187,7 +173,7 @@ void ChunkCounter::repair_text(size_t from, bool end) {
   while (at < raw.size()) {
     const IllFormed part = ill_formed_at(raw.data() + at, raw.size() - at);
     if (part.unfinished && !end) break;
-    note_invalid(checked_offset_ + at);
+    note(statistics_.invalid_offsets, checked_offset_ + at);
     ++statistics_.replacements;
     statistics_.invalid_bytes += part.size;
     append(kReplacement, sizeof kReplacement);
@@ -202,7 +188,7 @@ void ChunkCounter::repair_text(size_t from, bool end) {
   append(raw.data() + at, raw.size() - at);
 }
 
-// What is not yet counted moves to the front of the window; the window has room for at least as much again.
+// What is not yet counted moves to the front of the window; the window can take at least as much again.
 void ChunkCounter::move_to_front() {
   const size_t rest = size_ - begin_;
   if (options_.max_piece_bytes) {
@@ -228,13 +214,13 @@ void ChunkCounter::move_to_front() {
   limit_ = rest + std::max(std::min(rest, kMostGrowth), options_.window_bytes);
   if (rest > options_.window_bytes / 2) return;
   limit_ = options_.window_bytes;
-  if (capacity_ > 64 * limit_) {  // a giant piece is over: give its window back
+  if (capacity_ > 64 * limit_) {  // after a giant piece: free its window
     capacity_ = 0;
     grow(limit_);
   }
 }
 
-// [begin_, limit) belongs to the current document, which goes on.
+// [begin_, limit) belongs to the current document, which continues.
 void ChunkCounter::continue_document(size_t limit) {
   if (dropping_ || invalid_ < limit) {
     drop_text(limit);
@@ -281,7 +267,7 @@ void ChunkCounter::drop_text(size_t limit) {
   if (!dropping_) {
     ++statistics_.documents_skipped;
     statistics_.bytes_skipped += consumed_;
-    note_invalid(checked_offset_);
+    note(statistics_.invalid_offsets, checked_offset_);
     open_document_.reset();
     if (options_.sink) options_.sink->drop();
     counted_ = cut_ = 0;
@@ -290,7 +276,7 @@ void ChunkCounter::drop_text(size_t limit) {
   }
   statistics_.bytes_skipped += limit - begin_;
   begin_ = limit;
-  // What was invalid is judged; the rest of the document need not be checked.
+  // The rest of an invalid document need not be checked.
   invalid_ = npos;
   if (checked_ < limit) {
     checked_offset_ += limit - checked_;
@@ -322,13 +308,13 @@ void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
       count_pieces(begin_, pieces, table);
       consumed_ += stopped - begin_;
       begin_ = stopped;
-      if (!at_end && pieces < ends_.size() / 2) break;  // it stopped for want of text, not of room
+      if (!at_end && pieces < ends_.size() / 2) break;  // more text is needed: `ends_` is not full
     }
   }
   in_document_ = true;
 }
 
-// Adds `pieces` pieces, which lie end to end from `start` and end at ends_.
+// Adds `pieces` pieces, which follow one another from `start` and end at ends_.
 void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) {
   counted_ += pieces;
   if (options_.sink) {
@@ -357,7 +343,7 @@ void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) 
     const size_t end = ends_[i];
     if (end - at > options_.max_piece_bytes) {
       ++cut_;
-      note_cut(at);
+      note(statistics_.cut_offsets, fed_offset(at));
     }
     while (end - at > options_.max_piece_bytes) {
       emit(character_start(text_.get(), at + options_.max_piece_bytes, end));

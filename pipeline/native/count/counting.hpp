@@ -1,29 +1,21 @@
 // ChunkCounter: counts the pieces of one chunk, a row of texts (byte ranges of files) fed in blocks of any size.
 //
-// Idea: blocks are copied into one window, which is worked on only when it is full or the text ends; so the answer
-// cannot depend on the blocks. Work on a window: (1) check or repair UTF-8, (2) find special tokens, (3) cut the
-// documents between them and count the pieces. What later text could still change (an unfinished character, a
-// possible beginning of a special token, the last piece) moves to the window's front, and where that is more than half
-// of a window, the window doubles: a piece of n bytes costs O(n) in all.
+// Idea: blocks are copied into one window, which is processed only when it is full or the text ends; so the answer
+// cannot depend on the blocks. Processing a window: (1) check or repair UTF-8, (2) find special tokens, (3) cut the
+// documents between them and count the pieces. What later text could still change (an unfinished character, a possible
+// start of a special token, the last piece) moves to the window's front, and where that is more than half of a window,
+// the window doubles: a piece of n bytes costs O(n) in all.
 // Semantics: the text is decoded first and split at special tokens then. `skip` judges each document whole: one that
-// does not end within its window is counted in a table of its own, which joins the chunk's table when the document
-// ends well and is dropped at its first invalid byte. That costs memory for the document's different pieces, not
-// for its text.
-// Memory: with `room_bytes`, window and tables never grow beyond it: before they would, `spill` takes the pieces counted
-// so far away, and the table starts empty again. What one piece needs until it is written (see kPieceCopies) must fit
-// the room as well, and under `skip` a document's different pieces: otherwise OutOfRoom.
-// Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the same
-// documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
+// does not end within its window is counted in a table of its own, which joins the chunk's table when the document ends
+// valid and is dropped at its first invalid byte. That costs memory for the document's different pieces, not for its
+// text.
+// Memory: with `room_bytes`, window and tables never grow beyond it: before they would, `spill` writes the pieces
+// counted so far elsewhere, and the table starts empty again. What one piece needs until it is written (see
+// kPieceCopies) must fit into it as well, and under `skip` a document's different pieces: otherwise OutOfRoom.
+// Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the
+// same documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
 #pragma once
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "text/automaton.hpp"
 #include "count/piece_table.hpp"
 #include "text/specials.hpp"
@@ -37,7 +29,7 @@ struct InvalidText {
   uint64_t offset;  // of the first invalid byte, from the first byte ever fed
 };
 
-// Thrown where a piece, or what one document needs, has no place in the room.
+// Thrown where a piece, or what one document needs, does not fit into room_bytes.
 struct OutOfRoom {
   uint64_t offset;  // of its first byte, from the first byte ever fed
   uint64_t bytes;   // of it, as far as it was read
@@ -46,8 +38,9 @@ struct OutOfRoom {
 // Takes pieces in place of the table.
 class PieceSink {
  public:
+  static constexpr size_t kReadableAfter = 64;
   virtual ~PieceSink() = default;
-  // Pieces that lie end to end in `text` from `start` on, ending at `ends`; 64 more bytes may be read.
+  // Pieces that follow one another in `text` from `start` on, ending at `ends`; kReadableAfter more bytes may be read.
   virtual void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) = 0;
   virtual void keep() = 0;  // the pieces since the last call here are of a document that is valid to its end
   virtual void drop() = 0;  // they are of one that is skipped
@@ -61,11 +54,11 @@ struct CountingStatistics {
   static constexpr size_t kExamples = 8;
 
   uint64_t bytes = 0;              // fed
-  uint64_t documents = 0;          // not empty, and begun in this chunk
+  uint64_t documents = 0;          // not empty, and started in this chunk
   uint64_t pieces = 0;             // counted, with repetitions
   uint64_t special_tokens = 0;
   uint64_t replacements = 0;       // U+FFFD put in
-  uint64_t invalid_bytes = 0;      // whose place they took
+  uint64_t invalid_bytes = 0;      // which they replaced
   uint64_t documents_skipped = 0;
   uint64_t bytes_skipped = 0;
   uint64_t pieces_cut = 0;         // longer than max_piece_bytes
@@ -75,25 +68,24 @@ struct CountingStatistics {
 
 class ChunkCounter {
  public:
-  // Cuts a whole document, telling the size of one piece after the other: the slow path for odd patterns.
-  using DocumentCutter =
-      std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
+  // Cuts a whole document, emitting the size of one piece after the other: the slow path for odd patterns.
+  using DocumentCutter = std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
   struct Options {
     ErrorPolicy errors = ErrorPolicy::replace;
     size_t max_piece_bytes = 0;        // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
     size_t window_bytes = size_t{1} << 18;
     size_t room_bytes = 0;             // 0: no limit
-    std::function<void()> spill;       // takes what the table holds away, which is empty after
+    std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
     PieceSink* sink = nullptr;         // outlives the counter
   };
-  // A long piece lies in the window, which had half its size before, in the arena, in columns, and twice in what writes
+  // A long piece is in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.
   static constexpr size_t kPieceCopies = 7, kUncutCopies = 3;
 
   // Exactly one of `automaton` (which must outlive this) and `cut_document`.
   ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials, Options options);
 
-  // The next text starts inside a document that was counted as begun elsewhere. Call before its first block.
+  // The next text starts inside a document that was counted where it started. Call before its first block.
   void start_inside_document() { continues_ = true; }
   // The next bytes of the text; `end` with the last of them (which may be none). A text ends its last document.
   void feed(const uint8_t* bytes, size_t size, bool end);
@@ -106,10 +98,10 @@ class ChunkCounter {
 
   const PieceTable& table() const { return table_; }
   PieceTable& table() { return table_; }
-  // Forgets the pieces counted so far and gives their memory back, not the text in the window: for a counter that is
-  // written in parts.
+  // Forgets the pieces counted so far and frees their memory, not the text in the window: for a counter that is written
+  // in parts.
   void clear_counts();
-  // From now on window and tables have so much room; a table that takes more is spilled at once.
+  // From now on window and tables have that budget; a table that takes more is spilled at once.
   void set_room(size_t room_bytes) {
     options_.room_bytes = room_bytes;
     make_room(capacity_, 0, 0, table_);
@@ -118,7 +110,7 @@ class ChunkCounter {
   size_t bytes() const;
 
  private:
-  static constexpr size_t npos = ~size_t{0}, kPadding = 64;
+  static constexpr size_t npos = ~size_t{0}, kPadding = PieceSink::kReadableAfter;
 
   // Windows of text without long pieces are no larger.
   size_t plain_window() const { return 8 * options_.window_bytes; }
@@ -132,8 +124,6 @@ class ChunkCounter {
   void process(bool end);
   void check_text(bool end);
   void repair_text(size_t from, bool end);
-  void note_invalid(uint64_t offset);
-  void note_cut(size_t at);
   uint64_t fed_offset(size_t at) const;
   void move_to_front();
   void continue_document(size_t limit);
@@ -152,15 +142,15 @@ class ChunkCounter {
   uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pieces, cut pieces, bytes
   CountingStatistics statistics_;
 
-  // The window: [begin_, checked_) is valid text of the current document that is not yet counted, [checked_, size_)
-  // is as it was fed. No special token starts before searched_.
+  // The window: [begin_, checked_) is valid text of the current document that is not yet counted, [checked_, size_) is
+  // as it was fed. No special token starts before searched_.
   std::unique_ptr<uint8_t[]> text_;
   size_t capacity_ = 0, size_ = 0, limit_;
   size_t begin_ = 0, checked_ = 0, searched_ = 0;
   size_t invalid_ = npos;       // skip: the first invalid byte at or after begin_ that is known
   uint64_t checked_offset_ = 0; // of text_[checked_] in all that was fed
-  // With max_piece_bytes, to find what was fed for a place in the window: the offset of text_[0], and each place behind a
-  // repair with its offset, ascending. Between them nothing was changed.
+  // With max_piece_bytes, to find what was fed for a position in the window: the offset of text_[0], and each position
+  // after a repair with its offset, ascending. Between them nothing was changed.
   struct Repaired {
     size_t at;
     uint64_t offset;

@@ -7,11 +7,7 @@
 // frequent pieces hold one of at most 7 bytes as one word and need no good hash.
 // Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an attacker.
 #pragma once
-#include <array>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
+#include "text/base.hpp"
 
 namespace bpe {
 

@@ -1,13 +1,13 @@
 // Pages: a large zeroed block of memory that asks for huge pages and can return its front or end to the system early.
 // Array: the same as items of one type.
 //
-// Idea: memory comes from the system untouched (a page that is never used costs nothing). On Linux blocks of at least
-// 2 MiB are aligned to that and advised to use huge pages, which saves translation misses in random access (a sixth of
+// Idea: memory comes from the system untouched (a page that is never used costs nothing). On Linux blocks of at least 2
+// MiB are aligned to that and advised to use huge pages, which saves translation misses in random access (a sixth of
 // the time of merging); where the system does not have them nothing is said. `release_front` returns what a table being
 // rebuilt has already read, `release_back` what an array that shrinks in place no longer needs.
 // Invariant: the block is all zero when made.
 #pragma once
-#include <cstddef>
+#include "text/base.hpp"
 
 namespace bpe {
 
@@ -20,21 +20,21 @@ class Pages {
 
   Pages() = default;
   explicit Pages(size_t bytes);  // throws std::bad_alloc
-  ~Pages();
-  Pages(Pages&& other) noexcept;
-  Pages& operator=(Pages&& other) noexcept;
 
   void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
   // The first `bytes` will not be read again. Call with growing values.
   void release_front(size_t bytes);
   // Only the first `bytes` will be used again.
   void release_back(size_t bytes);
 
  private:
-  void* data_ = nullptr;    // what is used
-  void* mapped_ = nullptr;  // what was mapped or allocated
-  size_t bytes_ = 0, mapped_bytes_ = 0, released_ = 0;
+  struct Free {
+    size_t mapped_bytes;  // 0: allocated
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> memory_{nullptr, Free{0}};
+  void* data_ = nullptr;  // what is used of it
+  size_t bytes_ = 0, released_ = 0;
 };
 
 template <class T>

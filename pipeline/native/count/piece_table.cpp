@@ -1,10 +1,6 @@
 #include "count/piece_table.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <stdexcept>
-#include <string>
 
 namespace bpe {
 namespace {
@@ -13,12 +9,12 @@ constexpr unsigned kBlockBits = 20;
 constexpr size_t kArenaBlock = size_t{1} << kBlockBits, kLengthBytes = sizeof(uint32_t);
 constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 56) - 1;
 constexpr size_t kFewLongs = 16;       // of a batch
-constexpr size_t kSampled = 4;         // every so many misses, a piece becomes hot
-constexpr size_t kBatchesWithout = 24;  // that go straight to the large table where few pieces of a batch were hot
-constexpr size_t kTellingBatch = 64;    // pieces of a batch that says something about the text
+constexpr size_t kSampled = 4;         // one of that many misses becomes hot
+constexpr size_t kBatchesWithout = 24;  // that skip the hot pieces after a batch with few
+constexpr size_t kTellingBatch = 64;    // pieces of a batch that is a sample of the text
 constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
 
-// The most pieces in so many slots: small tables can afford the speed of a low load.
+// The most pieces in `capacity` slots: small tables can afford the speed of a low load.
 constexpr size_t most_pieces(size_t capacity) {
   return capacity <= kSmallCapacity ? capacity / 2 : capacity / 4 * 3;
 }
@@ -36,7 +32,7 @@ PieceTable::PieceTable(unsigned known_bits, size_t expected_pieces)
   reserve(expected_pieces);
 }
 
-// Where a long piece lies: its length, then its bytes.
+// Where a long piece is stored: its length, then its bytes.
 const uint8_t* PieceTable::entry(const Slot& slot) const {
   const uint64_t place = slot.high & kPlaceMask;
   return arena_[place >> kBlockBits].get() + (place & (kArenaBlock - 1));
@@ -48,33 +44,21 @@ void PieceTable::prefetch_entry(const Slot& slot) const {
   __builtin_prefetch(place + 64);
 }
 
-const uint8_t* PieceTable::long_piece(const Slot& slot, size_t& size) const {
-  const uint8_t* const place = entry(slot);
-  uint32_t length;
-  std::memcpy(&length, place, kLengthBytes);
-  size = length;
-  return place + kLengthBytes;
-}
-
-const uint8_t* PieceTable::piece_of(const Slot& slot, uint8_t (&copy)[16], size_t& size) const {
-  if (is_long(slot)) return long_piece(slot, size);
+std::string_view PieceTable::piece_of(const Slot& slot, uint8_t (&copy)[16]) const {
+  if (is_long(slot)) {
+    uint32_t length;
+    std::memcpy(&length, entry(slot), kLengthBytes);
+    return {reinterpret_cast<const char*>(entry(slot)) + kLengthBytes, length};
+  }
   store64(copy, slot.low);
   store64(copy + 8, slot.high);
-  size = slot.high >> 56;
-  return copy;
-}
-
-bool PieceTable::same_piece(const Slot& slot, uint64_t hash, const uint8_t* piece, size_t size) const {
-  if (slot.low != hash || !is_long(slot)) return false;
-  size_t stored_size;
-  const uint8_t* stored = long_piece(slot, stored_size);
-  return stored_size == size && std::memcmp(stored, piece, size) == 0;
+  return {reinterpret_cast<const char*>(copy), slot.high >> 56};
 }
 
 uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
   const size_t wanted = kLengthBytes + size;
   if (arena_used_ + wanted > kArenaBlock) {
-    // A piece longer than a block gets a block of its own, which is then full.
+    // A piece longer than a block has a block of its own, which is then full.
     const size_t bytes = std::max(wanted, kArenaBlock);
     arena_.push_back(std::make_unique_for_overwrite<uint8_t[]>(bytes));
     arena_bytes_ += bytes;
@@ -97,7 +81,7 @@ size_t PieceTable::bytes() const {
 size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
   size_t total = bytes();
   if (size_ + more > limit_) {
-    // The old slots are given back while they are read, those of a small table at the end.
+    // The old slots are returned while they are read, those of a small table at the end.
     total += grown_for(more) * sizeof(Slot) + Pages::kReleaseStep;
     total -= capacity_ * sizeof(Slot) - std::min(capacity_ * sizeof(Slot), Pages::kReleaseStep);
   }
@@ -106,7 +90,7 @@ size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
   return total;
 }
 
-// So many slots that there is room for so many more pieces.
+// How many slots `more` further pieces need.
 size_t PieceTable::grown_for(size_t more) const {
   size_t capacity = std::max(kLeastCapacity, capacity_);
   while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
@@ -157,8 +141,10 @@ PieceTable::Slot& PieceTable::find_inline(uint64_t home, Key key) {
 PieceTable::Slot& PieceTable::find_long(uint64_t home, uint64_t hash, const uint8_t* piece, size_t size) {
   Slot* const begin = slots();
   Slot* slot = begin + home;
+  const std::string_view wanted(reinterpret_cast<const char*>(piece), size);
+  uint8_t unused[16];
   while (slot->high != 0) {
-    if (same_piece(*slot, hash, piece, size)) return *slot;
+    if (slot->low == hash && is_long(*slot) && piece_of(*slot, unused) == wanted) return *slot;
     if (++slot == begin + capacity_) slot = begin;
   }
   check_piece(size);
@@ -188,7 +174,7 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
   add_missed(text, start, ends, misses);
 }
 
-// Counts the hot pieces of a batch; how many the others are, which missed_ then lists.
+// Counts the hot pieces of a batch; returns the number of the others, which missed_ then lists.
 size_t PieceTable::count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
   HotPieces& hot = *hot_;
   uint32_t* const missed = missed_.get();
@@ -238,8 +224,8 @@ void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* e
     } else if (next.key.high != 0) [[likely]] {  // not an empty piece
       Slot& slot = find_inline(next.home, next.key);
       ++slot.count;
-      if (next.key.high >> 56 <= HotPieces::kMaxBytes && ++short_misses_ % kSampled == 0 && hot_in_use_)
-        hot_->put(HotPieces::word_of(next.key), slot.count);
+      if (next.key.high >> 56 <= kHotBytes && ++short_misses_ % kSampled == 0 && hot_in_use_)
+        hot_->put(next.key.low | next.key.high, slot.count);
     }
   }
 }

@@ -1,24 +1,19 @@
 // PieceTable: piece -> number of occurrences, made for many lookups and little memory.
 //
-// Idea: open addressing in slots of 24 bytes. A piece of at most 15 bytes lies in its slot (see hash.hpp's Key); a
-// longer one is its 64-bit hash and a place in the arena, compared byte by byte when the hashes agree. A slot's home
-// is its hash scaled to the capacity, so slots lie nearly in the order of their hashes, growing reads and writes in
+// Idea: open addressing in slots of 24 bytes. A piece of at most 15 bytes is stored in its slot (see hash.hpp's Key); a
+// longer one is its 64-bit hash and a position in the arena, compared byte by byte when the hashes agree. A slot's home
+// is its hash scaled to the capacity, so slots are nearly in the order of their hashes, growing reads and writes in
 // sequence, and ordered output sorts only within clusters. Pieces come in batches: count the hot ones (see
 // hot_pieces.hpp) unless few were lately, hash and prefetch the others, then probe.
 // Slot: low, high, count, 64 bits each. The top byte of `high` is 0 for an empty slot, 1..15 the length of an inline
-// piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena place in 56 bits. Counts have
+// piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena position in 56 bits. Counts have
 // all their 64 bits; adding past 2^63 - 1 throws.
-// Invariants: a slot lies at its home or after it with no empty slot between (going round at the end); never full.
-// Hot pieces know where their slots lie: before slots move, or counts are read, they are settled.
+// Invariants: a slot is at its home or after it with no empty slot between (wrapping at the end); never full. Hot
+// pieces point to their slots: before slots move, or counts are read, they are settled.
 // Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces
-// and 4 each; 224 KiB for hot pieces and batches. While growing, old pages are given back as they are read, so the peak
+// and 4 each; 224 KiB for hot pieces and batches. While growing, old pages are returned as they are read, so the peak
 // is about the new table alone.
 #pragma once
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "count/columns.hpp"
 #include "count/hash.hpp"
 #include "count/hot_pieces.hpp"
@@ -33,8 +28,8 @@ class PieceTable {
   // `known_bits`: all pieces share that many top bits of their hash (a window of a combination).
   explicit PieceTable(unsigned known_bits = 0, size_t expected_pieces = 0);
 
-  // Counts pieces that lie end to end in `text`: the first starts at `start`, piece i ends at ends[i].
-  // At most kBatch of them; 16 bytes must be readable after the last.
+  // Counts pieces that follow one another in `text`: the first starts at `start`, piece i ends at ends[i]. At most
+  // kBatch of them; 16 bytes must be readable after the last.
   void add_batch(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces);
   // Adds to one piece's count. Throws std::overflow_error beyond kMaxCount.
   void add(const uint8_t* piece, size_t size, uint64_t count);
@@ -43,15 +38,15 @@ class PieceTable {
 
   size_t size() const { return size_; }
   size_t bytes() const;
-  // Bytes at the most while so many pieces are added, together so long, that are all new.
+  // Bytes at the most while `more` pieces of `piece_bytes` bytes together are added, all of them new.
   size_t bytes_with(size_t more, size_t piece_bytes) const;
-  // Bytes of the pieces that lie in the arena.
+  // Bytes of the arena, where long pieces are.
   size_t arena_bytes() const { return arena_bytes_; }
   void clear();
 
-  // The pieces whose hash lies in [first, last], in order of hash, then of bytes.
+  // The pieces whose hash is in [first, last], in order of hash, then of bytes.
   Columns extract(uint64_t first = 0, uint64_t last = ~uint64_t{0});
-  // Appends all pieces, in that order, to columns that have the room.
+  // Appends all pieces, in that order, to columns that have the capacity.
   void append_to(Columns& columns);
 
  private:
@@ -69,11 +64,10 @@ class PieceTable {
   static uint64_t slot_hash(const Slot& slot) { return is_long(slot) ? slot.low : hash_key({slot.low, slot.high}); }
   const uint8_t* entry(const Slot& slot) const;
   void prefetch_entry(const Slot& slot) const;
-  const uint8_t* long_piece(const Slot& slot, size_t& size) const;
-  const uint8_t* piece_of(const Slot& slot, uint8_t (&copy)[16], size_t& size) const;
-  bool same_piece(const Slot& slot, uint64_t hash, const uint8_t* piece, size_t size) const;
+  // A short piece is in `copy`.
+  std::string_view piece_of(const Slot& slot, uint8_t (&copy)[16]) const;
 
-  void settle();  // brings the counts of hot pieces home
+  void settle();  // adds the counts of hot pieces to their slots
   size_t count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces);
   void add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses);
   size_t grown_for(size_t more) const;  // slots
@@ -88,11 +82,11 @@ class PieceTable {
   unsigned known_bits_;
   Array<Slot> slots_;
   size_t capacity_ = 0, size_ = 0, limit_ = 0;
-  std::vector<std::unique_ptr<uint8_t[]>> arena_;  // a place is block number << 20 | offset in the block
+  std::vector<std::unique_ptr<uint8_t[]>> arena_;  // a position is block number << 20 | offset in the block
   size_t arena_used_, arena_bytes_ = 0;
   std::unique_ptr<HotPieces> hot_;
   bool hot_in_use_ = false;
-  size_t batches_without_ = 0;  // that are still to pass hot_ by
+  size_t batches_without_ = 0;  // that will still skip hot_
   std::unique_ptr<uint32_t[]> missed_;  // which pieces of a batch were not in hot_
   std::unique_ptr<Pending[]> pending_;
   size_t short_misses_ = 0;

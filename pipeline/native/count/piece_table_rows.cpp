@@ -1,33 +1,21 @@
 // A PieceTable's pieces in order: of their hashes, then of their bytes.
-#include <algorithm>
-#include <cstring>
-#include <vector>
 
 #include "count/piece_table.hpp"
 
 namespace bpe {
-namespace {
 
-constexpr size_t kAhead = 24;  // slots that a prefetch runs ahead
-
-int compare(const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size) {
-  const int order = std::memcmp(a, b, std::min(a_size, b_size));
-  return order ? order : a_size < b_size ? -1 : a_size > b_size;
-}
-
-}  // namespace
+static constexpr size_t kAhead = 24;  // slots that a prefetch runs ahead
 
 void PieceTable::add_all(PieceTable& other) {
   other.settle();
   other.visit_range(0, ~uint64_t{0}, [&](const Slot& slot, uint64_t) {
     uint8_t copy[16];
-    size_t size;
-    const uint8_t* piece = other.piece_of(slot, copy, size);
-    add(piece, size, slot.count);
+    const std::string_view piece = other.piece_of(slot, copy);
+    add(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), slot.count);
   });
 }
 
-// Calls visit(slot, hash) for each slot whose hash lies in [first, last], in order of hash, then of bytes.
+// Calls visit(slot, hash) for each slot whose hash is in [first, last], in order of hash, then of bytes.
 template <class Visit>
 void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
   struct Entry {
@@ -38,18 +26,15 @@ void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
   const auto by_hash_then_bytes = [this](const Entry& a, const Entry& b) {
     if (a.hash != b.hash) return a.hash < b.hash;
     uint8_t a_copy[16], b_copy[16];
-    size_t a_size, b_size;
-    const uint8_t* a_piece = piece_of(*a.slot, a_copy, a_size);
-    const uint8_t* b_piece = piece_of(*b.slot, b_copy, b_size);
-    return compare(a_piece, a_size, b_piece, b_size) < 0;
+    return piece_of(*a.slot, a_copy) < piece_of(*b.slot, b_copy);
   };
   const auto flush = [&] {
     if (cluster.size() > 1) std::sort(cluster.begin(), cluster.end(), by_hash_then_bytes);
     for (const Entry& entry : cluster) visit(*entry.slot, entry.hash);
     cluster.clear();
   };
-  // A slot lies at its home or behind it in the same cluster; the last cluster may go round to the front, where the
-  // slots that belong to the end are told by their home. Homes rise with hashes, so clusters come out in order.
+  // A slot is at its home or after it in the same cluster; the last cluster may wrap to the front, where the slots that
+  // belong to the end are known by their home. Homes rise with hashes, so clusters come out in order.
   const size_t begin = home(first), end = home(last);
   for (size_t at = begin;; ++at) {
     const bool round = at >= capacity_;
@@ -59,7 +44,7 @@ void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
       if (at >= end) break;
       continue;
     }
-    // Long pieces lie in the order in which they were met: fetch the one that will be read in a while.
+    // Long pieces are stored in the order in which they came: fetch the one that will be read in a while.
     if (at + kAhead < capacity_ && is_long(slots()[at + kAhead])) prefetch_entry(slots()[at + kAhead]);
     const uint64_t hash = slot_hash(slot);
     const bool from_the_end = home(hash) > (round ? at - capacity_ : at);
@@ -72,9 +57,8 @@ Columns PieceTable::extract(uint64_t first, uint64_t last) {
   std::vector<const Slot*> order;
   size_t data_bytes = 0;
   visit_range(first, last, [&](const Slot& slot, uint64_t) {
-    size_t size = slot.high >> 56;
-    if (is_long(slot)) long_piece(slot, size);
-    data_bytes += size;
+    uint8_t copy[16];
+    data_bytes += piece_of(slot, copy).size();
     order.push_back(&slot);
   });
   Columns columns(order.size(), data_bytes);
@@ -92,9 +76,8 @@ void PieceTable::append_to(Columns& columns) {
 
 void PieceTable::append(Columns& columns, const Slot& slot) const {
   uint8_t copy[16];
-  size_t size;
-  const uint8_t* piece = piece_of(slot, copy, size);
-  columns.append(piece, size, slot.count);
+  const std::string_view piece = piece_of(slot, copy);
+  columns.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), slot.count);
 }
 
 }  // namespace bpe

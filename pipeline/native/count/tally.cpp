@@ -1,7 +1,5 @@
 #include "count/tally.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <iterator>
 
 namespace bpe {
@@ -9,7 +7,7 @@ namespace {
 
 constexpr unsigned kExactBits = 10, kSteps = 8;  // classes for each doubling
 constexpr double kAlike = 0.75;
-constexpr uint64_t kPairPositions = 100;  // a pair takes as much memory as so many positions
+constexpr uint64_t kPairPositions = 100;  // a pair takes as much memory as that many positions
 constexpr size_t kExact = size_t{1} << kExactBits;
 
 size_t class_of(uint64_t count) {

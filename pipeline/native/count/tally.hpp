@@ -1,14 +1,10 @@
-// CountTally: how much of a counter is counted how often, in little memory: what merging would take, and what would
-// be left of the text if rare pieces were left out, is forecast from it.
+// CountTally: how much of a counter is counted how often, in little memory: what merging would take, and what would be
+// left of the text if rare pieces were left out, is forecast from it.
 //
-// Idea: a class for each count below 1,024, and above eight for each doubling. A class begins at its lowest count, so
-// sums over classes are exact for every bound that is the beginning of one. Of the pieces that will be merged the
-// pairs of bytes are counted as well, since the engine's first index is of the most frequent of them.
+// Idea: a class for each count below 1,024, and above eight for each doubling. A class starts at its lowest count, so
+// sums over classes are exact for every bound that is the start of one. Of the pieces that will be merged the pairs of
+// bytes are counted as well, since the engine's first index is of the most frequent of them.
 #pragma once
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "count/columns.hpp"
 
 namespace bpe {
@@ -33,7 +29,7 @@ class CountTally {
   // Pieces counted less often than `min_count` will not be merged.
   explicit CountTally(uint64_t min_count = 1);
   void add(const ColumnsView& columns);
-  // The index of at most so many pairs and positions; or, where those are more, of all pairs whose counts are alike.
+  // The index of at most that many pairs and positions; or, where those are more, of all pairs whose counts are alike.
   FirstIndex first_index(uint64_t max_pairs, uint64_t max_positions) const;
   // The classes that have pieces, the lowest counts first.
   std::vector<Class> classes() const;

@@ -1,7 +1,5 @@
 #include "encode/chain_merge.hpp"
 
-#include <algorithm>
-
 namespace bpe {
 
 ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Merge> merges) {
@@ -16,7 +14,7 @@ ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Me
   }
   if (token_bytes > kMaxTokenBytes) return;
 
-  numbers_ = PairMap(merges.size());
+  numbers_ = PairMap<true>(merges.size());
   parts_.assign(256 + merges.size(), Part{0, 0, 0, kNone});
   ids_.assign(256 + merges.size(), kNone);
 

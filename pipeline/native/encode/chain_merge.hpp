@@ -1,32 +1,24 @@
 // ChainMerger: byte-pair encoding of one piece in time that grows with its length, by the chain of tokens in which all
 // neighbours fit.
 //
-// Contract: the ids that joining by rank gives (rank_merge.hpp), for lists in which every merge comes after those that
+// Contract: the ids that joining by rank makes (rank_merge.hpp), for lists in which every merge comes after those that
 // make its parts; any other list is not `usable`, nor one whose tokens are very long together.
 //
-// Idea. Two tokens fit if their joint bytes, merged by rank, give these two again. A row of tokens is the encoding of
+// Idea. Two tokens fit if their joint bytes, merged by rank, are these two again. A row of tokens is the encoding of
 // its bytes exactly if every two neighbours fit: the first merge across a border of the row would also be the first
 // across that border in the bytes of the two tokens next to it. So the longest token that starts at a position is
 // tried, then each shorter one; where none fits its left neighbour, that neighbour is given up. Each prefix of a piece
-// has one encoding, so a position given up once is never tried again. (After the encoder in GitHub's `bpe` crate.)
-// Two tokens fit if undoing their merges, the latest first, never shows two tokens at the border that have a merge
-// which comes before the one undone.
+// has one encoding, so a position given up once is never tried again. (After the encoder in GitHub's `bpe` crate.) Two
+// tokens fit if undoing their merges, the latest first, never shows two tokens at the border that have a merge which
+// comes before the one undone.
 // Numbers: a byte is its value, any other token 256 + the rank of the merge that makes it of its own bytes, so that
 // numbers compare as merges follow one another. A token that its own bytes do not make has none: it never appears.
 //
 // Cost: a walk through the trie and some five lookups a token. That is at worst the length times that of the longest
 // token, where a text keeps starting long tokens that it does not end; a long piece is given up after kMaxSteps a byte.
 #pragma once
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
-
+#include "count/pair_map.hpp"
 #include "encode/id_buffer.hpp"
-#include "encode/pair_map.hpp"
 #include "encode/token_trie.hpp"
 
 namespace bpe {
@@ -78,7 +70,7 @@ class ChainMerger {
   bool encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const;
 
  private:
-  static constexpr uint32_t kNone = PairMap::kNone;
+  static constexpr uint32_t kNone = PairMap<true>::kNone;
   struct Part {  // of a token: what was merged last, its bytes, and the longest token that is a proper prefix
     uint32_t left, right, length, shorter;
   };
@@ -113,7 +105,7 @@ class ChainMerger {
   std::vector<Part> parts_;    // by number
   std::vector<uint32_t> ids_;  // by number
   TokenTrie trie_;
-  PairMap numbers_;  // of the merges of two numbers
+  PairMap<true> numbers_;  // of the merges of two numbers
   JoinableBytes joinable_;
 };
 

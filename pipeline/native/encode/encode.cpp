@@ -1,13 +1,9 @@
 #include "encode/encode.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <exception>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "text/utf8.hpp"
 
@@ -26,8 +22,7 @@ constexpr uint8_t kAside = 254, kGiant = 255;
 
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
                  bool whole_pieces, size_t cache_bytes, size_t threads)
-    : automaton_(automaton),
-      merger_(tokens, merges),
+    : automaton_(automaton), merger_(tokens, merges),
       pooled_states_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
       cache_bytes_(cache_bytes / pooled_states_) {
   idle_.reserve(pooled_states_);
@@ -112,7 +107,7 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
         automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), kBlockPieces, &count);
     if (count == 0) {
       if (whole && !at_end) break;
-      throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes is beyond the limit of 1 GiB");
+      throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes: the limit is 1 GiB");
     }
     encode_block(bytes + begin, 0, {state.ends.data(), count}, text.size() - begin, state, out);
     if (counted) {

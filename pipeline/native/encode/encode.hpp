@@ -1,5 +1,5 @@
-// Encoder: text to token ids. Special tokens are found, the text between them is cut into pieces, each piece is merged by
-// rank.
+// Encoder: text to token ids. Special tokens are found, the text between them is cut into pieces, each piece is merged
+// by rank.
 //
 // Contract: exact byte-pair encoding by rank (rank_merge.hpp); a special token ends the document before it, so that
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
@@ -11,20 +11,11 @@
 // known, the ids of the others are put between those of the frequent ones. Threads may call at the same time: each call
 // takes a state with caches of its own from a pool. The texts of a batch are taken from a common counter by threads
 // that live as long as the call.
-// Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0: as
-// many as there are cores, at least four), further ones use hardly any.
+// Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0:
+// as many as there are cores, at least four), further ones use hardly any.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "encode/hot_ids.hpp"
 #include "encode/id_buffer.hpp"
@@ -38,14 +29,14 @@ namespace bpe {
 
 class Encoder {
  public:
-  // `automaton` may be null (pieces then come from the caller) and must outlive the encoder otherwise.
-  // Throws std::invalid_argument where a byte has no token or a merge names none.
+  // `automaton` may be null (pieces then come from the caller) and must outlive the encoder otherwise. Throws
+  // std::invalid_argument where a byte has no token or a merge names none.
   Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges, bool whole_pieces,
           size_t cache_bytes, size_t threads = 0);
 
-  // Appends the ids of `text`, in which `specials` (may be null) are recognised. Without `at_end` more text follows: only
-  // ids that it cannot change are appended. Returns where the rest starts, which the caller puts before what follows.
-  // std::logic_error without an automaton; std::runtime_error for a piece above RankMerger::kMaxPieceBytes.
+  // Appends the ids of `text`, in which `specials` (may be null) are recognised. Without `at_end` more text follows:
+  // only ids that it cannot change are appended. Returns where the rest starts, which the caller puts before what
+  // follows. std::logic_error without an automaton; std::runtime_error for a piece above RankMerger::kMaxPieceBytes.
   size_t encode(std::string_view text, const SpecialTokens* specials, bool at_end, IdBuffer& out);
 
   // The number of the ids of a whole text; memory does not grow with it.
@@ -121,7 +112,7 @@ class Encoder {
 
   const Automaton* automaton_;
   RankMerger merger_;
-  std::string token_bytes_;                                      // the text behind the keys of whole_pieces_
+  std::string token_bytes_;                                      // the text that the keys of whole_pieces_ point to
   std::unordered_map<std::string_view, uint32_t> whole_pieces_;  // empty unless asked for
   size_t pooled_states_;                                         // threads that keep caches
   size_t cache_bytes_;                                           // of one state

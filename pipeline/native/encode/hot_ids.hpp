@@ -5,11 +5,6 @@
 // Every fourth piece that is offered is entered, so that rare pieces seldom push out frequent ones.
 // Cost: 128 KiB for each thread. One thread at a time.
 #pragma once
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-
 #include "count/hash.hpp"
 
 namespace bpe {

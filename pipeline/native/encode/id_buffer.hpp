@@ -1,12 +1,9 @@
 // A growable row of token ids that does not clear memory before writing to it and can be handed to Python whole.
 #pragma once
-
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <new>
+
+#include "text/base.hpp"
 
 namespace bpe {
 

@@ -1,20 +1,11 @@
 // LongPieceCache: a bounded cache of the ids of longer pieces, and of short ones with many ids.
 //
-// Idea: records (ids, then the piece's bytes) follow one another in a ring; a new one overwrites the oldest. An index of
-// buckets of four slots finds them by a 64-bit hash, and the bytes are compared in full: a hash alone proves nothing.
-// Positions never wrap, so a slot whose record was overwritten is known by its position. Pieces above kMaxBytes are
-// not kept. The index doubles as records come, up to its part of the limit. A caller with many pieces fetches first all
-// buckets, then all records. One thread at a time.
+// Idea: records (ids, then the piece's bytes) follow one another in a ring; a new one overwrites the oldest. An index
+// of buckets of four slots finds them by a 64-bit hash, and the bytes are compared in full: a hash alone proves
+// nothing. Positions never wrap, so a slot whose record was overwritten is known by its position. Pieces above
+// kMaxBytes are not kept. The index doubles as records come, up to its part of the limit. A caller with many pieces
+// fetches first all buckets, then all records. One thread at a time.
 #pragma once
-
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <vector>
-
 #include "count/pages.hpp"
 
 namespace bpe {
@@ -25,7 +16,8 @@ class LongPieceCache {
 
   // `bytes`: upper limit of the memory used; below 64 KiB nothing is kept.
   explicit LongPieceCache(size_t bytes)
-      : most_buckets_(std::bit_floor(bytes / 4 / sizeof(Bucket) + 1)), ring_words_(bytes < kLeast ? 0 : bytes / 8 * 5 / 4) {}
+      : most_buckets_(std::bit_floor(bytes / 4 / sizeof(Bucket) + 1)),
+        ring_words_(bytes < kLeast ? 0 : bytes / 8 * 5 / 4) {}
 
   void prefetch(uint64_t hash) const {
     if (!index_.empty()) __builtin_prefetch(&index_[hash & mask_]);

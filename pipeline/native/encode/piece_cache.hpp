@@ -1,18 +1,11 @@
 // PieceCache: a bounded cache of the ids of short pieces, up to 15 bytes in, up to 4 ids out, 32 bytes an entry.
 //
-// Idea: two entries fill a cache line, two lines are a bucket. The hash names a line; nearly every piece is found in it,
-// without a branch between its entries, and a caller with many pieces fetches their lines ahead. A new entry takes a free
-// slot of its line, then one of the other line, and otherwise pushes out the older entry of its own. The table starts
-// small and doubles when it is half full, until the next size would not fit into the limit together with it; then it
-// stays. One thread at a time.
+// Idea: two entries fill a cache line, two lines are a bucket. The hash names a line; nearly every piece is found in
+// it, without a branch between its entries, and a caller with many pieces fetches their lines ahead. A new entry takes
+// a free slot of its line, then one of the other line, and otherwise pushes out the older entry of its own. The table
+// starts small and doubles when it is half full, until the next size would not fit into the limit together with it;
+// then it stays. One thread at a time.
 #pragma once
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <utility>
-
 #include "count/hash.hpp"
 #include "count/pages.hpp"
 

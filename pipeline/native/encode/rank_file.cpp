@@ -1,12 +1,5 @@
 #include "encode/rank_file.hpp"
 
-#include <algorithm>
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-
 namespace bpe {
 
 std::vector<Merge> merges_of_ranks(std::span<const Token> tokens) {

@@ -1,13 +1,8 @@
 #include "encode/rank_merge.hpp"
 
-#include <algorithm>
-#include <functional>
-#include <stdexcept>
-#include <string>
-
 namespace bpe {
 
-static constexpr uint32_t kNone = PairMap::kNone;
+static constexpr uint32_t kNone = PairMap<true>::kNone;
 
 RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> merges) : ranks_(merges.size()) {
   byte_ids_.fill(kNone);

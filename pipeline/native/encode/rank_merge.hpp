@@ -1,23 +1,15 @@
 // RankMerger: byte-pair encoding of one piece by the ranks of a merge list; bytes in, token ids out.
 //
-// Contract: starting from single bytes, the adjacent pair of lowest rank is joined, the leftmost among equals, until
-// no adjacent pair is in the merge list. Every list is taken as it is: several merges may make the same token, and
-// a merge may come before those that make its parts.
+// Contract: starting from single bytes, the adjacent pair of lowest rank is joined, the leftmost among equals, until no
+// adjacent pair is in the merge list. Every list is taken as it is: several merges may make the same token, and a merge
+// may come before those that make its parts.
 //
 // Ideas, by the list:
 // - Where every merge comes after those that make its parts (all trained lists), the chain of tokens is found from left
 //   to right (chain_merge.hpp). Cost: O(n), whatever the length.
-// - Under any other list, and where that chain takes too many steps, a piece is first cut where its two neighbouring
-//   bytes are never joined by any merge; each stretch uses a heap of (rank, position). Cost: O(n log n).
+// - Under any other list, and where that chain takes too many steps, a piece is first cut where its two neighbouring  
+// bytes are never joined by any merge; each stretch uses a heap of (rank, position). Cost: O(n log n).
 #pragma once
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "encode/chain_merge.hpp"
 
 namespace bpe {
@@ -43,7 +35,7 @@ class RankMerger {
 
   std::array<uint32_t, 256> byte_ids_;
   std::vector<uint32_t> results_;  // by rank
-  PairMap ranks_;                  // of two ids
+  PairMap<true> ranks_;            // of two ids
   JoinableBytes joinable_;
   ChainMerger chain_;
 };

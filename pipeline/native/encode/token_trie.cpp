@@ -1,10 +1,5 @@
 #include "encode/token_trie.hpp"
 
-#include <algorithm>
-#include <array>
-#include <stdexcept>
-#include <utility>
-
 namespace bpe {
 
 // Free cells hang in a ring, whose hook is cell 0: the root's own, which is never free.

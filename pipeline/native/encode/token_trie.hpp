@@ -1,18 +1,13 @@
-// Which tokens begin here: the longest, and from it every shorter one.
+// TokenTrie: which tokens start here: the longest, and from it every shorter one.
 //
-// Idea: a double-array trie. The child of a node for a byte stands in the cell `base + byte`, and the cell says whose
-// child it is, so that one step is one load and one comparison. Each token knows the longest token that is a proper
-// prefix of it, so that all candidates at a place are met in falling length without walking again.
-// The first two bytes lead to their node at once, through a table of which a text uses a small part.
+// Idea: a double-array trie. The child of a node for a byte is in the cell `base + byte`, and the cell says whose child
+// it is, so that one step is one load and one comparison. Each token knows the longest token that is a proper prefix of
+// it, so that all candidates at a position come in falling length without walking again. The first two bytes lead to
+// their node at once, through a table of which a text uses a small part.
 // Cost: one dependent load a byte; 12 bytes a node, at most one node for each byte of all tokens, and some free cells;
 // 512 KiB for the table.
 #pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
+#include "text/base.hpp"
 
 namespace bpe {
 
@@ -29,9 +24,9 @@ class TokenTrie {
   TokenTrie(std::vector<Entry> entries, std::span<uint32_t> shorter);
 
   struct Found {
-    uint32_t number = kNone, length = 0;  // kNone: no token begins so
+    uint32_t number = kNone, length = 0;  // kNone: no token starts so
   };
-  // The longest token that text[at, end) begins with. `walked` grows by the bytes that were looked at.
+  // The longest token that text[at, end) starts with. `walked` grows by the bytes that were looked at.
   Found longest(const uint8_t* at, const uint8_t* end, size_t& walked) const {
     const Node* const nodes = nodes_.data();
     const uint8_t* const begin = at;
@@ -59,7 +54,7 @@ class TokenTrie {
     uint32_t base = 0, parent = kNone, number = kNone;
   };
   struct Start {
-    uint32_t node = 0;  // 0: nothing longer than one byte begins so
+    uint32_t node = 0;  // 0: nothing longer than one byte starts so
     Found found;
   };
   struct Layout;  // which cells are free, while the trie is made

@@ -1,22 +1,18 @@
 // One merge: joins every listed occurrence of a pair, and finds which pairs appeared and disappeared around them.
 //
 // Idea: pass 1 (join_listed) walks the list in order. An entry may be stale; it is an occurrence exactly when the
-// pair's two symbols still start there, since a slot that has lost a symbol never has it again: symbols are
-// only written while the merge that makes them runs, and no list holds that symbol yet. The weights of the
-// symbols to the left and right are added up in arrays indexed by symbol, so the cost of a hash lookup is
-// paid once per different neighbour, not per occurrence.
+// pair's two symbols still start there, since a slot that has lost a symbol never has it again: symbols are only
+// written while the merge that makes them runs, and no list holds that symbol yet. The weights of the symbols to the
+// left and right are added up in arrays indexed by symbol, so the cost of a hash lookup is paid once per different
+// neighbour, not per occurrence.
 //
-// Pass 2 (list_neighbours) runs only where a new pair reaches the phase's threshold: it visits the joined
-// positions again and lists those pairs. Both passes take a shard at a time and touch nothing outside it.
+// Pass 2 (list_neighbours) runs only where a new pair reaches the phase's threshold: it visits the joined positions
+// again and lists those pairs. Both passes take a shard at a time and touch nothing outside it.
 //
-// Overlaps: with (a, b) -> x in `abab`, the first join sees the right neighbour a and counts (x, a); the second
-// sees x on its left, which means that a pair (x, a) is gone again. So the weight of x on the left, counted
-// separately, is what new pairs (x, a) must lose and what (x, x) has.
+// Overlaps: with (a, b) -> x in `abab`, the first join sees the right neighbour a and counts (x, a); the second sees x
+// on its left, which means that a pair (x, a) is gone again. So the weight of x on the left, counted separately, is
+// what new pairs (x, a) must lose and what (x, x) has.
 #pragma once
-#include <algorithm>
-#include <cstdint>
-#include <vector>
-
 #include "merge/positions.hpp"
 #include "merge/tokens.hpp"
 #include "merge/words.hpp"
@@ -31,12 +27,6 @@ class Neighbours {
     uint32_t positions = 0;
     uint32_t writer = 0;  // 1 + index of the list that pass 2 writes; 0: none
   };
-  void reserve(Symbol symbols) {
-    if (entries_.size() <= symbols) {
-      entries_.resize(symbols + symbols / 2);
-      seen_.resize(entries_.size());
-    }
-  }
   // Adds one at a time, with everything in registers.
   class Adder {
    public:
@@ -70,27 +60,24 @@ class Neighbours {
   Entry& operator[](Symbol symbol) { return entries_[symbol]; }
   const Symbol* begin() const { return seen_.data(); }
   const Symbol* end() const { return seen_.data() + n_seen_; }
-  void clear() {
+  // Forgets what was seen, and makes space for that many symbols.
+  void clear(Symbol symbols) {
     for (uint32_t i = 0; i < n_seen_; ++i) entries_[seen_[i]] = {};
     n_seen_ = 0;
+    if (entries_.size() <= symbols) {
+      entries_.resize(symbols + symbols / 2);
+      seen_.resize(entries_.size());
+    }
   }
 
  private:
   std::vector<Entry> entries_;
-  std::vector<Symbol> seen_;  // has room for every symbol and one more
+  std::vector<Symbol> seen_;  // has an entry for every symbol and one more
   uint32_t n_seen_ = 0;
 };
 
 struct Surroundings {
   Neighbours left, right;
-  void reserve(Symbol symbols) {
-    left.reserve(symbols);
-    right.reserve(symbols);
-  }
-  void clear() {
-    left.clear();
-    right.clear();
-  }
 };
 
 struct Join {

@@ -1,20 +1,15 @@
-// Trains in phases. Each phase indexes only the pairs whose count reaches a threshold, merges as long as the
-// best indexed pair reaches it, then compacts the words and continues with a lower threshold.
+// Trains in phases. Each phase indexes only the pairs whose count reaches a threshold, merges as long as the best
+// indexed pair reaches it, then compacts the words and continues with a lower threshold.
 //
-// Why phases are exact: a pair contains a token that some merge made (or only bytes, and then all its
-// occurrences are there from the start), and once that merge has ended no new occurrence of the token appears,
-// since no two merges make the same bytes; so from then on the pair's count only falls. A pair below the
-// threshold when the phase's index is made therefore stays below it. A pair that a merge of this phase makes
-// has its exact count when that merge ends, and is indexed then if it reaches the threshold. So the index
-// holds every pair that reaches the threshold with its exact count, and while the best of them reaches it, it
-// is the best of all.
+// Why phases are exact: a pair contains a token that some merge made (or only bytes, and then all its occurrences are
+// there from the start), and once that merge has ended no new occurrence of the token appears, since no two merges make
+// the same bytes; so from then on the pair's count only falls. A pair below the threshold when the phase's index is
+// made therefore stays below it. A pair that a merge of this phase makes has its exact count when that merge ends, and
+// is indexed then if it reaches the threshold. So the index holds every pair that reaches the threshold with its exact
+// count, and while the best of them reaches it, it is the best of all.
 #include "merge/merge.hpp"
 
-#include <algorithm>
 #include <numeric>
-#include <optional>
-#include <stdexcept>
-#include <utility>
 
 #include "merge/join.hpp"
 #include "merge/scan.hpp"
@@ -33,7 +28,7 @@ constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared
 class Training {
  public:
   Training(const MergeOptions& options, const MergePoll& poll)
-      : options_(options), limits_{options.max_token_bytes}, pulse_(poll), team_(options.threads, pulse_),
+      : options_(options), pulse_(poll), team_(options.threads, pulse_), tokens_(options.max_token_bytes),
         spans_(kFirstMerge, 1), around_(team_.members()) {
     pulse_.progress.max_merges = options.max_merges;
   }
@@ -57,17 +52,15 @@ class Training {
   // Reads all pieces, frees what held them, and prepares what training needs.
   template <class S>
   std::vector<Shard<S>> take(PieceSource source) {
-    auto shards = take_words<S>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus_);
+    Corpus corpus;
+    auto shards = take_words<S>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus, result_);
     source = nullptr;
     give_back_memory();
-    result_.bytes = corpus_.bytes;
-    result_.left_out_pieces = corpus_.left_out_pieces;
-    result_.left_out_bytes = corpus_.left_out_bytes;
-    sketch_.emplace(corpus_.slots, corpus_.mass);
+    sketch_.emplace(corpus.slots, corpus.mass);
     for (Symbol left = 0; left < 256; ++left)
       for (Symbol right = 0; right < 256; ++right)
-        if (const auto count = corpus_.byte_pairs[256 * left + right];
-            count != 0 && !limits_.forbids(tokens_, left, right))
+        if (const auto count = corpus.byte_pairs[256 * left + right];
+            count != 0 && !tokens_.forbids(left, right))
           sketch_->add(sketch_->counter_of(key_of(left, right)), count);
     arenas_ = std::vector<PositionArena>(shards.size());
     positions_.resize(shards.size());
@@ -87,7 +80,7 @@ class Training {
       bool progress = false;
       while (threshold != 0 && !progress) {
         auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps_, tokens_, options_.greatest_bytes,
-                                       limits_, team_, pulse_);
+                                       team_, pulse_);
         gaps_ = false;
         std::fill(spans_.begin(), spans_.end(), 1);
         ++result_.phases;
@@ -137,8 +130,9 @@ class Training {
     return any;
   }
 
-  // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the pair,
-  // its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no result.
+  // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the
+  // pair, its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no
+  // result.
   template <class S>
   void prefetch_upcoming(const std::vector<Shard<S>>& shards, PairIndex& index) {
     if (const auto pair = index.upcoming(9); pair != kNoPair) index.prefetch(pair);
@@ -187,7 +181,10 @@ class Training {
       else
         for (size_t s = 0; s < shards.size(); ++s) work(s, 0);
     };
-    for (auto& around : around_) around.reserve(tokens_.next());
+    for (auto& around : around_) {
+      around.left.clear(tokens_.next());
+      around.right.clear(tokens_.next());
+    }
     on_shards([&](size_t s, unsigned member) {
       make_empty(positions_[s], std::min<uint64_t>(pair.positions, shards[s].size));
       read_list(arenas_[s], index.list(best, s), positions_[s]);
@@ -214,10 +211,6 @@ class Training {
         for (size_t i = 0; i < fresh_.size(); ++i)
           index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]).handle;
     }
-    if (shared)
-      for (auto& around : around_) around.clear();
-    else
-      around_[0].clear();
   }
 
   // Empties the positions for a list of at most `most`; few of the merges have lists that are worth their memory.
@@ -252,7 +245,7 @@ class Training {
       note(index, key_of(join.made, symbol), entry.weight, &entry);
     }
     for (const auto& change : changes_) {
-      if (limits_.forbids(tokens_, left_of(change.key), right_of(change.key))) continue;
+      if (tokens_.forbids(left_of(change.key), right_of(change.key))) continue;
       if (change.made != nullptr) {
         sketch_->add(change.counter, change.weight);
         if (change.weight < index.threshold()) continue;
@@ -278,8 +271,8 @@ class Training {
     changes_.push_back({key, counter, weight, made});
   }
 
-  // Every member's surroundings receive the lists that member 0 decided on, for the neighbours that the member has seen.
-  // It meets no others, and only what was seen is cleared after the merge.
+  // Every member's surroundings receive the lists that member 0 decided on, for the neighbours that the member has
+  // seen. It meets no others, and only what was seen is cleared after the merge.
   void give_writers() {
     for (uint32_t i = 0; i < fresh_.size(); ++i) {
       const bool made_right = fresh_[i].right == tokens_.next() - 1;
@@ -303,11 +296,9 @@ class Training {
   };
 
   const MergeOptions& options_;
-  const Limits limits_;
   Pulse pulse_;
   Team team_;
   Tokens tokens_;
-  Corpus corpus_;
   std::optional<Sketch> sketch_;
   bool gaps_ = false;  // merges were made since the last compaction
   std::vector<uint32_t> spans_;  // by symbol: slots since the last compaction
@@ -330,7 +321,8 @@ void MergeEngine::add(const ColumnsView& columns, std::shared_ptr<void> owner) {
 }
 
 void MergeEngine::stream(PieceSource source, uint64_t bytes) {
-  if (used_ || source_ || !batches_.empty()) throw std::invalid_argument("stream() is called once, without add(), before run()");
+  if (used_ || source_ || !batches_.empty())
+    throw std::invalid_argument("stream() is called once, without add(), before run()");
   source_ = std::move(source);
   bytes_ = bytes;
 }

@@ -1,25 +1,18 @@
 // The merge engine: byte-pair encoding trained exactly on weighted pieces.
 //
-// Idea (Gage 1994; Sennrich, Haddow and Birch 2016): every piece starts as its bytes; the pair of adjacent
-// tokens with the highest count becomes a new token, everywhere, left to right and not overlapping; repeat.
-// A pair's count is the number of adjacent positions where it occurs, each weighted with its piece's count
-// (`aaa` has the pair (a, a) twice). Among equal counts the tie-break decides.
+// Idea (Gage 1994; Sennrich, Haddow and Birch 2016): every piece starts as its bytes; the pair of adjacent tokens with
+// the highest count becomes a new token, everywhere, left to right and not overlapping; repeat. A pair's count is the
+// number of adjacent positions where it occurs, each weighted with its piece's count (`aaa` has the pair (a, a) twice).
+// Among equal counts the tie-break decides.
 //
-// Token ids: 0..255 are the bytes in GPT-2's order (byte_of_id), 256 + rank is the merge of that rank. No two
-// ids ever have the same bytes: while no merge crosses the ends of a stretch of text, what the merges make of it
-// depends on its bytes alone, so all its copies become one token in the same merge.
+// Token ids: 0..255 are the bytes in GPT-2's order (byte_of_id), 256 + rank is the merge of that rank. No two ids ever
+// have the same bytes: while no merge crosses the ends of a stretch of text, what the merges make of it depends on its
+// bytes alone, so all its copies become one token in the same merge.
 //
-// The result depends on the multiset of (piece, count) alone: not on the order of pieces, the batches, the
-// number of threads, or the tuning. Errors: std::invalid_argument for wrong input or options,
+// The result depends on the multiset of (piece, count) alone: not on the order of pieces, the batches, the number of
+// threads, or the tuning. Errors: std::invalid_argument for wrong input or options,
 // std::overflow_error when the corpus holds 2^63 bytes or more. Whatever `poll` throws leaves run().
 #pragma once
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "count/columns.hpp"
 
 namespace bpe {
@@ -65,11 +58,11 @@ using MergePoll = std::function<void(const MergeProgress&)>;
 
 class MergeEngine {
  public:
-  // Columns in any order; a piece may come in several. Pieces of count 0 and empty pieces are ignored. `owner` keeps the
-  // columns alive; the engine drops it as soon as it has taken the pieces in.
+  // Columns in any order; a piece may come in several. Pieces of count 0 and empty pieces are ignored. `owner` keeps
+  // the columns alive; the engine drops it as soon as it has taken the pieces in.
   void add(const ColumnsView& columns, std::shared_ptr<void> owner);
-  // Instead of adding: pieces of about that many bytes in all that are read while run() takes them in, so that they need
-  // not be in memory all at once. `source` is called on the thread that calls run().
+  // Instead of adding: pieces of about that many bytes in all that are read while run() takes them in, so that they
+  // need not be in memory all at once. `source` is called on the thread that calls run().
   void stream(PieceSource source, uint64_t bytes);
   // Trains on everything added and forgets it: run once.
   MergeResult run(const MergeOptions& options, const MergePoll& poll);
@@ -81,7 +74,7 @@ class MergeEngine {
   bool used_ = false;
 };
 
-// The byte that token `id` (0..255) stands for, in GPT-2's order.
+// The byte of token `id` (0..255), in GPT-2's order.
 uint8_t byte_of_id(unsigned id);
 
 }  // namespace bpe

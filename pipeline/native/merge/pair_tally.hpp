@@ -1,14 +1,9 @@
 // What one shard's walk finds: a hash table of pairs, each with its count and the list that is being written.
 //
 // Idea: open addressing over the product that the sketch is addressed with, by its top bits. The table is kept sparse
-// while it is small, so that nearly every lookup ends at the first slot it looks at: there a mispredicted branch
-// costs more than the cache lines saved.
+// while it is small, so that nearly every lookup ends at the first slot it looks at: there a mispredicted branch costs
+// more than the cache lines saved.
 #pragma once
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "merge/positions.hpp"
 #include "merge/sketch.hpp"
 

@@ -5,13 +5,6 @@
 // Invariant: handle 0 is the empty list.
 // Cost: 4 bytes a position and 8 a chunk, plus the unused end of each list's last chunk.
 #pragma once
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
 #include "count/pages.hpp"
 #include "merge/words.hpp"
 
@@ -52,8 +45,8 @@ class PositionArena {
   uint32_t used_ = kBlockWords;  // of the last block in use
 };
 
-// A list that is being written. Chunk: link, number of positions, the positions. While the list grows a chunk
-// links to the one before it, so that a writer needs to know its last chunk only; finish() turns the links.
+// A list that is being written. Chunk: link, number of positions, the positions. While the list grows a chunk links to
+// the one before it, so that a writer needs to know its last chunk only; finish() turns the links.
 class ListWriter {
  public:
   void append(PositionArena& arena, Position position) {

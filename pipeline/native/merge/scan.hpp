@@ -1,18 +1,11 @@
 // Between phases: compact the words, and index the pairs that reach the next threshold.
 //
-// Idea: one walk over each shard closes the gaps that merges left and, of the pairs whose counter in the sketch
-// reaches the threshold, counts each exactly and lists its positions; those whose count does reach it make up
-// the index. So no pair that reaches the threshold is missed, and those that do not cost little. A walk works
-// in blocks, each in steps (choose, prefetch, count), so that hash lookups wait for memory together.
-// A pair longer than max_token_bytes is treated as if a boundary separated its tokens.
+// Idea: one walk over each shard closes the gaps that merges left and, of the pairs whose counter in the sketch reaches
+// the threshold, counts each exactly and lists its positions; those whose count does reach it make up the index. So no
+// pair that reaches the threshold is missed, and those that do not cost little. A walk works in blocks, each in steps
+// (choose, prefetch, count), so that hash lookups wait for memory together. A pair longer than max_token_bytes is
+// treated as if a boundary separated its tokens.
 #pragma once
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
-
 #include "merge/index.hpp"
 #include "merge/pair_tally.hpp"
 #include "merge/positions.hpp"
@@ -22,13 +15,6 @@
 #include "merge/words.hpp"
 
 namespace bpe::merge {
-
-struct Limits {
-  uint64_t max_token_bytes;
-  bool forbids(const Tokens& tokens, Symbol left, Symbol right) const {
-    return tokens.bytes(left) + tokens.bytes(right) > max_token_bytes;
-  }
-};
 
 inline constexpr Position kSlotsPerBeat = Position{1} << 20;
 inline constexpr Position kBlock = 512;
@@ -143,7 +129,7 @@ PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* reco
 }
 
 inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionArena>& arenas, uint64_t threshold,
-                  const Tokens& tokens, bool greatest_bytes, const Limits& limits) {
+                  const Tokens& tokens, bool greatest_bytes) {
   size_t expected = 0;
   for (const auto& tally : tallies) expected = std::max(expected, tally.used());
   PairIndex index(tokens, greatest_bytes, tallies.size(), threshold, expected);
@@ -153,7 +139,7 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
     for (const auto& slot : tallies[first].slots()) {
       if (slot.key == PairTally::kFree) continue;
       if (left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary ||
-          limits.forbids(tokens, left_of(slot.key), right_of(slot.key)))
+          tokens.forbids(left_of(slot.key), right_of(slot.key)))
         continue;
       uint64_t count = 0;
       bool earlier = false;
@@ -175,8 +161,8 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
   return index;
 }
 
-// The lowest threshold whose index is estimated to stay within that many pairs and positions (0: no pair can
-// reach min_frequency). Words need not be compact.
+// The lowest threshold whose index is estimated to stay within that many pairs and positions (0: no pair can reach
+// min_frequency). Words need not be compact.
 template <class S>
 uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector<uint32_t>& spans,
                                const Sketch& sketch, uint64_t max_pairs, uint64_t max_positions,
@@ -202,7 +188,7 @@ uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector
 template <class S>
 PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
                             const Sketch& sketch, uint64_t threshold, bool gaps, const Tokens& tokens,
-                            bool greatest_bytes, const Limits& limits, Team& team, Pulse& pulse) {
+                            bool greatest_bytes, Team& team, Pulse& pulse) {
   const Filter filter(sketch, threshold);
   std::vector<PairTally> tallies(shards.size());
   const auto walk = [&](const auto& passes) {
@@ -224,7 +210,7 @@ PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionA
     walk([&filter](uint64_t product) { return filter.byte(product); });
   else
     walk([&filter](uint64_t product) { return filter.bit(product); });
-  return combine(tallies, arenas, threshold, tokens, greatest_bytes, limits);
+  return combine(tallies, arenas, threshold, tokens, greatest_bytes);
 }
 
 }  // namespace bpe::merge

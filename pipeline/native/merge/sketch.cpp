@@ -1,7 +1,5 @@
 #include "merge/sketch.hpp"
 
-#include <bit>
-
 namespace bpe::merge {
 
 Sketch::Sketch(uint64_t slots, uint64_t mass) {

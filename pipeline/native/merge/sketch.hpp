@@ -4,16 +4,9 @@
 // (a count-min sketch of one row: Cormode and Muthukrishnan 2005). It starts with the exact counts of byte pairs, and
 // every merge subtracts the pairs it takes apart and adds those it makes, once per different neighbour; so it stays
 // true through all phases and the words are never scanned for its sake.
-// Invariant: counters are upper bounds. They have 32 bits: large weights are scaled down, rounded up when added and down
-// when subtracted, and a counter that reaches the top stays there.
+// Invariant: counters are upper bounds. They have 32 bits: large weights are scaled down, rounded up when added and
+// down when subtracted, and a counter that reaches the top stays there.
 #pragma once
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
 #include "count/pages.hpp"
 #include "merge/tokens.hpp"
 
@@ -46,8 +39,8 @@ class Sketch {
   // bound(counter) >= threshold, for a given threshold in one comparison.
   uint32_t lowest_reaching(uint64_t threshold) const;
   bool reaches(size_t counter, uint32_t lowest) const { return counters_.data()[counter] >= lowest; }
-  // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear:
-  // the product of (left, right) is (product(left) << 32) + product(right).
+  // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear: the
+  // product of (left, right) is (product(left) << 32) + product(right).
   static uint64_t product(PairKey pair) { return pair * 0x9E3779B97F4A7C15u; }
   static uint64_t spread(uint64_t product) { return product >> (64 - kMaxBits); }
 
@@ -59,8 +52,8 @@ class Sketch {
   Array<uint32_t> counters_;
 };
 
-// The pairs whose counter reaches a threshold: which counters do, folded until that fits a near cache. Where one byte
-// a counter fits, that is used, since testing a single bit makes a walk half as slow again.
+// The pairs whose counter reaches a threshold: which counters do, folded until that fits a near cache. Where one byte a
+// counter fits, that is used, since testing a single bit makes a walk half as slow again.
 class Filter {
  public:
   Filter(const Sketch& sketch, uint64_t threshold);
@@ -86,8 +79,8 @@ class BoundHistogram {
  public:
   explicit BoundHistogram(const Sketch& sketch);
   void add_positions(uint64_t bound, uint64_t positions) { positions_[class_of(bound)] += positions; }
-  // The lowest threshold, at least min_frequency, whose pairs and positions stay within the given numbers; the
-  // highest class is always taken. 0 when no bound reaches min_frequency.
+  // The lowest threshold, at least min_frequency, whose pairs and positions stay within the given numbers; the highest
+  // class is always taken. 0 when no bound reaches min_frequency.
   uint64_t threshold(uint64_t max_pairs, uint64_t max_positions, uint64_t min_frequency) const;
 
  private:

@@ -1,7 +1,6 @@
 #include "merge/team.hpp"
 
 #include <system_error>
-#include <utility>
 
 namespace bpe::merge {
 namespace {

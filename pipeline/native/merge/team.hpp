@@ -1,18 +1,15 @@
 // A team of threads that runs one task after another, and the pulse by which long loops stay interruptible.
 //
-// Idea: the calling thread is member 0: it alone calls the poll function (which may run Python), at most every
-// 50 ms, also while it waits for the others. What poll throws cancels the task: the other members notice at
-// their next beat, and the exception leaves Team::run once all have stopped. A member spins briefly before it
-// sleeps, since during merging a task lasts microseconds and the next one follows at once.
+// Idea: the calling thread is member 0: it alone calls the poll function (which may run Python), at most every 50 ms,
+// also while it waits for the others. What poll throws cancels the task: the other members notice at their next beat,
+// and the exception leaves Team::run once all have stopped. A member spins briefly before it sleeps, since during
+// merging a task lasts microseconds and the next one follows at once.
 #pragma once
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "merge/merge.hpp"
 

@@ -1,7 +1,5 @@
 #include "merge/tokens.hpp"
 
-#include <array>
-
 #include "merge/merge.hpp"
 
 namespace bpe {
@@ -28,7 +26,8 @@ uint8_t byte_of_id(unsigned id) {
 
 namespace merge {
 
-Tokens::Tokens() : entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
+Tokens::Tokens(uint64_t max_token_bytes)
+    : max_token_bytes_(max_token_bytes), entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
   for (unsigned id = 0; id < 256; ++id) entries_[id] = {{uint64_t{byte_of_id(id)} << 56, 0}, 1, id, id};
 }
 

@@ -1,14 +1,5 @@
 #include "merge/words.hpp"
 
-#include <algorithm>
-#include <array>
-#include <functional>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <unordered_map>
-#include <utility>
-
 namespace bpe::merge {
 namespace {
 
@@ -26,7 +17,7 @@ constexpr size_t kBytesPerBeat = size_t{1} << 22;
 class Census {
  public:
   explicit Census(uint64_t min_count) : min_count_(min_count), direct_(kDirectCounts, 0) {}
-  void add(const ColumnsView& batch, Corpus& corpus, Pulse& pulse) {
+  void add(const ColumnsView& batch, Corpus& corpus, MergeResult& result, Pulse& pulse) {
     for (size_t i = 0; i < batch.rows; ++i) {
       if (i % kPiecesPerBeat == 0) pulse.beat(0);
       const auto count = batch.counts[i];
@@ -35,12 +26,12 @@ class Census {
         throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
       seen_ += count * (bytes + 1);
       if (count < min_count_) {
-        corpus.left_out_pieces += count != 0 && bytes != 0;
-        corpus.left_out_bytes += count * bytes;
+        result.left_out_pieces += count != 0 && bytes != 0;
+        result.left_out_bytes += count * bytes;
         continue;
       }
       corpus.mass += count * (bytes + 1);
-      corpus.bytes += count * bytes;
+      result.bytes += count * bytes;
       if (count == 0 || bytes < 2) continue;
       corpus.slots += bytes + 1;
       (count < kDirectCounts ? direct_[count] : high_[count]) += bytes + 1;
@@ -122,10 +113,10 @@ void lay_out(Shard<S>& shard, const Census& census, std::vector<uint64_t>& next)
 
 template <class S>
 std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
-                                 Team& team, Pulse& pulse, Corpus& corpus) {
+                                 Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
   min_count = std::max<uint64_t>(min_count, 1);
   Census census(min_count);
-  source([&](const ColumnsView& batch) { census.add(batch, corpus, pulse); });
+  source([&](const ColumnsView& batch) { census.add(batch, corpus, result, pulse); });
   census.number_lanes();
   corpus.byte_pairs.assign(256 * 256, 0);
   const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(corpus.slots / shard_slots) + 1);
@@ -176,8 +167,10 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
   return shards;
 }
 
-template std::vector<Shard<uint16_t>> take_words(const PieceSource&, uint64_t, uint64_t, Team&, Pulse&, Corpus&);
-template std::vector<Shard<uint32_t>> take_words(const PieceSource&, uint64_t, uint64_t, Team&, Pulse&, Corpus&);
+template std::vector<Shard<uint16_t>> take_words(const PieceSource&, uint64_t, uint64_t, Team&, Pulse&, Corpus&,
+                                                 MergeResult&);
+template std::vector<Shard<uint32_t>> take_words(const PieceSource&, uint64_t, uint64_t, Team&, Pulse&, Corpus&,
+                                                 MergeResult&);
 
 std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team) {
   std::vector<Shard<uint32_t>> wide(narrow.size());

@@ -1,12 +1,17 @@
 #include "text/automaton.hpp"
 
-#include <algorithm>
+#include "text/utf8.hpp"
 
 namespace bpe {
 namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;  // the class of a byte that is not valid UTF-8
 constexpr size_t kMargin = PairTable::kMargin;
+constexpr uint32_t kBlocks = kCodePoints / 64;
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(std::string("automaton tables do not fit together: ") + what);
+}
 
 uint32_t code_point(const uint8_t* at, uint32_t length) {
   switch (length) {
@@ -34,7 +39,7 @@ inline Automaton::Character Automaton::character(const uint8_t* text, size_t at,
   return {class_at(std::min(code_point(text + at, length), kCodePoints - 1)), length};
 }
 
-// The end of the match that begins at `begin` < size; npos if nothing matches there; size + 1 if more text decides.
+// The end of the match that starts at `begin` < size; npos if nothing matches there; size + 1 if more text decides.
 size_t Automaton::plain_match(const uint8_t* text, size_t begin, size_t size, bool at_end) const {
   size_t matched = npos;
   uint32_t state = 1;
@@ -58,7 +63,7 @@ size_t Automaton::plain_match(const uint8_t* text, size_t begin, size_t size, bo
   return matched;
 }
 
-// The end of the piece that begins at `begin` < size, by the plain table; size + 1 if more text decides.
+// The end of the piece that starts at `begin` < size, by the plain table; size + 1 if more text decides.
 size_t Automaton::plain_piece(const uint8_t* text, size_t begin, size_t size, bool at_end) const {
   for (size_t start = begin; start < size;) {
     const size_t matched = plain_match(text, start, size, at_end);
@@ -74,7 +79,7 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
                       size_t* n_ends) const {
   Cursor cursor{0, begin, begin, 0};
   size_t rest = begin;
-  if (max_ends >= 2 * kMargin) {  // so that at least one end is final when there is no more room
+  if (max_ends >= 2 * kMargin) {  // so that at least one end is final when `ends` is full
     const bool arrived = run(cursor, text, begin, size, at_end, ends, max_ends - kMargin);
     if (arrived && at_end && finish(cursor, begin, size, ends)) {
       *n_ends = cursor.count;
@@ -87,7 +92,7 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
       return rest;
     }
   }
-  // Hardly any room, or a last step that is SLOW: piece by piece.
+  // Hardly any space for ends, or a last step that is SLOW: piece by piece.
   while (rest < size && cursor.count < max_ends) {
     const size_t to = plain_piece(text, rest, size, at_end);
     if (to > size) break;
@@ -110,7 +115,7 @@ bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) c
   return true;
 }
 
-// Takes steps until the text or the room for ends is used up, or SLOW needs more text. True: all characters were read.
+// Takes steps until the text or the space for ends is used up, or SLOW needs more text. True: all characters were read.
 bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
                     size_t limit) const {
   const Step* const steps = steps_.data();
@@ -176,29 +181,83 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
 }
 
 size_t Automaton::find_provable_cut(const uint8_t* text, size_t size, size_t from, size_t to) const {
-  const auto valid_length = [&](size_t at) -> uint32_t {  // of the character at `at`, 0 if it is not valid UTF-8
-    const uint32_t length = length_of_lead(text[at]);
-    if (length == 1) return text[at] < 0x80;
-    if (size - at < length) return 0;
-    for (uint32_t index = 1; index < length; ++index) {
-      if ((text[at + index] & 0xC0) != 0x80) return 0;
-    }
-    const uint32_t code = code_point(text + at, length);
-    if (length == 3 && (code < 0x800 || (code >= 0xD800 && code < 0xE000))) return 0;
-    if (length == 4 && (code < 0x10000 || code >= kCodePoints)) return 0;
-    return length;
-  };
   to = std::min(to, size);
   for (size_t at = std::max<size_t>(from, 1); at < to; ++at) {
-    if (valid_length(at) == 0) continue;
-    size_t before = at - 1;
-    while (before > 0 && at - before < 4 && (text[before] & 0xC0) == 0x80) --before;
-    if (valid_length(before) != at - before) continue;
-    const uint32_t left = class_at(code_point(text + before, valid_length(before)));
-    const uint32_t right = class_at(code_point(text + at, valid_length(at)));
+    const size_t after = character_size(text + at, size - at);
+    if (after == 0) continue;
+    const size_t before = character_start(text, at - 1, size), length = at - before;
+    if (length > 4 || character_size(text + before, length) != length) continue;
+    const uint32_t left = class_at(code_point(text + before, static_cast<uint32_t>(length)));
+    const uint32_t right = class_at(code_point(text + at, static_cast<uint32_t>(after)));
     if (provable_[left * (classes_ - 1) + right]) return at;
   }
   return npos;
+}
+
+Automaton::Automaton(const AutomatonTables& tables)
+    : classes_(tables.classes), states_(static_cast<uint32_t>(tables.tentative.size())),
+      plain_(tables.plain.begin(), tables.plain.end()),
+      tentative_(tables.tentative.begin(), tables.tentative.end()),
+      provable_(tables.provable.begin(), tables.provable.end()) {
+  require(classes_ >= 2 && classes_ <= 256, "number of classes");
+  require(states_ >= 1 && states_ <= 65536, "number of states");
+  require(tables.folded.size() == size_t{states_} * classes_, "folded table");
+  require(provable_.size() == size_t{classes_ - 1} * (classes_ - 1), "provable pairs");
+  require(plain_.size() % classes_ == 0 && plain_.size() >= 2 * size_t{classes_}, "plain table");
+  const size_t plain_states = plain_.size() / classes_;
+  for (uint16_t entry : plain_) require(size_t{entry} >> 1 < plain_states, "plain table's states");
+  make_class_table(tables);
+
+  state_shift_ = static_cast<uint32_t>(std::bit_width(states_ - 1));
+  steps_.assign(size_t{classes_} << state_shift_, Step{0, static_cast<uint16_t>(kSlow)});
+  for (uint32_t state = 0; state < states_; ++state) {
+    for (uint32_t cls = 0; cls < classes_; ++cls) {
+      const uint32_t entry = tables.folded[size_t{state} * classes_ + cls];
+      require(entry >> 16 < states_, "folded table's states");
+      steps_[size_t{cls} << state_shift_ | state] = {static_cast<uint16_t>(entry >> 16),
+                                                     static_cast<uint16_t>(entry & 0xFFFF)};
+    }
+  }
+  pairs_ = PairTable({low_.data(), 128}, steps_, state_shift_, states_);
+}
+
+void Automaton::make_class_table(const AutomatonTables& tables) {
+  const auto& starts = tables.class_starts;
+  const auto& ids = tables.class_ids;
+  require(!starts.empty() && starts.size() == ids.size() && starts[0] == 0, "class runs");
+  std::vector<uint8_t> flat(64);
+  std::unordered_map<std::string, uint16_t> known;
+  block_of_.resize(kBlocks);
+  size_t run = 0;
+  for (uint32_t block = 0; block < kBlocks; ++block) {
+    const uint32_t first = block * 64;
+    const bool uniform = run + 1 == starts.size() || starts[run + 1] >= first + 64;
+    if (block > 0 && uniform && starts[run] <= first - 64) {  // the same single class as the block before
+      block_of_[block] = block_of_[block - 1];
+    } else {
+      for (uint32_t code = first; code < first + 64; ++code) {
+        while (run + 1 < starts.size() && starts[run + 1] <= code) {
+          require(starts[run + 1] > starts[run], "class runs' order");
+          ++run;
+        }
+        require(ids[run] < classes_ - 1, "class runs' classes");
+        flat[code - first] = ids[run];
+      }
+      const auto [found, added] = known.try_emplace(std::string(flat.begin(), flat.end()), blocks_.size());
+      if (added) {
+        require(blocks_.size() < 65536 - 64, "too many kinds of blocks");
+        blocks_.insert(blocks_.end(), flat.begin(), flat.end());
+      }
+      block_of_[block] = found->second;
+    }
+    while (run + 1 < starts.size() && starts[run + 1] <= first + 64) ++run;
+  }
+  for (uint32_t code = 0; code < low_.size(); ++code) low_[code] = static_cast<uint8_t>(class_at(code));
+}
+
+size_t Automaton::memory_bytes() const {
+  return steps_.size() * sizeof(Step) + pairs_.bytes() + block_of_.size() * 2 + blocks_.size() +
+         plain_.size() * 2 + tentative_.size() + provable_.size() + sizeof(*this);
 }
 
 }  // namespace bpe

@@ -1,36 +1,30 @@
-// The automaton that cuts text into pieces: any compiled pattern, one kernel.
+// Automaton: cuts text into pieces; any compiled pattern, one kernel.
 //
 // Idea. The tables come from Python (pipeline/pattern), over classes of characters. The folded table cuts without ever
-// going back: a step may write a boundary before the previous character (BACK) and before this one (HERE), after taking
-// some earlier ones back (RETRACT); SLOW leaves one piece to the plain table, which scans to the last match and
-// rewinds. Two neighbouring ASCII characters make one step in the pair table, which is composed from the folded one.
+// reading a character twice: a step may write a boundary before the previous character (BACK) and before this one
+// (HERE), after taking some earlier ones back (RETRACT); SLOW leaves one piece to the plain table, which scans to the
+// last match and rewinds. Two neighbouring ASCII characters make one step in the pair table, which is composed from the
+// folded one.
 //
 // Invariants. An Automaton never changes: threads share it. Text is valid UTF-8; on anything else the pieces are
 // unspecified, but nothing outside the text is read. A state's tentative boundaries are the last ones written.
 //
 // Cost. One dependent load a step; one step for two ASCII characters, otherwise one for each character.
 #pragma once
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "text/automaton_pairs.hpp"
-#include "text/automaton_step.hpp"
 
 namespace bpe {
 
 inline constexpr size_t npos = static_cast<size_t>(-1);
 inline constexpr uint32_t kCodePoints = 0x110000;
 
-// What Python hands over. Class `classes - 1` is the end of the document.
+// What Python passes. Class `classes - 1` is the end of the document.
 struct AutomatonTables {
-  std::span<const uint32_t> class_starts;  // ascending, the first is 0: where a run of one class begins
+  std::span<const uint32_t> class_starts;  // ascending, the first is 0: where a run of one class starts
   std::span<const uint8_t> class_ids;      // the class of each run
   uint32_t classes = 0;
-  std::span<const uint16_t> plain;     // [state][class] next << 1 | matched; state 0 dead, state 1 begins a piece
-  std::span<const uint32_t> folded;    // [state][class] next << 16 | flags; state 0 begins a text
+  std::span<const uint16_t> plain;     // [state][class] next << 1 | matched; state 0 dead, state 1 starts a piece
+  std::span<const uint32_t> folded;    // [state][class] next << 16 | flags; state 0 starts a text
   std::span<const uint8_t> tentative;  // [state] boundaries written that may be taken back
   std::span<const uint8_t> provable;   // [class][class] 1 where a piece ends between two characters in any text
 };
@@ -40,15 +34,15 @@ class Automaton {
   // Copies the tables; std::invalid_argument if they do not fit together.
   explicit Automaton(const AutomatonTables& tables);
 
-  // Cuts text[begin, size) into pieces and writes the end of each to `ends` (at most `max_ends` >= 1; *n_ends tells
-  // how many). `at_end`: the document ends at `size`; otherwise more of it follows, and cutting stops before the first
-  // piece that this could change. Returns where the first piece not written begins: call again from there.
+  // Cuts text[begin, size) into pieces and writes the end of each to `ends` (at most `max_ends` >= 1; *n_ends says how
+  // many). `at_end`: the document ends at `size`; otherwise more of it follows, and cutting stops before the first
+  // piece that this could change. Returns where the first piece not written starts: call again from there.
   size_t cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
              size_t* n_ends) const;
 
-  // The first offset in [from, to) at which a piece ends whatever stands before and after the two characters beside
-  // it, and at which the document may be cut in two without a change on either side. Both must be valid UTF-8; the
-  // text elsewhere need not be. npos if there is none.
+  // The first offset in [from, to) at which a piece ends whatever comes before and after the two characters next to it,
+  // and at which the document may be cut in two without a change on either side. Both must be valid UTF-8; the text
+  // elsewhere need not be. npos if there is none.
   size_t find_provable_cut(const uint8_t* text, size_t size, size_t from, size_t to) const;
 
   size_t memory_bytes() const;
@@ -62,7 +56,7 @@ class Automaton {
   struct Cursor {
     uint32_t state;
     size_t at;
-    size_t previous;  // where the character before `at` begins
+    size_t previous;  // where the character before `at` starts
     size_t count;     // of ends written, tentative ones included
   };
 
@@ -81,7 +75,7 @@ class Automaton {
   std::vector<Step> steps_;          // the folded table
   PairTable pairs_;                  // the same for two ASCII characters at once
   std::array<uint8_t, 2048> low_;    // classes of the characters of one and two bytes
-  std::vector<uint16_t> block_of_;   // [code point / 64] where its block begins in blocks_
+  std::vector<uint16_t> block_of_;   // [code point / 64] where its block starts in blocks_
   std::vector<uint8_t> blocks_;      // classes, 64 a block, equal blocks stored once
   std::vector<uint16_t> plain_;
   std::vector<uint8_t> tentative_;

@@ -1,27 +1,23 @@
 #include "text/automaton_pairs.hpp"
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
-
 namespace bpe {
 namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 20;
 // The marks of a pair. A group's marks are added with a factor of 4 from one pair to the next, so the boundary before
-// byte `at - 1 + k` is bit 16 - k. Bit 0 is the same place as bit 16 of the next group, and waits for that one.
+// byte `at - 1 + k` is bit 16 - k. Bit 0 is the same position as bit 16 of the next group, and waits for that one.
 constexpr uint16_t kBeforePrevious = 4, kBeforeFirst = 2, kBeforeSecond = 1;
 
-// Keeps the compiler from adding the state to a row's offset before the row's address, and from adding it just once
-// for two loads: the state is known last, and each addition would lie on the one chain of dependent instructions that
-// the scan's speed hangs on.
+// Keeps the compiler from adding the state to a row's offset before the row's address, and from adding it just once for
+// two loads: the state is known last, and each addition would be on the one chain of dependent instructions that the
+// scan's speed hangs on.
 #if defined(__GNUC__)
 #define KEEP_IN_REGISTER(pointer) __asm__("" : "+r"(pointer))
 #else
 #define KEEP_IN_REGISTER(pointer) static_cast<void>(pointer)
 #endif
 
-// The places of the bits of a byte, the highest bit first, and how many they are.
+// The positions of the bits of a byte, the highest bit first, and how many they are.
 struct Places {
   std::array<std::array<uint16_t, 8>, 256> of{};
   std::array<uint8_t, 256> count{};
@@ -37,7 +33,7 @@ constexpr Places kPlaces = [] {
   return places;
 }();
 
-// Writes the ends that a byte of marks stands for, from `base` on; always eight, so that nothing is to be predicted.
+// Writes the ends of a byte of marks, from `base` on; always eight, so that nothing is to be predicted.
 inline size_t write_ends(uint32_t* to, uint32_t marks, uint32_t base) {
   const auto places = kPlaces.of[marks];  // a copy, which `to` cannot overlap
   uint32_t found[8];
@@ -67,7 +63,7 @@ PairTable::PairTable(std::span<const uint8_t> classes, std::span<const Step> ste
         const Step one = steps[size_t{a} << state_shift | state];
         const Step two = steps[size_t{b} << state_shift | one.next];
         if ((one.flags | two.flags) > (kBack | kHere)) continue;
-        // BACK of the second is the same place as HERE of the first.
+        // BACK of the second is the same position as HERE of the first.
         uint16_t marks = one.flags & kBack ? kBeforePrevious : 0;
         if (one.flags & kHere || two.flags & kBack) marks |= kBeforeFirst;
         if (two.flags & kHere) marks |= kBeforeSecond;

@@ -1,11 +1,7 @@
 #include "text/specials.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <set>
-#include <stdexcept>
-#include <utility>
 
 namespace bpe {
 

@@ -8,11 +8,7 @@
 // Cost, measured on one 2.5 GHz x86-64 core: 0.1 ns a byte for one pair in English and code (0.3 ns where matches are
 // dense), 0.6 ns for eight tokens.
 #pragma once
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "text/base.hpp"
 
 namespace bpe {
 

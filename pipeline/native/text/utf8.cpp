@@ -1,22 +1,9 @@
 #include "text/utf8.hpp"
 
-#include <algorithm>
-
 namespace bpe {
 namespace {
 
 constexpr size_t kBlock = 64;
-
-// Bytes of the whole valid character at `text`, or 0.
-size_t character_size(const uint8_t* text, size_t size) {
-  const uint8_t first = text[0];
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (size < wanted) return 0;
-  const IllFormed part = ill_formed_at(text, wanted);
-  return part.size == wanted ? wanted : 0;
-}
 
 // Whether the bytes of a block are what UTF-8 allows after the three bytes before it. What the block's own last bytes
 // ask for is judged with the next block.
@@ -27,9 +14,9 @@ bool block_is_valid(const uint8_t* block) {
     const uint8_t wanted = (before >= 0xC0) | (before2 >= 0xE0) | (before3 >= 0xF0);
     const uint8_t continues = (byte & 0xC0) == 0x80;
     bad |= wanted ^ continues;
-    bad |= static_cast<uint8_t>(((byte & 0xFE) == 0xC0) | (byte >= 0xF5));                            // never in UTF-8
-    bad |= static_cast<uint8_t>(((before == 0xE0) & (byte < 0xA0)) | ((before == 0xF0) & (byte < 0x90)));  // overlong
-    bad |= static_cast<uint8_t>(((before == 0xED) & (byte > 0x9F)) | ((before == 0xF4) & (byte > 0x8F)));  // surrogate, > U+10FFFF
+    bad |= static_cast<uint8_t>(((byte & 0xFE) == 0xC0) | (byte >= 0xF5));  // never in UTF-8; then: overlong,
+    bad |= static_cast<uint8_t>(((before == 0xE0) & (byte < 0xA0)) | ((before == 0xF0) & (byte < 0x90)));
+    bad |= static_cast<uint8_t>(((before == 0xED) & (byte > 0x9F)) | ((before == 0xF4) & (byte > 0x8F)));  // too high
   }
   return bad == 0;
 }
@@ -41,6 +28,14 @@ bool block_is_ascii(const uint8_t* block) {
 }
 
 }  // namespace
+
+size_t character_size(const uint8_t* text, size_t size) {
+  const uint8_t first = text[0];
+  if (first < 0x80) return 1;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  const size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  return size >= wanted && ill_formed_at(text, wanted).size == wanted ? wanted : 0;
+}
 
 IllFormed ill_formed_at(const uint8_t* text, size_t size) {
   const uint8_t first = text[0];

@@ -1,7 +1,5 @@
 #include "verify/verify.hpp"
 
-#include <algorithm>
-#include <stdexcept>
 #include <unordered_set>
 
 #include "count/columns.hpp"

@@ -1,28 +1,20 @@
-// Checks a merge list the plain way, sharing no code with the merge engine: what it says is a second opinion.
+// MergeReplay: checks a merge list the plain way, sharing no code with the merge engine: a second opinion.
 //
 // Idea: every piece with its count is a row of token ids, cut into blocks of a few hundred. A map holds each pair's
-// count and the blocks in which its left token may stand, an ordered set the pairs by count and tie-break. One merge
+// count and the blocks in which its left token may occur, an ordered set the pairs by count and tie-break. One merge
 // after the other is compared with the set's first pair, then carried out from left to right: each block of the pair is
-// rewritten, and each join takes the pairs beside it away and brings two new ones. A right token may be the first of
-// the next block, from which it is then taken.
-// Invariant: the map holds exactly the pairs that stand somewhere, each with its count; the set those that may be
-// merged. A pair's list of blocks holds, in order, all in which its left token stands, perhaps more. Tokens do not move
-// from block to block: one that was joined lies where its left part lay. A block may become empty.
-// Cost: two operations on the set for each pair that a merge changes, and for each place of the pair its block read, so
-// that a piece of millions of bytes costs no more than as many bytes of short ones. Memory is mostly tokens and lists of
-// blocks: what it takes is in pipeline/replay.py, which says so before it starts.
+// rewritten, and each join removes the pairs next to it and adds two new ones. A right token may be the first of the
+// next block, from which it is then taken.
+// Invariant: the map holds exactly the pairs that occur somewhere, each with its count; the set those that may be
+// merged. A pair's list of blocks holds, in order, all in which its left token occurs, perhaps more. Tokens do not move
+// from block to block: one that was joined is where its left part was. A block may become empty.
+// Cost: two operations on the set for each pair that a merge changes, and for each position of the pair its block read,
+// so that a piece of millions of bytes costs no more than as many bytes of short ones. Memory is mostly tokens and
+// lists of blocks: pipeline/merges forecasts it before it starts.
 #pragma once
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
+
+#include "text/base.hpp"
 
 namespace bpe {
 
@@ -39,14 +31,14 @@ class MergeReplay {
     uint64_t count;
   };
 
-  // byte_order: the byte that each of the ids 0..255 stands for.
+  // byte_order: the byte of each of the ids 0..255.
   MergeReplay(ReplayRules rules, const std::array<uint8_t, 256>& byte_order);
 
   // Before the first merge. Throws std::overflow_error where the bytes of all pieces are 2^63 or more.
   void add(std::string_view piece, uint64_t count);
   // The pair that is to be merged now; nothing where no pair may be.
   std::optional<Pair> best();
-  // Carries out a merge of tokens that exist; gives how many occurrences became one token.
+  // Carries out a merge of tokens that exist; returns how many occurrences became one token.
   uint64_t merge(uint32_t left, uint32_t right);
 
   size_t tokens() const { return token_bytes_.size(); }
@@ -82,10 +74,10 @@ class MergeReplay {
   bool is_before(const Ranked& a, const Ranked& b) const;
   bool may_be_merged(const Key& key, uint64_t count) const;
   void begin();
-  // The nearest block of the same piece that is not empty, behind this one or before it; kNone where there is none.
+  // The nearest block of the same piece that is not empty, after this one or before it; kNone where there is none.
   uint32_t block_behind(uint32_t block) const;
   uint32_t block_before(uint32_t block) const;
-  // Joins left and right in a block and, where its last token is a left one, with the next; gives how many times.
+  // Joins left and right in a block and, where its last token is a left one, with the next; returns how many times.
   uint64_t join_in(uint32_t block, uint32_t left, uint32_t right, uint32_t made, Changes& changes);
 
   ReplayRules rules_;
@@ -93,7 +85,7 @@ class MergeReplay {
   std::array<uint32_t, 256> id_of_byte_{};
   std::vector<std::vector<uint32_t>> blocks_;
   std::vector<uint64_t> counts_;  // of the piece of each block
-  std::vector<bool> continues_;   // whether a block goes on with the piece of the one before
+  std::vector<bool> continues_;   // whether a block continues the piece of the one before
   uint64_t bytes_ = 0;
   std::unordered_map<Key, Standing, KeyHash> pairs_;
   std::set<Ranked, Before> queue_;

@@ -1,0 +1,129 @@
+// What a ChunkCounter feeds instead of counting: ChunkIds, the ids of one chunk; ChunkText, its repaired text.
+#pragma once
+#include "count/counting.hpp"
+#include "encode/encode.hpp"
+
+namespace bpe {
+
+// What a chunk's pieces and special tokens are encoded to, and where the documents among the ids end.
+//
+// A document ends with `separator`, which its text may contain, and with its text, a file or a record; where the text
+// does not end with the separator itself, its id is added (`separators`), or no separator is written at all. Ids pile
+// up until they are taken, in the width of a shard; those of a document that may still be dropped stay.
+class ChunkIds : public PieceSink {
+ public:
+  // Special token i of the counter has the id special_ids[i]. `separators`: whether the separator's id is among the
+  // ids. `judged`: whether documents may be dropped. The encoder outlives this.
+  ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::optional<uint32_t> separator, bool separators,
+           bool judged)
+      : encoder_(encoder), state_(encoder.lease()), special_ids_(std::move(special_ids)), separator_(separator),
+        separators_(separators && separator),
+        judged_(judged) {}
+
+  void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
+    const size_t readable = ends[count - 1] + kReadableAfter;
+    for (size_t block; count != 0; count -= block) {
+      block = std::min(count, Encoder::kBlockPieces);
+      encoder_.encode_block(text, start, {ends, block}, readable, *state_, ids_);
+      ends += block;
+      start = ends[-1];
+    }
+  }
+  void keep() override { kept_ = ids_.size(); }
+  void drop() override { ids_.shrink(kept_); }
+  void special_token(size_t index) override {
+    const uint32_t id = special_ids_[index];
+    if (id != separator_) {
+      ids_.push(id);
+    } else {
+      end_document();
+    }
+    keep();
+  }
+  void end_of_text() override {
+    keep();
+    if (!std::exchange(continues_, false) && position() > last_end_) end_document();
+    keep();
+  }
+  size_t undecided_bytes() const override { return (ids_.size() - kept_) * sizeof(uint32_t); }
+  // In the window, twice as that grows, while it is merged, as ids.
+  size_t piece_copies() const override { return 24; }
+
+  // The next text ends inside a document, which continues elsewhere.
+  void end_inside_document() { continues_ = true; }
+
+  // How many ids can be taken now; `Id` is uint16_t or uint32_t.
+  size_t ready() const { return judged_ ? kept_ : ids_.size(); }
+  template <class Id>
+  void take(Id* to) {
+    const size_t count = ready();
+    for (size_t i = 0; i < count; ++i) to[i] = static_cast<Id>(ids_.data()[i]);
+    ids_.drop_front(count);
+    taken_ += count;
+    kept_ -= judged_ ? count : kept_;
+  }
+  // Where documents end, in all ids of the chunk, as far as they were found since the last call.
+  std::vector<uint64_t> take_ends() { return std::exchange(ends_, {}); }
+
+ private:
+  uint64_t position() const { return taken_ + ids_.size(); }
+  void end_document() {
+    if (separators_) ids_.push(*separator_);
+    last_end_ = position();
+    ends_.push_back(last_end_);
+  }
+
+  Encoder& encoder_;
+  Encoder::Lease state_;
+  std::vector<uint32_t> special_ids_;
+  std::optional<uint32_t> separator_;
+  bool separators_, judged_, continues_ = false;
+  IdBuffer ids_;
+  size_t kept_ = 0;     // of ids_: those that are certain
+  uint64_t taken_ = 0;  // ids that were taken away
+  uint64_t last_end_ = 0;
+  std::vector<uint64_t> ends_;
+};
+
+// The text of one chunk: repaired, or without the documents that are skipped; special tokens unchanged. For tokenizers
+// that change texts before they cut them, which happens outside of the core.
+class ChunkText : public PieceSink {
+ public:
+  // special_texts: those of the counter. `judged`: whether documents may be dropped.
+  ChunkText(std::vector<std::string> special_texts, bool judged)
+      : special_texts_(std::move(special_texts)), judged_(judged) {}
+
+  void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
+    text_.append(reinterpret_cast<const char*>(text) + start, ends[count - 1] - start);
+  }
+  void keep() override { kept_ = text_.size(); }
+  void drop() override { text_.resize(kept_); }
+  void special_token(size_t index) override {
+    text_.append(special_texts_[index]);
+    keep();
+  }
+  void end_of_text() override {
+    keep();
+    ends_.push_back(kept_);
+  }
+  size_t undecided_bytes() const override { return text_.size() - kept_; }
+  size_t piece_copies() const override { return 8; }
+
+  // The text that is certain, and where files or records end in it; both are then forgotten.
+  std::pair<std::string, std::vector<uint64_t>> take() {
+    const size_t size = judged_ ? kept_ : text_.size();
+    std::string taken = text_.substr(0, size);
+    text_.erase(0, size);
+    kept_ = 0;
+    return {std::move(taken), std::exchange(ends_, {})};
+  }
+
+ private:
+  std::vector<std::string> special_texts_;
+  bool judged_;
+  std::string text_;
+  size_t kept_ = 0;  // of text_: what is certain
+  std::vector<uint64_t> ends_;
+};
+
+}  // namespace bpe
