@@ -279,7 +279,7 @@ def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_
     with pytest.raises(RunDirectoryError, match="is a run directory"):
         pipeline.encode_corpus(one, tokenizer, tmp_path / "run", workers=1, overwrite=True)
     bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
-    with pytest.raises(UsageError, match="no special token to stand behind each document"):
+    with pytest.raises(UsageError, match="no special token to write after each document"):
         pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1)
     pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1, documents="offsets")
     with pytest.raises(InputError, match="another tokenizer"):

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import RunDirectoryError
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.layout import plan_shards
-from pipeline.shards.part_file import PartReader, PartWriter, look_at_part
+from pipeline.shards.part_file import PartWriter, open_part, part_of
 
 # Parts: blocks of lengths of documents, the last of each block unfinished where it says so.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
@@ -27,7 +29,7 @@ def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tup
             part.add(memoryview(array("H", block)), memoryview(array("Q", places)))
             ids += block
             ends += places
-        assert part.finish("f", {}).ids == len(ids)
+        assert part.finish("f", ChunkStatistics()).ids == len(ids)
     return ids, ends
 
 
@@ -45,12 +47,9 @@ def test_shards_are_cut_by_the_ids_alone(
         ids += own
         sizes.append(len(own))
 
-    def reader(part: int) -> PartReader:
-        return PartReader(tmp_path / str(part), "f")
-
     def last_end(part: int, stop: int) -> int | None:
-        with reader(part) as opened:
-            return opened.last_end(stop)
+        with open_part(tmp_path / str(part), "f") as reader:
+            return reader.last_end(stop)
 
     planned = plan_shards(sizes, shard_tokens, last_end if whole else None)
     borders = [0]
@@ -63,30 +62,34 @@ def test_shards_are_cut_by_the_ids_alone(
         found: list[int] = []
         found_ends: list[int] = []
         for slice_ in shard.slices:
-            with reader(slice_.part) as opened:
-                for block, places in opened.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
+            with open_part(tmp_path / str(slice_.part), "f") as reader:
+                for block, places in reader.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
                     found += block.tolist()
                     found_ends += [sum(sizes[: slice_.part]) + place for place in places]
         assert found == ids[shard.start : shard.stop]
         assert found_ends == [end for end in ends if shard.start < end <= shard.stop or shard.start == end == 0]
 
 
-def test_a_part_tells_every_changed_bit(tmp_path: Path) -> None:
+def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "part"
-    write(path, [([3, 4], 2), ([1], 0)], 7)
+    ids, ends = write(path, [([3, 4], 2), ([1], 0)], 7)
     whole = path.read_bytes()
-    part = look_at_part(path, "f")
+    part = part_of(path, "f")
     assert part is not None
-    assert (part.ids, part.ends) == (10, 3)
-    assert look_at_part(path, "g") is None
-    assert look_at_part(tmp_path / "other", "f") is None
+    assert (part.ids, len(ends)) == (10, 3)
+    with open_part(path, "f") as reader:
+        blocks = list(reader.blocks(0, 10, with_start=True))
+    assert [id_ for block, _ in blocks for id_ in block] == ids
+    assert [end for _, block_ends in blocks for end in block_ends] == ends
+    assert part_of(path, "g") is None
+    assert part_of(tmp_path / "other", "f") is None
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        if look_at_part(path, "f") is not None:
-            with PartReader(path, "f") as reader, pytest.raises(ValueError, match="is damaged"):
+        if part_of(path, "f") is not None:
+            with open_part(path, "f") as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(block"):
                 list(reader.blocks(0, 10, with_start=True))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert look_at_part(path, "f") is None
+        assert part_of(path, "f") is None
