@@ -14,7 +14,7 @@ from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.layout import PlannedShard, plan_shards
+from pipeline.shards.layout import Slice, plan_shards
 from pipeline.shards.manifest import Encoding, ShardFacts
 from pipeline.shards.part_file import Part, open_part, part_of
 from pipeline.shards.plan import encoding_workers, task_of
@@ -70,14 +70,14 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
         with open_part(*stored[part]) as reader:
             return reader.last_end(stop)
 
-    def task(index: int, shard: PlannedShard) -> ShardTask:
+    def task(index: int, shard: Sequence[Slice]) -> ShardTask:
         return ShardTask(
             output=work.directory / manifest.shard_name(index, format_),
             offsets=work.directory / manifest.offsets_name(index) if by_offsets and not rows else None,
             format=format_,
             id_bytes=ID_BYTES[options["dtype"]],
-            tokens=shard.stop - shard.start,
-            parts=tuple((*stored[one.part], one) for one in shard.slices),
+            tokens=sum(one.stop - one.start for one in shard),
+            parts=tuple((*stored[one.part], one) for one in shard),
         )
 
     sizes = [part.ids for part in parts]
@@ -87,7 +87,7 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     whole = memory.budget(work.options.memory_limit, work.nodes)
     count = whole.workers(max(1, min(worker_count(work.options), len(tasks))))
-    workers = memory.Workers(whole, count, count, memory.LEAST_ROOM_BYTES)
+    workers = memory.Workers(whole, count, count, memory.LEAST_WORK_BYTES)
     with work.stage(WRITING_STAGE, sum(sizes), "tokens") as advance:
         run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)

@@ -20,23 +20,14 @@ class Slice:
     with_start: bool
 
 
-@dataclass(frozen=True)
-class PlannedShard:
-    """The ids [start, stop) of the corpus, by parts."""
-
-    start: int
-    stop: int
-    slices: tuple[Slice, ...]
-
-
-def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | None) -> list[PlannedShard]:
-    """Return the shards of parts with these numbers of ids, none larger than `shard_tokens`.
+def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | None) -> list[tuple[Slice, ...]]:
+    """Return the slices of each shard of parts with these numbers of ids, none larger than `shard_tokens`.
 
     With `last_end` a shard ends with the last document that ends within it; a document longer than a shard is cut.
     Without it every shard but the last has exactly `shard_tokens`.
 
-    >>> [(shard.start, shard.stop) for shard in plan_shards([5, 4], 4, None)]
-    [(0, 4), (4, 8), (8, 9)]
+    >>> [[(one.part, one.start, one.stop) for one in shard] for shard in plan_shards([5, 4], 4, None)]
+    [[(0, 0, 4)], [(0, 4, 5), (1, 0, 3)], [(1, 3, 4)]]
     """
     offsets = list(accumulate(part_ids, initial=0))
     total = offsets[-1]
@@ -48,7 +39,7 @@ def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | 
         borders.append(limit if end is None else end)
     if not total and part_ids:
         borders.append(0)  # one shard, of documents without ids
-    return [PlannedShard(start, stop, _slices(offsets, start, stop)) for start, stop in pairwise(borders)]
+    return [_slices(offsets, start, stop) for start, stop in pairwise(borders)]
 
 
 def _last_end(offsets: Sequence[int], start: int, limit: int, last_end: LastEnd) -> int | None:

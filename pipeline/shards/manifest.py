@@ -7,7 +7,6 @@ shards.json        what the shards are, for people and programs; written last: t
 """
 
 import hashlib
-import json
 import re
 import zlib
 from array import array
@@ -22,9 +21,9 @@ from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.storage import Location, open_file, unreadable
+from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_json
-from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
+from pipeline.storage.bounded import read_json
 from pipeline.tokenizer.model import Model
 
 RESULT = "shards.json"
@@ -196,7 +195,7 @@ def load_result(directory: Location) -> EncodedCorpus | None:
     """Return what `shards.json` says, or None if there is none. Raises `InputError` if it is damaged."""
     path = directory / RESULT
     try:
-        document = json.loads(read_bounded(path, MANIFEST_BYTES))
+        document = read_json(path)
         version = document.pop("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
@@ -204,9 +203,7 @@ def load_result(directory: Location) -> EncodedCorpus | None:
         return _checked(EncodedCorpus(**document, shards=shards))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 

@@ -11,7 +11,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import IO, Any
 
@@ -50,7 +50,7 @@ class PartWriter:
 
     def finish(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
         """Write the footer, the end of the file."""
-        footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": statistics.to_values()}
+        footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": asdict(statistics)}
         data = json.dumps(footer | {"blocks": self._blocks}).encode()
         self._file.write(data + _TAIL.pack(_core.hash64(data), len(data), _MARK))
         return Part(sum(ids for ids, _, _ in self._blocks), statistics)

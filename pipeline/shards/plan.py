@@ -161,7 +161,7 @@ def task_of(
         special_tokens=_special_bytes(model),
         special_ids=tuple(special_tokens.values()),
         errors=options.errors,
-        room_bytes=workers.text_bytes,
+        budget_bytes=workers.text_bytes,
         limit_bytes=workers.budget.limit_bytes,
         workers=workers.count,
         separator=None if separator is None else special_tokens[separator],

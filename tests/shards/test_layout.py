@@ -57,17 +57,18 @@ def test_shards_are_cut_by_the_ids_alone(
         limit = min(borders[-1] + shard_tokens, len(ids))
         inside = [end for end in ends if borders[-1] < end <= limit]
         borders.append(inside[-1] if whole and inside and limit < len(ids) else limit)
-    assert [(shard.start, shard.stop) for shard in planned] == (list(pairwise(borders)) or [(0, 0)])
-    for shard in planned:
+    wanted = list(pairwise(borders)) or [(0, 0)]
+    assert len(planned) == len(wanted)
+    for shard, (start, stop) in zip(planned, wanted, strict=True):
         found: list[int] = []
         found_ends: list[int] = []
-        for slice_ in shard.slices:
+        for slice_ in shard:
             with open_part(tmp_path / str(slice_.part), "f") as reader:
                 for block, places in reader.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
                     found += block.tolist()
                     found_ends += [sum(sizes[: slice_.part]) + place for place in places]
-        assert found == ids[shard.start : shard.stop]
-        assert found_ends == [end for end in ends if shard.start < end <= shard.stop or shard.start == end == 0]
+        assert found == ids[start:stop]
+        assert found_ends == [end for end in ends if start < end <= stop or start == end == 0]
 
 
 def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
