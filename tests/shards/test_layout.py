@@ -1,4 +1,4 @@
-"""Where shards end, and what parts give of themselves, against lists of everything."""
+"""Where shards end, and what is read from parts, compared with plain lists."""
 
 from array import array
 from itertools import accumulate, pairwise
@@ -13,29 +13,29 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.layout import plan_shards
 from pipeline.shards.part_file import PartWriter, open_part, part_of
 
-# Parts: blocks of lengths of documents, the last of each block unfinished where it says so.
+# Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
 
 
 def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tuple[list[int], list[int]]:
-    """A part with documents of these lengths, and so many ids behind them in each block; its ids and ends."""
+    """Write a part of blocks, each with documents of these lengths and then more ids; returns its ids and ends."""
     ids: list[int] = []
     ends: list[int] = []
     with path.open("wb") as file:
         part = PartWriter(file, 2)
         for lengths, rest in blocks:
-            places = [len(ids) + end for end in accumulate(lengths)]
+            positions = [len(ids) + end for end in accumulate(lengths)]
             block = [(first_id + len(ids) + i) % 65536 for i in range(sum(lengths) + rest)]
-            part.add(memoryview(array("H", block)), memoryview(array("Q", places)))
+            part.add(memoryview(array("H", block)), memoryview(array("Q", positions)))
             ids += block
-            ends += places
+            ends += positions
         assert part.finish("f", ChunkStatistics()).ids == len(ids)
     return ids, ends
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(BLOCKS, min_size=1, max_size=4), shard_tokens=st.integers(1, 12), whole=st.booleans())
-def test_shards_are_cut_by_the_ids_alone(
+def test_shards_depend_on_the_ids_alone(
     tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool
 ) -> None:
     ids: list[int] = []
@@ -64,9 +64,9 @@ def test_shards_are_cut_by_the_ids_alone(
         found_ends: list[int] = []
         for slice_ in shard:
             with open_part(tmp_path / str(slice_.part), "f") as reader:
-                for block, places in reader.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
+                for block, positions in reader.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
                     found += block.tolist()
-                    found_ends += [sum(sizes[: slice_.part]) + place for place in places]
+                    found_ends += [sum(sizes[: slice_.part]) + place for place in positions]
         assert found == ids[start:stop]
         assert found_ends == [end for end in ends if start < end <= stop or start == end == 0]
 
