@@ -19,10 +19,9 @@ from pipeline.run.work import open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
-from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding, offsets_name
+from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding, ShardFacts
 from pipeline.shards.part_file import Part
 from pipeline.shards.plan import OF_TRAINING, open_encoding, separator_of
-from pipeline.shards.write_worker import Shard
 from pipeline.storage import Location, Remote, each, existing, named, unreadable
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -37,20 +36,27 @@ def encode_corpus(
 ) -> EncodedCorpus:
     """Encode a corpus into shards of token ids, as `bpe-pipeline encode --output` does.
 
-    A directory that holds the same shards is completed; one of others is refused.
+    A directory that holds some of these shards is completed; one that holds others is refused.
+
+    >>> encoded = pipeline.encode_corpus("corpus", tokenizer, "shards", shard_format="bin", workers=1)
+    >>> encoded.documents, encoded.tokens, encoded.shards[0].name
+    (2, 5, 'shard-00000.bin')
 
     Args:
         inputs: files, directories, globs and URIs, of all formats that training reads.
         tokenizer: a tokenizer, or the path or URI of one.
         output: the directory of the shards, a path or a URI.
-        **options: `shard_format="npy"` (or "bin", "parquet"), `shard_size=100_000_000` tokens, `documents="separator"`
+        options: `shard_format="npy"` (or "bin", "parquet"), `shard_size=100_000_000` tokens, `documents="separator"`
             (or "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; see `pipeline.run.options.Options`.
 
     Returns:
-        What `shards.json` says.
+        What `shards.json` says: format, tokens, documents, and each shard with its CRC-32.
 
     Raises:
-        PipelineError: as `train` does.
+        UsageError: an option is unknown, wrong or means nothing for encoding, or the memory limit is too small.
+        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
+        RunDirectoryError: the directory holds something else, is in use, or cannot be written.
+        TrainingError: a piece exceeds the memory budget.
     """
     refuse_unfit(options, OF_TRAINING, "encoding, which does as the tokenizer says")
     settled = make_options({"inputs": inputs, "output": output, **options})
@@ -60,7 +66,7 @@ def encode_corpus(
 
 
 def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
-    """Encode and write shards, each only as far as the directory does not hold it yet."""
+    """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     separator = separator_of(model, options)
@@ -70,14 +76,14 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             corpus = _complete(encoding)
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
             if corpus is None:
-                work.directory.remove([manifest.RESULT])  # which says that the shards are complete
-                parts = encode_chunks(work, encoding, model, separator)
+                work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+                parts = encode_chunks(work, encoding, model)
                 lost = add_up([encoding.plan.files_without_text(), *(part.statistics.losses for part in parts)])
                 if options.fail_on_loss and lost:
                     raise fail_on_loss_error(in_words(lost))
                 written = write_shards(work, encoding, parts)
                 corpus = _described(encoding, model, separator, parts, lost, written)
-                corpus.write(work.directory)
+                manifest.save_result(corpus, work.directory)
             work.directory.remove(encoding.owned_parts())
             work.watch.look()
             return EncodingSummary(
@@ -86,7 +92,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
 
 
 def _complete(encoding: Encoding) -> EncodedCorpus | None:
-    """Return what is in the directory, if it is complete: every file is there, of its size."""
+    """Return what the directory holds, if it is complete: every file is there, of its size."""
     location = encoding.directory.location
     corpus = manifest.load_result(location)
     if corpus is None or corpus.encoding != encoding.fingerprint():
@@ -113,10 +119,9 @@ def _described(
     separator: str | None,
     parts: Sequence[Part],
     lost: Mapping[str, KindTally],
-    written: Sequence[Shard],
+    written: Sequence[ShardFacts],
 ) -> EncodedCorpus:
     options = encoding.options
-    by_offsets = options["documents"] == "offsets" and options["shard_format"] != "parquet"
     return EncodedCorpus(
         format=options["shard_format"],
         dtype=options["dtype"],
@@ -130,18 +135,6 @@ def _described(
         text_bytes=sum(part.statistics.bytes for part in parts),
         files=len(encoding.plan.files),
         losses={kind: lost[kind] for kind in KINDS if kind in lost},
-        shards=tuple(
-            manifest.ShardFacts(
-                shard.name,
-                shard.tokens,
-                shard.documents,
-                shard.bytes,
-                shard.crc32,
-                offsets_name(index) if by_offsets else None,
-                shard.offsets_bytes,
-                shard.offsets_crc32,
-            )
-            for index, shard in enumerate(written)
-        ),
+        shards=tuple(written),
         encoding=encoding.fingerprint(),
     )

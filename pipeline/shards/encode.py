@@ -6,20 +6,19 @@ Each writes what the directory does not hold yet, and returns what is complete.
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from pipeline.base.errors import RunDirectoryError
-from pipeline.executors import Need
 from pipeline.run import memory
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
-from pipeline.shards.layout import PlannedShard, plan_shards
-from pipeline.shards.manifest import Encoding
-from pipeline.shards.part_file import Part, PartReader, look_at_part
-from pipeline.shards.plan import encoding_workers, id_bytes, special_bytes
-from pipeline.shards.write_worker import Shard, ShardTask, write_shard
+from pipeline.shards.formats import FORMATS
+from pipeline.shards.formats.shard_format import ID_BYTES
+from pipeline.shards.layout import Slice, plan_shards
+from pipeline.shards.manifest import Encoding, ShardFacts
+from pipeline.shards.part_file import Part, open_part, part_of
+from pipeline.shards.plan import encoding_workers, task_of
+from pipeline.shards.write_worker import ShardTask, write_shard
 from pipeline.storage import existing
 from pipeline.storage.atomic import make_directory
 from pipeline.tokenizer.model import Model
@@ -28,87 +27,68 @@ _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
 
 
-def encode_chunks(work: Work, encoding: Encoding, model: Model, separator: str | None) -> list[Part]:
+def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
     work.warn_of_regex()
-    plan, special_tokens = encoding.plan, model.vocabulary.special_tokens
+    plan = encoding.plan
     workers = encoding_workers(work.options, model, len(plan.chunks), work.nodes)
-    task = partial(
+    task = task_of(
         EncodeTask,
-        pattern=replace(model.pattern, tree=None, timeout_s=work.options.pattern_timeout),
-        text_field=encoding.options["text_field"],
-        special_tokens=special_bytes(model),
-        special_ids=tuple(special_tokens.values()),
-        errors=encoding.options["errors"],
-        max_piece_bytes=None,
-        budget_bytes=workers.text_bytes,
-        limit_bytes=workers.limit_bytes,
-        workers=workers.count,
+        model,
+        work.options,
+        workers,
         model=work.executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
-        separator=None if separator is None else special_tokens[separator],
-        separators=encoding.options["documents"] == "separator",
-        id_bytes=id_bytes(encoding.options["dtype"]),
         cache_bytes=workers.cache_bytes,
     )
-    paths = [encoding.part_path(index) for index in range(len(plan.chunks))]
-    fingerprints = [encoding.chunk_fingerprint(index) for index in range(len(plan.chunks))]
-    found = {
-        index: part
-        for index, (path, exists) in enumerate(zip(paths, existing(paths), strict=True))
-        if exists and (part := look_at_part(path, fingerprints[index])) is not None
-    }
-    missing = [index for index in range(len(plan.chunks)) if index not in found]
+    stored = encoding.parts()
+    there = existing([path for path, _ in stored])
+    found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
+    missing = [index for index in range(len(stored)) if index not in found]
     tasks = [
-        task(name=f"chunk {index}", spans=plan.spans(index), output=paths[index], fingerprint=fingerprints[index])
+        task(name=f"chunk {index}", spans=plan.spans(index), output=stored[index][0], fingerprint=stored[index][1])
         for index in missing
     ]
     done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
     _log.info("%d chunks, %d to encode", len(plan.chunks), len(missing))
     work.directory.require_lock()
     make_directory(work.directory / "parts")
-    at_once = None if work.nodes else workers.count
     with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
-        for position, part in work.executor.run(encode_chunk, tasks, advance, at_once=at_once, need=workers.need):
-            found[missing[position]] = part
-    return [found[index] for index in range(len(plan.chunks))]
+        run = work.executor.run(encode_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
+        found |= {missing[position]: part for position, part in run}
+    return [found[index] for index in range(len(stored))]
 
 
-def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[Shard]:
+def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[ShardFacts]:
     """Write the shards that are missing; returns all of them, in order."""
-    format_, size = encoding.options["shard_format"], encoding.options["shard_size"]
-    by_offsets = encoding.options["documents"] == "offsets"
-    fingerprints = [encoding.chunk_fingerprint(index) for index in range(len(encoding.plan.chunks))]
+    options = encoding.options
+    format_ = options["shard_format"]
+    by_offsets, rows = options["documents"] == "offsets", FORMATS[format_].rows
+    stored = encoding.parts()
 
     def last_end(part: int, stop: int) -> int | None:
-        with PartReader(encoding.part_path(part), fingerprints[part]) as reader:
+        with open_part(*stored[part]) as reader:
             return reader.last_end(stop)
 
-    try:
-        planned = plan_shards(
-            [part.ids for part in parts], size, last_end if by_offsets or format_ == "parquet" else None
-        )
-    except ValueError as error:
-        raise RunDirectoryError(f"{error}; remove that file and run the same command again") from None
-
-    def task(index: int, shard: PlannedShard) -> ShardTask:
-        offsets = manifest.offsets_name(index) if by_offsets and format_ != "parquet" else None
+    def task(index: int, shard: Sequence[Slice]) -> ShardTask:
         return ShardTask(
             output=work.directory / manifest.shard_name(index, format_),
-            offsets=None if offsets is None else work.directory / offsets,
+            offsets=work.directory / manifest.offsets_name(index) if by_offsets and not rows else None,
             format=format_,
-            id_bytes=id_bytes(encoding.options["dtype"]),
-            tokens=shard.stop - shard.start,
-            slices=shard.slices,
-            parts=tuple((encoding.part_path(one.part), fingerprints[one.part]) for one in shard.slices),
+            id_bytes=ID_BYTES[options["dtype"]],
+            tokens=sum(one.stop - one.start for one in shard),
+            parts=tuple((*stored[one.part], one) for one in shard),
         )
 
+    sizes = [part.ids for part in parts]
+    planned = plan_shards(sizes, options["shard_size"], last_end if by_offsets or rows else None)
     tasks = [task(index, shard) for index, shard in enumerate(planned)]
     names = [path.name for one in tasks for path in (one.output, one.offsets) if path is not None]
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     whole = memory.budget(work.options.memory_limit, work.nodes)
-    workers = None if work.nodes else whole.workers(max(1, min(worker_count(work.options), len(tasks))))
-    need = Need(memory_bytes=whole.worker_bytes + memory.LEAST_WORK_BYTES)
-    with work.stage(WRITING_STAGE, sum(part.ids for part in parts), "tokens") as advance:
-        written = dict(work.executor.run(write_shard, tasks, advance, at_once=workers, need=need))
+    count = whole.workers(max(1, min(worker_count(work.options), len(tasks))))
+    workers = memory.Workers(whole, count, count, memory.LEAST_WORK_BYTES)
+    with work.stage(WRITING_STAGE, sum(sizes), "tokens") as advance:
+        run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
+        written = dict(run)
     return [written[index] for index in range(len(tasks))]

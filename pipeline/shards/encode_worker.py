@@ -1,13 +1,14 @@
-"""Encoding one chunk: what a worker process does. Text is read exactly as for counting, and its ids go to a part.
+"""Encoding one chunk: what a worker process does, and a thread of `encode_files`. Text is read exactly as for counting.
 
-A worker keeps the tokenizer that it was sent, with warm caches, from one chunk to the next.
+A worker process keeps the last tokenizer that it was sent, with warm caches.
 """
 
 import logging
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from pipeline import _core
 from pipeline.corpus.files import CorpusFile
@@ -24,23 +25,16 @@ from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 _log = logging.getLogger(__name__)
 _BLOCK_IDS = 1 << 18
 _PREPARED_BYTES = 1 << 20  # of text that Python changes at once
-_PREPARED_COPIES = 12  # what a text that is kept whole takes, in its own bytes
-
-
-class Sink(Protocol):
-    """What ids go to, with the places where documents end among all of the chunk."""
-
-    def add(self, ids: memoryview, ends: memoryview) -> None:
-        """One more block."""
-        ...
+_PREPARED_COPIES = 12  # memory of a text that is kept whole, as a multiple of its bytes
+Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where documents end among all ids of the chunk
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdsTask(ChunkTask):
-    """One chunk of which ids are made.
+    """One chunk to encode.
 
     special_ids: of `special_tokens`, in their order. separator: the id that ends a document; `separators`: whether it
-    stands among the ids.
+    is written among the ids.
     """
 
     work: ClassVar[str] = "encoded"
@@ -54,10 +48,7 @@ class IdsTask(ChunkTask):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeTask(IdsTask):
-    """One chunk for a worker: where its part goes, and with what to encode it.
-
-    model: what `packed` gives; `tokenizer` is its fingerprint. cache_bytes: for pieces.
-    """
+    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
 
     again: ClassVar[str] = "start from scratch with --overwrite"
 
@@ -72,17 +63,17 @@ class EncodeTask(IdsTask):
 
 
 def packed(model: Model) -> bytes:
-    """A model as bytes for workers, without what is native."""
+    """Return a model as bytes for workers, without its native parts."""
     pattern = replace(model.pattern, tree=None)
     if isinstance(pattern, PatternSequence):
         pattern = replace(pattern, steps=tuple(replace(step, tree=None) for step in pattern.steps))
     return pickle.dumps(replace(model, pattern=pattern))
 
 
-_loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # the one that was used last, with its caches
+_loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # at most one
 
 
-def _encoder(task: EncodeTask) -> tuple[Model, _core.Encoder]:
+def _load_encoder(task: EncodeTask) -> tuple[Model, _core.Encoder]:
     key = task.tokenizer, task.cache_bytes
     if key not in _loaded:
         _loaded.clear()
@@ -94,25 +85,24 @@ def _encoder(task: EncodeTask) -> tuple[Model, _core.Encoder]:
 def encode_chunk(task: EncodeTask) -> Part:
     """Encode one chunk and write its part. Runs in a worker process.
 
-    Raises `TrainingError` where a piece is too long for the room, `InvalidTextError` under `errors="strict"` and
-    `InputError` for a file that cannot be read or changed.
+    Raises `TrainingError` for a piece that exceeds the memory budget, `InvalidTextError` under `errors="strict"` and
+    `InputError` for a file that changed or cannot be read.
     """
     started = time.monotonic()
-    model, encoder = _encoder(task)
+    model, encoder = _load_encoder(task)
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, task.id_bytes)
-        statistics = make_ids(task, model, encoder, part)
-        written = part.finish(task.fingerprint, statistics)
+        written = part.finish(task.fingerprint, make_ids(task, model, encoder, part.add))
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d ids in %.2f s", task, statistics.bytes, written.ids, elapsed_s)
+    _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written
 
 
 def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> ChunkStatistics:
-    """Read a chunk, and give its ids to the sink; returns how many bytes there were, and what was lost of them.
+    """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered.
 
-    encoder: the model's; calls from several threads run side by side. How long the `regex` package may take is the
-    task's to say, not the model's. Raises as `encode_chunk` does.
+    encoder: the model's; threads may share it. The time limit of the `regex` package is that of the task's pattern.
+    Raises as `encode_chunk` does.
     """
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
@@ -125,102 +115,88 @@ def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) ->
         separators=task.separators,
         judged=task.errors == "skip" and not prepared,  # prepared text was judged before
     )
-    feeding = (PreparedFeeding if prepared else Feeding)(task, model, cutter, ids, sink)
+    if prepared:
+        feeding: Feeding = PreparedFeeding(task, model, cutter, ids, sink)
+    else:
+        feeding = Feeding(task, cutter, list(task.special_tokens), ids, ids, sink)
 
     def before(file: CorpusFile, _: int, stop: int) -> None:
         if file.format == "text" and file.compression == "none" and stop < file.size:
-            feeding.end_inside_document()  # the next span goes on with it
+            feeding.end_inside_document()  # the next span continues it
 
     tally = feed_chunk(task, feeding, before)
     feeding.write(at_least=0)
     return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
 
 
-class Feeding:
-    """Text goes to a counter, which makes ids of it, and these to the sink as they pile up."""
+class Feeding(_core.ChunkCounter):
+    """A counter that counts nothing: its pieces become ids, which are written to the sink in blocks."""
 
-    def __init__(self, task: IdsTask, _: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
-        self._counter = _core.ChunkCounter(
-            cutter, list(task.special_tokens), errors=task.errors, room_bytes=task.budget_bytes, sink=ids
-        )
+    def __init__(
+        self, task: IdsTask, cutter: Any, special: list[bytes], pieces: _core.PieceSink, ids: _core.ChunkIds, sink: Sink
+    ) -> None:
+        super().__init__(cutter, special, errors=task.errors, room_bytes=task.budget_bytes, sink=pieces)
         self._ids, self._sink, self._id_bytes = ids, sink, task.id_bytes
 
-    def fed_bytes(self) -> int:
-        """Bytes fed so far."""
-        return self._counter.fed_bytes()
-
-    def statistics(self) -> dict[str, Any]:
-        """What was met so far."""
-        return self._counter.statistics()
-
     def start_inside_document(self) -> None:
-        """The next text goes on with a document."""
+        """Do nothing: ids do not depend on where a document starts."""
 
     def end_inside_document(self) -> None:
-        """The next text's last document goes on elsewhere."""
+        """Announce that the last document of the next text continues elsewhere."""
         self._ids.end_inside_document()
 
-    def set_room(self, room_bytes: int) -> None:
-        """So many bytes for the text at hand, from now on."""
-        self._counter.set_room(room_bytes)
-
     def feed(self, block: Any, end: bool = False) -> None:
-        """The next bytes of a text."""
-        self._counter.feed(block, end)
+        """Feed the next bytes of a text."""
+        super().feed(block, end)
         self.write(at_least=_BLOCK_IDS)
 
     def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
-        """Documents in a column."""
-        self._counter.feed_documents(offsets, data, offset_bytes)
+        """Feed documents in a column."""
+        super().feed_documents(offsets, data, offset_bytes)
         self.write(at_least=_BLOCK_IDS)
 
     def write(self, *, at_least: int) -> None:
-        """Write the ids that are certain, where there are so many."""
+        """Write the ids that no later text changes, if there are this many."""
         if self._ids.ready() >= at_least:
-            self._sink.add(self._ids.take(self._id_bytes), self._ids.take_ends())
+            self._sink(self._ids.take(self._id_bytes), self._ids.take_ends())
 
 
 class PreparedFeeding(Feeding):
-    """Where another trainer's file has texts changed before they are cut.
+    """Feeding of a tokenizer whose file has texts changed before they are cut.
 
-    A counter repairs the text, Python changes it, and a second counter makes ids of it.
+    This counter repairs the text, Python changes it, and a second counter makes ids of it.
     """
 
     def __init__(self, task: IdsTask, model: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
-        super().__init__(task, model, cutter, ids, sink)
-        # Documents are judged between special tokens, as wherever text is read; otherwise it is taken as it comes.
-        special_tokens = list(task.special_tokens) if task.errors == "skip" else []
-        self._text = _core.ChunkText(special_tokens, judged=task.errors == "skip")
-        repairing = compile_pattern("gpt2").automaton
-        assert repairing is not None, "a named pattern has an automaton"
+        # `skip` judges documents, which special tokens separate; otherwise this counter need not know them.
+        special = list(task.special_tokens) if task.errors == "skip" else []
+        self._text = _core.ChunkText(special, judged=task.errors == "skip")
+        super().__init__(task, compile_pattern("gpt2").automaton, special, self._text, ids, sink)
         self._encoding = _core.ChunkCounter(cutter, [], errors="strict", room_bytes=task.budget_bytes, sink=ids)
-        self._counter = _core.ChunkCounter(
-            repairing, special_tokens, errors=task.errors, room_bytes=task.budget_bytes, sink=self._text
-        )
         special_ids = model.vocabulary.special_tokens
         self._index = {id_: index for index, id_ in enumerate(special_ids.values())}
         self._incoming = IncomingText(SpecialSearch(special_ids, model.preparation), _PREPARED_BYTES)
-        self._room_bytes = task.budget_bytes
-        self._goes_on = False
+        self._budget_bytes = task.budget_bytes
+        self._continues = False
 
     def set_room(self, room_bytes: int) -> None:
-        """So many bytes for the text at hand, from now on."""
+        """Set the memory budget of both counters from now on."""
         super().set_room(room_bytes)
         self._encoding.set_room(room_bytes)
-        self._room_bytes = room_bytes
+        self._budget_bytes = room_bytes
 
     def end_inside_document(self) -> None:
-        """The next text's last document goes on elsewhere."""
-        self._goes_on = True
+        """Announce that the last document of the next text continues elsewhere."""
+        self._continues = True
 
     def write(self, *, at_least: int) -> None:
-        """Encode the text that is certain, and write its ids."""
+        """Encode the text that no later text changes, and write its ids."""
         data, ends = self._text.take()
-        at = 0
+        start = 0
         for end in ends:
-            self._encode(data[at:end], at_end=True)
-            at = end
-        self._encode(data[at:], at_end=False)
+            self._encode(data[start:end], at_end=True)
+            start = end
+        self._encode(data[start:], at_end=False)
         super().write(at_least=at_least)
 
     def _encode(self, data: bytes, *, at_end: bool) -> None:
@@ -228,15 +204,15 @@ class PreparedFeeding(Feeding):
             if id_ is None:
                 self._encoding.feed(stretch)
             else:
-                self._end_stretch(goes_on=True)
+                self._end_stretch(inside_document=True)
                 self._ids.special_token(self._index[id_])
-        if self._incoming.waiting_bytes * _PREPARED_COPIES > self._room_bytes:
+        if self._incoming.waiting_bytes * _PREPARED_COPIES > self._budget_bytes:
             raise MemoryError(self.fed_bytes() - self._incoming.waiting_bytes, self._incoming.waiting_bytes)
         if at_end:
-            self._end_stretch(goes_on=self._goes_on)
-            self._goes_on = False
+            self._end_stretch(inside_document=self._continues)
+            self._continues = False
 
-    def _end_stretch(self, *, goes_on: bool) -> None:
-        if goes_on:
+    def _end_stretch(self, *, inside_document: bool) -> None:
+        if inside_document:
             self._ids.end_inside_document()
         self._encoding.feed(b"", end=True)

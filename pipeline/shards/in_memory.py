@@ -1,6 +1,7 @@
-"""A corpus to ids in memory: what `encode_corpus` writes as shards, for whoever has the room and wants no files.
+"""A corpus to ids in memory: those that `encode_corpus` writes as shards, without any files.
 
-Threads of this process encode chunks side by side, with one encoder; reading and repairing is that of `encode_corpus`.
+Threads of this process encode chunks at the same time, with one encoder; reading and repairing is that of
+`encode_corpus`.
 """
 
 from array import array
@@ -8,7 +9,6 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from os import PathLike
 from threading import Event
 from typing import Any
@@ -21,15 +21,8 @@ from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
 from pipeline.shards.encode_worker import IdsTask, make_ids
-from pipeline.shards.plan import (
-    OF_TRAINING,
-    cut_corpus,
-    dtype_of,
-    encoding_workers,
-    id_bytes,
-    separator_of,
-    special_bytes,
-)
+from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
+from pipeline.shards.plan import OF_TRAINING, cut_corpus, dtype_of, encoding_workers, task_of
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -44,9 +37,12 @@ _OF_SHARDS = names_of("run", "encode") - {
 class EncodedFiles(Sequence[memoryview]):
     """The ids of a corpus; a sequence of documents, each with its ids.
 
-    ids: of all documents together, uint16 or uint32, as `numpy.asarray` takes them without a copy; with separators
-    between documents as they were asked for. ends: where each document ends among them, after its separator; uint64.
-    losses: what was not taken as it stands, kind -> count and first places.
+    Args:
+        ids: of all documents, uint16 or uint32; `numpy.asarray` takes them without a copy. A document's separator, if
+            there is one, is its last id.
+        ends: where each document ends in `ids`, uint64.
+        text_bytes: bytes of the text that was read.
+        losses: skipped or altered input: kind -> count and first locations.
     """
 
     ids: memoryview
@@ -75,7 +71,6 @@ class EncodedFiles(Sequence[memoryview]):
 
 
 def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
-    """What was pickled."""
     return EncodedFiles(memoryview(ids).cast(code), memoryview(ends).cast("Q"), *rest)
 
 
@@ -84,34 +79,49 @@ def encode_files(
     tokenizer: Tokenizer | str | PathLike[str] | Remote,
     **options: Any,
 ) -> EncodedFiles:
-    """Return the ids of a corpus in memory: those that `encode_corpus` writes, document by document.
+    """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
 
-    inputs: files, directories, globs and URIs, of all formats that training reads. tokenizer: one, or where one lies.
-    options: `documents="separator"` (or "offsets": no id stands between documents), `separator="<|endoftext|>"`,
-        `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs, which two cannot do
-        at a time), `errors`, `fail_on_loss`, `memory_limit` of what is beside the result, `chunk_size`,
-        `pattern_timeout`, `text_field`, `input_format`, `compression`; see `pipeline.run.options.Options`.
+    Takes 2 or 4 bytes per id and up to an eighth more, 8 bytes per document, and a limited amount for the work.
 
-    Memory: 2 or 4 bytes an id and up to an eighth more, 8 bytes a document, beside a known amount. What was lost is in
-    the result. Raises as `encode_corpus` does.
+    >>> encoded = pipeline.encode_files("corpus", tokenizer)
+    >>> encoded.ids.tolist()
+    [257, 258, 259, 257, 259]
+    >>> [tokenizer.decode(document) for document in encoded]
+    ['lower<|endoftext|>', 'low<|endoftext|>']
+
+    Args:
+        inputs: files, directories, globs and URIs, of all formats that training reads.
+        tokenizer: a tokenizer, or the path or URI of one.
+        options: `documents="separator"` (or "offsets": no id separates documents), `separator="<|endoftext|>"`,
+            `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs), `errors`,
+            `fail_on_loss`, `memory_limit` of the work without the result, `chunk_size`, `pattern_timeout`,
+            `text_field`, `input_format`, `compression`; see `pipeline.run.options.Options`.
+
+    Returns:
+        The ids, where documents end among them, and what input was skipped or altered.
+
+    Raises:
+        UsageError: an option is unknown, wrong or means nothing here, or the memory limit is too small.
+        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
+        TrainingError: a piece exceeds the memory budget.
     """
     refuse_unfit(options, OF_TRAINING | _OF_SHARDS, "encoding in memory")
     settled = make_options({"inputs": inputs, **options})
     if settled.inputs is None or "-" in settled.inputs:
         raise UsageError(
-            "encode_files takes the names of files: give some, and read standard input with encode_iterable"
+            "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
         )
     model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
     if on_regex(model.pattern):
         warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
     listing = list_corpus(settled, warn_of)
-    width = id_bytes(dtype_of(model))
+    id_bytes = ID_BYTES[dtype_of(model)]
     plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, settled)
     ids, ends = bytearray(), array("Q")
     lost, text_bytes = [plan.files_without_text()], 0
     with closing(_encode_chunks(model, settled, plan)) as parts:
         for part in parts:
-            first = len(ids) // width
+            first = len(ids) // id_bytes
             for block in part.ids:
                 ids += block
             ends.extend(first + end for block in part.ends for end in block)
@@ -120,13 +130,13 @@ def encode_files(
     found = add_up(lost)
     if settled.fail_on_loss and found:
         raise fail_on_loss_error(in_words(found))
-    whole = memoryview(ids).cast("H" if width == 2 else "I")
+    whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), text_bytes, found)
 
 
 @dataclass
 class _IdsInMemory:
-    """The ids of one chunk; a `Sink`, which takes nothing any more when nobody wants it."""
+    """The ids of one chunk. given_up: no more are wanted."""
 
     given_up: Event
     ids: list[memoryview] = field(default_factory=list)
@@ -134,7 +144,7 @@ class _IdsInMemory:
     statistics: ChunkStatistics = field(default_factory=ChunkStatistics)
 
     def add(self, ids: memoryview, ends: memoryview) -> None:
-        """One more block."""
+        """Take a block, as a `Sink`."""
         if self.given_up.is_set():
             raise CancelledError
         self.ids.append(ids)
@@ -142,32 +152,17 @@ class _IdsInMemory:
 
 
 def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[_IdsInMemory, None, None]:
-    """Encode all chunks by threads; gives the ids of each, in the order of the corpus, as soon as they are there."""
-    separator = separator_of(model, options)
+    """Encode all chunks by threads; yields the ids of each, in the order of the corpus, as soon as they are there."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)
     workers = encoding_workers(options, model, len(plan.chunks))
     threads = workers.count
     encoder = model.encoder(cache_bytes=threads * workers.cache_bytes, threads=threads)
-    special_tokens = model.vocabulary.special_tokens
-    task = partial(
-        IdsTask,
-        pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
-        text_field=options.text_field,
-        special_tokens=special_bytes(model),
-        special_ids=tuple(special_tokens.values()),
-        errors=options.errors,
-        budget_bytes=workers.text_bytes,
-        limit_bytes=workers.limit_bytes,
-        workers=threads,
-        separator=None if separator is None else special_tokens[separator],
-        separators=options.documents == "separator",
-        id_bytes=id_bytes(dtype_of(model)),
-    )
+    task = task_of(IdsTask, model, options, workers)
 
     def encode(index: int) -> _IdsInMemory:
         ids = _IdsInMemory(given_up)
-        ids.statistics = make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, ids)
+        ids.statistics = make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, ids.add)
         return ids
 
     given_up = Event()
@@ -175,5 +170,5 @@ def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[_Ids
     try:
         yield from pool.map(encode, range(len(plan.chunks)))
     finally:
-        given_up.set()  # by an error or an interruption: threads end with the block that they are at
+        given_up.set()  # after an error or an interruption threads end with their current block
         pool.shutdown(cancel_futures=True)

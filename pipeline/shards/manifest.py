@@ -1,26 +1,26 @@
-"""A directory of shards: the manifest, where everything is stored, and what `shards.json` says.
+"""A directory of shards: its manifest, the names of its files, and `shards.json`.
 
-    encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
-    parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are whole
-    shard-00000.npy    the shards, and shard-00000.documents.npy if documents are separated by offsets
-    shards.json        what the shards are; written last, so the whole is complete if it exists
-
-`shards.json` is for people and programs: format, dtype, tokenizer, tokens, documents, and each shard with its CRC-32.
+encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
+parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are written
+shard-00000.npy    the shards, and shard-00000.documents.npy if documents are separated by offsets
+shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
 """
 
 import hashlib
 import re
 import zlib
 from array import array
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from types import NoneType
+from typing import Any, get_args
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan
+from pipeline.shards.formats import FORMATS
+from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_json
 from pipeline.storage.bounded import read_json
@@ -29,8 +29,7 @@ from pipeline.tokenizer.model import Model
 RESULT = "shards.json"
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
-_DOCUMENTS_BY = ("separator", "offsets")
-_SHARD = re.compile(r"shard-[0-9]{5,}(\.documents)?\.(npy|bin|parquet)")
+_SHARD = re.compile(rf"shard-[0-9]{{5,}}(\.documents)?\.({'|'.join(FORMATS)})")
 SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD.pattern}"), FORMAT_VERSION)
 
 
@@ -39,7 +38,7 @@ class Encoding:
     """What `encoding.json` says.
 
     options: those that decide what the shards hold, and the tokenizer's fingerprint. shards: names of files that may
-    have been written.
+    be there.
     """
 
     directory: Directory
@@ -47,22 +46,22 @@ class Encoding:
     plan: Plan
     shards: tuple[str, ...] = ()
 
-    def chunk_fingerprint(self, index: int) -> str:
-        """Return what one chunk's part depends on."""
-        return self.plan.fingerprint(index, self.options, FORMAT_VERSION)
-
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
         files = [[file.path, file.size, file.digest, file.format, file.compression] for file in self.plan.files]
         return fingerprint(self.options, FORMAT_VERSION, files)
 
-    def part_path(self, index: int) -> Location:
-        """Return the part of the chunk with this index in the plan."""
-        return self.directory / f"parts/{index:06d}.ids"
+    def owned_parts(self) -> list[str]:
+        """Return the names of the parts, in the order of the chunks."""
+        return [f"parts/{index:06d}.ids" for index in range(len(self.plan.chunks))]
 
-    def owned_parts(self) -> Iterator[str]:
-        """List the parts."""
-        return (f"parts/{index:06d}.ids" for index in range(len(self.plan.chunks)))
+    def parts(self) -> list[tuple[Location, str]]:
+        """Return the path of each part, and the fingerprint of what it depends on."""
+        depends_on = self.options, FORMAT_VERSION
+        return [
+            (self.directory / name, self.plan.fingerprint(index, *depends_on))
+            for index, name in enumerate(self.owned_parts())
+        ]
 
 
 def shard_name(index: int, format_: str) -> str:
@@ -71,12 +70,12 @@ def shard_name(index: int, format_: str) -> str:
 
 
 def offsets_name(index: int) -> str:
-    """Return the name of the file with a shard's document offsets."""
+    """Return `shard-00000.documents.npy`, ..., the offsets of its documents."""
     return f"shard-{index:05d}.documents.npy"
 
 
 def tokenizer_fingerprint(model: Model) -> str:
-    """A digest of everything that ids depend on: 32 hexadecimal digits, the same on every machine."""
+    """Return a digest of everything that ids depend on: 32 hexadecimal digits, the same on every machine."""
     vocabulary, pattern, preparation = model.vocabulary, model.pattern, model.preparation
     digest = hashlib.sha256()
     numbers = (vocabulary.tokens, map(len, vocabulary.tokens.values()))
@@ -109,24 +108,23 @@ def load(directory: Directory) -> Encoding | None:
         return Encoding(directory, dict(document["options"]), Plan.from_json(document), names)
 
 
-def clear(encoding: Encoding, keep: list[str]) -> None:
-    """Delete what an encoding owns but its manifest; of its copies of standard input all but `keep`."""
+def remove_all(encoding: Encoding, keep: list[str]) -> None:
+    """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
     encoding.directory.remove([RESULT, *encoding.owned_parts(), *encoding.shards, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
 
 def remove_partial(encoding: Encoding) -> None:
-    """Delete what killed writers left."""
+    """Delete the temporary files of killed writers."""
     names = [RESULT, SHARDS.manifest, *encoding.owned_parts(), *encoding.shards, standard_input.DIRECTORY]
     encoding.directory.remove_partial(names)
 
 
-def checksum(where: Location, start: int = 0) -> tuple[int, str]:
-    """The bytes of a file from `start` on, and their CRC-32 as zlib and gzip have it. Raises OSError."""
+def checksum(where: Location) -> tuple[int, str]:
+    """Return the size of a file in bytes, and their CRC-32 as zlib and gzip compute it. Raises OSError."""
     size = crc32 = 0
     buffer = memoryview(bytearray(_READ_BYTES))
     with open_file(where) as file:
-        file.seek(start)
         while got := file.readinto(buffer):
             crc32 = zlib.crc32(buffer[:got], crc32)
             size += got
@@ -135,9 +133,9 @@ def checksum(where: Location, start: int = 0) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """One shard: `documents` are those that end in it, `crc32` is of the file's bytes.
+    """One shard: documents are those that end in it; crc32 is of the file's bytes, in hexadecimal.
 
-    offsets: the file beside it that says where documents begin, with its bytes and its CRC-32.
+    offsets: the name of the file with the offsets of its documents, if there is one, with its bytes and CRC-32.
     """
 
     name: str
@@ -154,9 +152,21 @@ class ShardFacts:
 class EncodedCorpus:
     """What `shards.json` says.
 
-    format: npy, bin or parquet. dtype: of an id, little-endian. vocab_size: all ids are below it. documents_by:
-    "separator" or "offsets"; separator: the special token that ends a document, with its id, or None. tokenizer: its
-    fingerprint. text_bytes: as they were read. encoding: the fingerprint of all that the shards depend on.
+    Args:
+        format: of the shards: npy, bin or parquet.
+        dtype: of an id, little-endian: uint16 or uint32.
+        vocab_size: all ids are below it.
+        tokenizer: the fingerprint of the tokenizer.
+        documents_by: what separates documents: "separator" or "offsets".
+        separator: the special token that ends a document, or None.
+        separator_id: its id.
+        tokens: in all shards.
+        documents: in all shards.
+        text_bytes: bytes of the text that was read.
+        files: number of files that were read.
+        losses: skipped or altered input: kind -> count and first locations.
+        shards: in order.
+        encoding: the fingerprint of everything that the shards depend on.
     """
 
     format: str
@@ -174,23 +184,23 @@ class EncodedCorpus:
     shards: tuple[ShardFacts, ...]
     encoding: str
 
-    def write(self, directory: Directory) -> None:
-        """Write `shards.json`, whole or not at all."""
-        directory.require_lock()
-        document = {"format_version": FORMAT_VERSION, **asdict(self)}
-        write_json(directory / RESULT, document)
+
+def save_result(encoded: EncodedCorpus, directory: Directory) -> None:
+    """Write `shards.json`, whole or not at all."""
+    directory.require_lock()
+    write_json(directory / RESULT, {"format_version": FORMAT_VERSION, **asdict(encoded)})
 
 
 def load_result(directory: Location) -> EncodedCorpus | None:
-    """What `shards.json` says, or None where there is none. Raises `InputError` where it is damaged."""
+    """Return what `shards.json` says, or None if there is none. Raises `InputError` if it is damaged."""
     path = directory / RESULT
     try:
         document = read_json(path)
         version = document.pop("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
-        found = EncodedCorpus(**document)
-        return _checked(replace(found, shards=tuple(ShardFacts(**shard) for shard in document["shards"])))
+        shards = tuple(ShardFacts(**shard) for shard in document.pop("shards"))
+        return _checked(EncodedCorpus(**document, shards=shards))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -198,34 +208,29 @@ def load_result(directory: Location) -> EncodedCorpus | None:
 
 
 def _checked(found: EncodedCorpus) -> EncodedCorpus:
-    """The same, if every value is of its kind and names lie in the directory; `ValueError` naming the first else."""
-    one_of = {"format": ("npy", "bin", "parquet"), "dtype": ("uint16", "uint32"), "documents_by": _DOCUMENTS_BY}
+    """Return the same; raises `ValueError` for a value of another type or range, or a name that is not a shard's."""
+    one_of = {"format": [*FORMATS], "dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
     for name, values in one_of.items():
         if getattr(found, name) not in values:
             raise ValueError(f"{name} is {getattr(found, name)!r}, not one of {', '.join(values)}")
-    _require(found, int, "vocab_size", "tokens", "documents", "text_bytes", "files")
-    _require(found, str, "tokenizer", "encoding")
-    if found.separator is not None:
-        _require(found, str, "separator")
-        _require(found, int, "separator_id")
     for kind, tallied in found.losses.items():
         if type(tallied["count"]) is not int or not all(type(text) is str for text in tallied["examples"]):
             raise ValueError(f"losses of {kind} are not a count and examples")
+    holders: list[EncodedCorpus | ShardFacts] = [found, *found.shards]
+    for holder in holders:
+        for field in fields(holder):
+            value, kinds = getattr(holder, field.name), {*(get_args(field.type) or [field.type])}
+            if kinds <= {int, str, NoneType} and (type(value) not in kinds or (type(value) is int and value < 0)):
+                raise ValueError(f"{field.name} is {value!r}")
+    _require_together(found, "separator", "separator_id")
     for shard in found.shards:
-        _require(shard, int, "tokens", "documents", "bytes")
-        _require(shard, str, "name", "crc32")
-        if shard.offsets is not None:
-            _require(shard, str, "offsets")
-            _require(shard, int, "offsets_bytes")
-            _require(shard, str, "offsets_crc32")
+        _require_together(shard, "offsets", "offsets_bytes", "offsets_crc32")
         for file in (shard.name, shard.offsets):
             if file is not None and not _SHARD.fullmatch(file):
                 raise ValueError(f"{file!r} is not the name of a shard")
     return found
 
 
-def _require(holder: EncodedCorpus | ShardFacts, kind: type, *names: str) -> None:
-    for name in names:
-        value = getattr(holder, name)
-        if type(value) is not kind or (isinstance(value, int) and value < 0):
-            raise ValueError(f"{name} is {value!r}")
+def _require_together(holder: EncodedCorpus | ShardFacts, *names: str) -> None:
+    if len({getattr(holder, name) is None for name in names}) > 1:
+        raise ValueError(f"only some of {', '.join(names)} are known")

@@ -1,12 +1,13 @@
-"""Parts: the ids of one chunk as a file, the checkpoint of encoding, until shards are made of all parts together.
+"""Parts: the ids of one chunk as a file, the checkpoint of encoding, deleted when all shards are written.
 
-A part is blocks, each of ids (2 or 4 bytes) and of the places where documents end in the chunk (numbers of ids, 8
-bytes); then a footer in JSON that lists the blocks with their checksums and says what the part depends on. All numbers
-are little-endian. A part is whole or absent; what is read of it is checked, and where it is not as it was written
-`ValueError` says so.
+A part is blocks, each of ids (2 or 4 bytes) and of where documents end in the chunk (numbers of ids, 8 bytes); then a
+footer in JSON with the blocks' checksums and what the part depends on. All numbers are little-endian. A part is whole
+or absent. Shards are slices of parts, and a part may exceed memory, so each block is checked when it is read.
 """
 
+import contextlib
 import json
+import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -15,20 +16,21 @@ from itertools import accumulate
 from typing import IO, Any
 
 from pipeline import _core
+from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.shards.formats.shard_format import ID_CODES, Block
 from pipeline.storage import Location, OpenFile, open_file
 
-_MARK = b"bpe-pipeline ids"
-_SUM_BYTES, _LENGTH_BYTES = 8, 8
+_TAIL = struct.Struct("<QQ16s")  # of the footer: its checksum, its length in bytes, the mark
+_MARK = b"bpe-pipeline/ids"
 _END_BYTES = 8
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that lies whole: how much it holds, and what its worker said of the chunk."""
+    """What a part holds: the number of ids, and the statistics of its chunk."""
 
     ids: int
-    ends: int
     statistics: ChunkStatistics
 
 
@@ -40,56 +42,49 @@ class PartWriter:
         self._blocks: list[tuple[int, int, int]] = []
 
     def add(self, ids: memoryview, ends: memoryview) -> None:
-        """One more block."""
+        """Write a block."""
         if len(ids) or len(ends):
-            self._file.write(ids)
-            self._file.write(ends)
-            self._blocks.append((len(ids), len(ends), _checksum(ids, ends)))
+            data = b"".join((ids, ends))
+            self._file.write(data)
+            self._blocks.append((len(ids), len(ends), _core.hash64(data)))
 
     def finish(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
-        """The footer, after which nothing follows."""
+        """Write the footer, the end of the file."""
         footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": asdict(statistics)}
         data = json.dumps(footer | {"blocks": self._blocks}).encode()
-        numbers = _core.hash64(data).to_bytes(_SUM_BYTES, "little") + len(data).to_bytes(_LENGTH_BYTES, "little")
-        self._file.write(data + numbers + _MARK)
-        return Part(sum(ids for ids, _, _ in self._blocks), sum(ends for _, ends, _ in self._blocks), statistics)
+        self._file.write(data + _TAIL.pack(_core.hash64(data), len(data), _MARK))
+        return Part(sum(ids for ids, _, _ in self._blocks), statistics)
+
+
+@contextlib.contextmanager
+def open_part(where: Location, fingerprint: str) -> Iterator["PartReader"]:
+    """Open a part; raises `RunDirectoryError` if it is damaged or depends on something else."""
+    with open_file(where) as file:
+        try:
+            footer = _read_footer(file)
+            if footer["fingerprint"] != fingerprint:
+                raise ValueError("it is of another chunk")
+        except (KeyError, ValueError) as error:
+            raise _damaged(where, str(error)) from None
+        yield PartReader(where, file, footer)
 
 
 class PartReader:
-    """Reads one part; a context manager. Raises `ValueError` where it is damaged or depends on something else."""
+    """Reads an open part. Each block that is read raises `RunDirectoryError` if it is damaged."""
 
-    def __init__(self, where: Location, fingerprint: str) -> None:
-        self._where = where
-        self._file = open_file(where)
-        try:
-            footer = _footer(self._file)
-            if footer["fingerprint"] != fingerprint:
-                raise ValueError("it is of another chunk")
-        except (KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
-            self._file.close()
-            raise ValueError(f"{where} is damaged ({error})") from None
-        except BaseException:
-            self._file.close()
-            raise
-        self.id_bytes: int = footer["id_bytes"]
+    def __init__(self, where: Location, file: OpenFile, footer: dict[str, Any]) -> None:
+        self._where, self._file = where, file
+        self._id_bytes: int = footer["id_bytes"]
         self._blocks: list[tuple[int, int, int]] = [tuple(block) for block in footer["blocks"]]
-        sizes = [self.id_bytes * ids + _END_BYTES * ends for ids, ends, _ in self._blocks]
-        self._offsets = list(accumulate(sizes, initial=0))
+        self._offsets = list(accumulate((self._size(*block) for block in self._blocks), initial=0))
         self._firsts = list(accumulate((ids for ids, _, _ in self._blocks), initial=0))
-        self.part = Part(
-            self._firsts[-1],
-            sum(ends for _, ends, _ in self._blocks),
-            ChunkStatistics.from_values(footer["statistics"]),
-        )
+        self.part = Part(self._firsts[-1], ChunkStatistics.from_values(footer["statistics"]))
 
-    def __enter__(self) -> "PartReader":
-        return self
+    def _size(self, ids: int, ends: int, _: int) -> int:
+        return self._id_bytes * ids + _END_BYTES * ends
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def blocks(self, start: int, stop: int, *, with_start: bool) -> Iterator[tuple[memoryview, "array[int]"]]:
-        """The ids [start, stop) of the part, and where documents end behind `start` and up to `stop`, block by block.
+    def blocks(self, start: int, stop: int, *, with_start: bool) -> Iterator[Block]:
+        """Yield the ids [start, stop) of the part, and where documents end after `start` and up to `stop`.
 
         with_start: also those that end at `start`.
         """
@@ -103,7 +98,7 @@ class PartReader:
             yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, stop)]
 
     def last_end(self, stop: int) -> int | None:
-        """The last place up to `stop` where a document ends, or None."""
+        """Return the last position up to `stop` where a document ends, or None."""
         for number in range(min(bisect_right(self._firsts, stop), len(self._blocks)) - 1, -1, -1):
             if self._blocks[number][1]:
                 _, ends = self._block(number)
@@ -111,41 +106,39 @@ class PartReader:
                     return ends[at - 1]
         return None
 
-    def _block(self, number: int) -> tuple[memoryview, "array[int]"]:
-        ids, ends, checksum = self._blocks[number]
-        size = self._offsets[number + 1] - self._offsets[number]
-        data = memoryview(self._file.read_at(self._offsets[number], size))
-        if len(data) != size:
-            raise ValueError(f"{self._where} is damaged (it ends in block {number})")
-        tokens = data[: self.id_bytes * ids].cast("H" if self.id_bytes == 2 else "I")
-        places = array("Q", bytes(data[self.id_bytes * ids :]))
-        if _checksum(tokens, memoryview(places)) != checksum or len(places) != ends:
-            raise ValueError(f"{self._where} is damaged (block {number} is not as it was written)")
-        return tokens, places
+    def _block(self, number: int) -> Block:
+        ids, _, checksum = self._blocks[number]
+        start, stop = self._offsets[number : number + 2]
+        data = self._file.read_at(start, stop - start)
+        if len(data) != stop - start or _core.hash64(data) != checksum:
+            raise _damaged(self._where, f"block {number} is not as it was written")
+        return memoryview(data)[: self._id_bytes * ids].cast(ID_CODES[self._id_bytes]), array(
+            "Q", data[self._id_bytes * ids :]
+        )
 
 
-def look_at_part(where: Location, fingerprint: str) -> Part | None:
-    """What a part says of itself; None where there is none that is whole and depends on this."""
+def part_of(where: Location, fingerprint: str) -> Part | None:
+    """Return what a part holds according to its footer; None if no part is there, or not one of this fingerprint."""
     try:
-        with PartReader(where, fingerprint) as reader:
+        with open_part(where, fingerprint) as reader:
             return reader.part
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, RunDirectoryError):
         return None
 
 
-def _checksum(ids: memoryview, ends: memoryview) -> int:
-    return _core.hash64(ids) ^ (_core.hash64(ends) * 3 & 0xFFFFFFFFFFFFFFFF)
+def _damaged(where: Location, reason: str) -> RunDirectoryError:
+    return RunDirectoryError(f"{where} is damaged ({reason}); remove that file and run the same command again")
 
 
-def _footer(file: OpenFile) -> dict[str, Any]:
+def _read_footer(file: OpenFile) -> dict[str, Any]:
     size = file.seek(0, 2)
-    tail_bytes = _SUM_BYTES + _LENGTH_BYTES + len(_MARK)
-    tail = file.read_at(max(size - tail_bytes, 0), tail_bytes)
-    length = int.from_bytes(tail[_SUM_BYTES : _SUM_BYTES + _LENGTH_BYTES], "little")
-    if tail[-len(_MARK) :] != _MARK or length > size - tail_bytes:
+    if size < _TAIL.size:
         raise ValueError("it is not whole")
-    data = file.read_at(size - tail_bytes - length, length)
-    if _core.hash64(data) != int.from_bytes(tail[:_SUM_BYTES], "little"):
+    checksum, length, mark = _TAIL.unpack(file.read_at(size - _TAIL.size, _TAIL.size))
+    if mark != _MARK or length > size - _TAIL.size:
+        raise ValueError("it is not whole")
+    data = file.read_at(size - _TAIL.size - length, length)
+    if _core.hash64(data) != checksum:
         raise ValueError("its footer is not as it was written")
     footer: dict[str, Any] = json.loads(data)
     return footer

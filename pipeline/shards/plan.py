@@ -1,16 +1,18 @@
 """The plan of an encoding: what is read, where it is cut, what separates documents, and the workers and their memory.
 
-The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, whatever workers it has then.
+The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
-from pipeline.executors import Need, Node
+from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.options import READING_OPTIONS, Options, names_of
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
@@ -18,29 +20,32 @@ from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
+from pipeline.shards.encode_worker import IdsTask
+from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
 from pipeline.storage import exists
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 
-# Options that mean nothing for encoding, which does as the tokenizer says.
+# Options that change nothing here: the tokenizer decides.
 OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
     *("no_special_tokens", "export", "chat_template", "dry_run")
 }
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
-_CHUNKS_A_WORKER = 8
-_MODEL_BYTES_A_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
+_CHUNKS_PER_WORKER = 8
+_MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
 _LEAST_TEXT_BYTES = 4 << 20  # for a long piece
+Task = TypeVar("Task", bound=IdsTask)
 
 
 def separator_of(model: Model, options: Options) -> str | None:
-    """The special token that ends a document."""
+    """Return the special token that ends a document."""
     special_tokens = model.vocabulary.special_tokens
     separator = model.eos_token if options.separator is None else options.separator
     if separator is None and options.documents == "separator":
-        raise UsageError("the tokenizer has no special token to stand behind each document: choose --documents offsets")
+        raise UsageError("the tokenizer has no special token to write after each document: choose --documents offsets")
     if separator is not None and separator not in special_tokens:
         raise UsageError(
             f"--separator {separator!r} is not a special token of the tokenizer, which has "
@@ -50,13 +55,8 @@ def separator_of(model: Model, options: Options) -> str | None:
 
 
 def dtype_of(model: Model) -> str:
-    """The narrowest of the two types of ids that holds every id of a model."""
+    """Return the narrower of the two types of ids that holds every id of a model."""
     return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
-
-
-def id_bytes(dtype: str) -> int:
-    """How many bytes an id takes."""
-    return 2 if dtype == "uint16" else 4
 
 
 def open_encoding(work: Work, model: Model, separator: str | None) -> Encoding:
@@ -88,19 +88,15 @@ def open_encoding(work: Work, model: Model, separator: str | None) -> Encoding:
         if not options.overwrite:
             directory.refuse_foreign_files()
         plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, options, work.nodes)
-        return _replaced(Encoding(directory, asked, plan))
-
-
-def _replaced(encoding: Encoding) -> Encoding:
-    """Delete the encoding in the directory, if there is one, and save this one in its place."""
-    try:
-        old = shards.load(encoding.directory)
-    except RunDirectoryError:
-        old = None  # damaged: no list of its files can be trusted, and new files replace them one by one
-    if old is not None:
-        shards.clear(old, keep=[file.path for file in encoding.plan.files])
-    shards.save(encoding)
-    return encoding
+        try:
+            old = shards.load(directory)
+        except RunDirectoryError:
+            old = None  # damaged: its list of files cannot be trusted, and new files replace them one by one
+        if old is not None:
+            shards.remove_all(old, keep=[file.path for file in plan.files])
+        encoding = Encoding(directory, asked, plan)
+        shards.save(encoding)
+        return encoding
 
 
 def cut_corpus(
@@ -109,51 +105,67 @@ def cut_corpus(
     """Return the plan with the chunks of these files; raises `InputError` if they have nothing to read."""
     cores = sum(node.cores for node in nodes)
     workers = min(options.workers or cores, cores) if nodes else worker_count(options)
-    size = -(-corpus_bytes(files) // (workers * _CHUNKS_A_WORKER))  # so that all workers end together
+    size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
     chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
-    return plan.extended(files, _cutting(model, options), chunk_bytes)
-
-
-def _cutting(model: Model, options: Options) -> Cutting:
-    """Where text may be cut: text that is prepared only at special tokens, and nowhere where their rules reach back."""
+    special_tokens = _special_bytes(model)
     if not model.preparation.changes_ids:
         whole_documents = options.errors == "skip"
-        return Cutting(special_bytes(model), model.pattern.automaton, whole_documents, options.text_field)
-    reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
-    return Cutting(() if reaches_back else special_bytes(model), None, True, options.text_field)
+        cutting = Cutting(special_tokens, model.pattern.automaton, whole_documents, options.text_field)
+    else:  # the rules of special tokens may reach back across each of them
+        reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
+        cutting = Cutting(() if reaches_back else special_tokens, None, True, options.text_field)
+    return plan.extended(files, cutting, chunk_bytes)
 
 
-def special_bytes(model: Model) -> tuple[bytes, ...]:
-    """Every special token of a model, in order of ids."""
+def _special_bytes(model: Model) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in model.vocabulary.special_tokens)
 
 
 @dataclass(frozen=True)
-class EncodingWorkers:
-    """How many workers encode on a machine, and the bytes that each has: for known pieces, for text, and in all."""
+class EncodingWorkers(memory.Workers):
+    """The workers that encode, and two parts of what each has for its work: for known pieces, and for text."""
 
-    count: int
     cache_bytes: int
     text_bytes: int
-    limit_bytes: int
-    need: Need
 
 
 def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequence[Node] = ()) -> EncodingWorkers:
     """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
     whole = memory.budget(options.memory_limit, nodes)
-    model_bytes = _MODEL_BYTES_A_TOKEN * model.vocabulary.size
+    model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
     least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_TEXT_BYTES
     asked = max(node.cores for node in nodes) if nodes else worker_count(options)
     for count in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
         work_bytes = whole.per_worker(count)
         if work_bytes >= least:
             cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // count, (work_bytes - least) // 2))
-            text = work_bytes - model_bytes - _BUFFER_BYTES - cache
-            need = Need(memory_bytes=whole.worker_bytes + work_bytes)
-            return EncodingWorkers(count, cache, text, whole.limit_bytes, need)
+            return EncodingWorkers(
+                whole, count, count, work_bytes, cache, work_bytes - model_bytes - _BUFFER_BYTES - cache
+            )
     needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
     raise UsageError(
         f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
         f"tokens: give a --memory-limit of at least {needed}"
+    )
+
+
+def task_of(
+    kind: type[Task], model: Model, options: Options, workers: EncodingWorkers, /, **settings: Any
+) -> "partial[Task]":
+    """Return the tasks of this kind, each with these settings but for what differs between chunks."""
+    special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
+    return partial(
+        kind,
+        pattern=replace(model.pattern, tree=None, timeout_s=options.pattern_timeout),
+        text_field=options.text_field,
+        special_tokens=_special_bytes(model),
+        special_ids=tuple(special_tokens.values()),
+        errors=options.errors,
+        budget_bytes=workers.text_bytes,
+        limit_bytes=workers.budget.limit_bytes,
+        workers=workers.count,
+        separator=None if separator is None else special_tokens[separator],
+        separators=options.documents == "separator",
+        id_bytes=ID_BYTES[dtype_of(model)],
+        **settings,
     )

@@ -10,22 +10,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.storage import Location, Remote
+from pipeline.storage import Location, Remote, open_file
 from pipeline.storage.scratch import own_mark, scratch_directory
+
+_COMPARED_BYTES = 4 << 20  # at once
 
 
 @contextlib.contextmanager
-def whole_file(where: Location, remedy: str = "free disk space or choose another --output") -> Iterator[Path]:
+def whole_file(
+    where: Location, remedy: str = "free disk space or choose another --output", *, keep_same: bool = False
+) -> Iterator[Path]:
     """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
-    The output is the completion mark: after a kill at any moment `where` is absent, or complete and on disk. Raises
-    `RunDirectoryError`, with this remedy, if the disk is full or read-only or a store refuses.
+    The output is the completion mark: after a kill at any moment `where` is absent, or complete and on disk. With
+    `keep_same`, a file that has exactly these bytes already is not replaced. Raises `RunDirectoryError`, with this
+    remedy, if the disk is full or read-only or a store refuses.
     """
     try:
         with parts_beside(where) as neighbour:
             partial = neighbour.with_name(f".{where.name}.{own_mark()}.partial")
             try:
                 yield partial
+                if keep_same and _have_same_bytes(partial, where):
+                    return
                 if isinstance(where, Path):
                     _flush(partial)
                 put(partial, where)
@@ -116,6 +123,17 @@ def make_directory(where: Location) -> None:
         raise RunDirectoryError(
             f"directory {where} cannot be made: {error.strerror or error}; choose another --output"
         ) from None
+
+
+def _have_same_bytes(one: Path, other: Location) -> bool:
+    """Whether the other file can be read and has the bytes of the first."""
+    at = 0
+    with contextlib.suppress(OSError), open_file(one) as mine, open_file(other) as theirs:
+        while (block := mine.read_at(at, _COMPARED_BYTES)) == theirs.read_at(at, _COMPARED_BYTES):
+            if not block:
+                return True
+            at += len(block)
+    return False
 
 
 def _flush(path: Path) -> None:

@@ -252,7 +252,7 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
     (copy / "tokenizer-360" / "merges.txt").unlink()  # a format that was not asked for
     pipeline.verify_run(copy)
     (copy / "merges.parquet").unlink()
-    with pytest.raises(RunDirectoryError, match=r"merges.parquet is missing, but .*tokenizer is there"):
+    with pytest.raises(RunDirectoryError, match=r"merges.parquet is missing, but .*tokenizer exists"):
         pipeline.verify_run(copy)
     (copy / "counts" / "000000.parquet").unlink()
     with pytest.raises(RunDirectoryError, match=r"000000.parquet is missing"):

@@ -1,4 +1,4 @@
-"""Encoding that is killed at any change of a file: the next run goes on and gives the same bytes."""
+"""Encoding that is killed at any change of a file: the next run resumes and writes the same bytes."""
 
 import random
 import shutil
@@ -14,7 +14,7 @@ import pipeline
 
 
 class Encoded:
-    """A corpus, and what encoding it gives when nobody interferes."""
+    """A corpus, and its shards when encoding is not killed."""
 
     def __init__(self, home: Path, options: tuple[str, ...]) -> None:
         self.home, self.options = home, options
@@ -31,7 +31,7 @@ class Encoded:
 
 
 def _kill(encoded: Encoded, library: Path, home: Path, kills: int, seed: int) -> int:
-    """Kill at changes spread over all of them, then run to the end; how many kills it was."""
+    """Kill at changes spread over all of them, then run to the end; returns how many runs were killed."""
     first = KillAt(library, home / "counter")
     assert ended(start(encoded.command(home / "counted", 2), **first.environment(home / "counted", 0))) == 0
     changes = first.changes
@@ -43,7 +43,9 @@ def _kill(encoded: Encoded, library: Path, home: Path, kills: int, seed: int) ->
         at = max(1, round(changes * (number + choose.random()) / kills))
         done += ended(start(encoded.command(output, choose.choice([1, 3])), **killer.environment(output, at))) != 0
         parts = {path.name: path.stat().st_mtime_ns for path in output.glob("parts/[0-9]*.ids")}
-        there = [path for path in output.glob("shard-*") if ".documents." not in path.name]  # which come before them
+        there = [
+            path for path in output.glob("shard-*") if ".documents." not in path.name
+        ]  # offsets are written before their shard
         shards = {path.name: path.stat().st_mtime_ns for path in there}
         assert ended(start(encoded.command(output, choose.choice([1, 2])))) == 0
         assert everything(output) == encoded.shards
@@ -66,10 +68,10 @@ def encoded(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
     return Encoded(tmp_path / "home", request.param)
 
 
-def test_killed_at_changes_of_files(encoded: Encoded, library: Path, tmp_path: Path) -> None:
+def test_encoding_resumes_after_kills(encoded: Encoded, library: Path, tmp_path: Path) -> None:
     assert _kill(encoded, library, tmp_path, kills=3, seed=1) >= 2
 
 
 @pytest.mark.slow
-def test_killed_at_many_changes_of_files(encoded: Encoded, library: Path, tmp_path: Path) -> None:
+def test_encoding_resumes_after_many_kills(encoded: Encoded, library: Path, tmp_path: Path) -> None:
     assert _kill(encoded, library, tmp_path, kills=12, seed=2) >= 10

@@ -1,4 +1,4 @@
-"""Shards back to text: damage gives an error that names it, never text; long rows come in blocks."""
+"""Shards back to text: damage is an error that names the file, never text; long rows are decoded in blocks."""
 
 import json
 import zlib
@@ -30,7 +30,9 @@ def encoded(corpus: Path, output: Path, **options: Any) -> Path:
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
-def test_a_bit_is_seen_before_any_text(corpus: Path, tmp_path: Path, shard_format: str, documents: str) -> None:
+def test_flipped_bit_is_detected_before_any_text(
+    corpus: Path, tmp_path: Path, shard_format: str, documents: str
+) -> None:
     output = encoded(corpus, tmp_path / "shards", shard_format=shard_format, documents=documents)
     assert b"".join(pipeline.decode_shards(output, TOKENIZER)) == f"one{EOT}one on{EOT}end{EOT}".encode()
     for path in output.glob("shard-*"):
@@ -56,7 +58,7 @@ def test_offsets_out_of_order_are_refused(corpus: Path, tmp_path: Path, ends: li
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("id_bytes", [2, 4])
-def test_a_parquet_shard_comes_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_bytes: int) -> None:
+def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_bytes: int) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
     text.write_text(EOT.join(["x" * 25, "", "one", "", "y" * 8, "", "z" * 5]))
     tokenizer = TOKENIZER
@@ -64,7 +66,7 @@ def test_a_parquet_shard_comes_in_blocks(tmp_path: Path, monkeypatch: pytest.Mon
         tokenizer = pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
     pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format="parquet", separator=EOT)
     whole = list(pipeline.decode_shards(output, tokenizer))
-    monkeypatch.setattr("pipeline.shards.decode._BLOCK_IDS", 10)
+    monkeypatch.setattr("pipeline.shards.formats.parquet.BLOCK_IDS", 10)
     blocks = list(pipeline.decode_shards(output, tokenizer))
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3
@@ -72,7 +74,7 @@ def test_a_parquet_shard_comes_in_blocks(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_result_of_other_kinds_is_refused(corpus: Path, tmp_path: Path) -> None:
+def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -> None:
     output = encoded(corpus, tmp_path / "shards", documents="offsets")
     written = (output / "shards.json").read_text()
     wrong: list[tuple[str, Any]] = [

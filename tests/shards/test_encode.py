@@ -1,4 +1,4 @@
-"""Corpora to shards: the ids are those of `Tokenizer.encode`, the bytes those of every other way to get there."""
+"""Corpora to shards: the ids of `Tokenizer.encode`, and the same bytes with any chunks and workers."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
-def test_shards_hold_what_encode_gives(
+def test_shards_hold_the_ids_of_encode(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
 ) -> None:
     output = tmp_path / "shards"
@@ -58,7 +58,7 @@ def test_shards_hold_what_encode_gives(
     assert max(sizes) <= 1000
     if shard_format != "parquet":
         assert set(sizes[:-1]) == {1000}
-    # The text comes back, with a separator behind each document.
+    # The decoded text has a separator after each document.
     end = EOT.encode()
     back = b"".join(pipeline.decode_shards(output, tokenizer))
     whole = (text.decode("utf-8", "replace").encode() for text in corpus_texts() if text)
@@ -67,7 +67,7 @@ def test_shards_hold_what_encode_gives(
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.parametrize("options", [{}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}])
-def test_bytes_do_not_depend_on_the_way(
+def test_bytes_do_not_depend_on_chunks_or_workers(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     kept = []
@@ -81,7 +81,7 @@ def test_bytes_do_not_depend_on_the_way(
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
-def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     output = tmp_path / "shards"
     result = pipeline.encode_corpus(
@@ -96,16 +96,16 @@ def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenize
             documents[-1].append(id_)
     documents.pop()
     found: list[list[int]] = []
-    goes_on = False
+    continues = False
     for shard in result.shards:
         ids = numpy.load(output / shard.name, mmap_mode="r")
         assert shard.offsets is not None
-        places = numpy.load(output / shard.offsets)
-        rows = [ids[low:high].tolist() for low, high in pairwise(places)]
-        if goes_on:
+        offsets = numpy.load(output / shard.offsets)
+        rows = [ids[low:high].tolist() for low, high in pairwise(offsets)]
+        if continues:
             found[-1] += rows.pop(0)
         found += rows
-        goes_on = len(places) - 1 > shard.documents
+        continues = len(offsets) - 1 > shard.documents
     assert found == documents
     assert result.documents == len(documents)
     with_ends = b"".join(pipeline.decode_shards(output, tokenizer))
@@ -113,7 +113,7 @@ def test_offsets_tell_documents_apart(corpus: Path, tokenizer: pipeline.Tokenize
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     lines = [peers.generated_text(seed, 50) for seed in range(9)]
@@ -144,7 +144,7 @@ RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3"]
 )
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.filterwarnings("ignore:.* without a byte")
-def test_any_text_cut_anyhow(
+def test_any_text_in_any_chunks(
     tokenizer: pipeline.Tokenizer,
     tmp_path_factory: pytest.TempPathFactory,
     files: list[bytes],
@@ -180,7 +180,7 @@ def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path:
         pipeline.encode_corpus(path, tokenizer, tmp_path / "loss", fail_on_loss=True, workers=1)
 
 
-def test_patterns_that_regex_runs(tmp_path: Path) -> None:
+def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(3)))
     pattern = r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
@@ -192,7 +192,7 @@ def test_patterns_that_regex_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_ids_beyond_two_bytes(tmp_path: Path) -> None:
+def test_ids_of_four_bytes(tmp_path: Path) -> None:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
     tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
     text = tmp_path / "a.txt"
@@ -203,7 +203,7 @@ def test_ids_beyond_two_bytes(tmp_path: Path) -> None:
         assert read_shards(output) == [*tokenizer.encode("Hello there"), 65536 + 256]
 
 
-def test_the_command_encodes_and_goes_on(corpus: Path, saved: Path, tmp_path: Path) -> None:
+def test_command_encodes_and_resumes(corpus: Path, saved: Path, tmp_path: Path) -> None:
     output = tmp_path / "shards"
     words = ["encode", corpus, "--tokenizer", saved, "--output", output, "--workers", 2, "--shard-size", 5000]
     first = command.run(*words)
@@ -219,11 +219,11 @@ def test_the_command_encodes_and_goes_on(corpus: Path, saved: Path, tmp_path: Pa
     (output / "shards.json").unlink()
     assert command.run(*words, "--quiet").stdout.strip() == str(output)
     assert everything(output) == before
-    told = command.run("decode", output, "--tokenizer", saved)
-    assert told.stdout.endswith(f"end{EOT}")
+    decoded = command.run("decode", output, "--tokenizer", saved)
+    assert decoded.stdout.endswith(f"end{EOT}")
     shards = sorted(output.glob("*.npy"))
     assert len(shards) > 2
-    assert command.run("decode", *shards, "--tokenizer", saved).stdout == told.stdout
+    assert command.run("decode", *shards, "--tokenizer", saved).stdout == decoded.stdout
 
 
 REFUSED = [
@@ -236,7 +236,7 @@ REFUSED = [
 ]
 
 
-def test_refusals(saved: Path, tmp_path: Path) -> None:
+def test_command_refuses_unfit_options(saved: Path, tmp_path: Path) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
     text.write_text("one two")
     base = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 1]
@@ -247,7 +247,7 @@ def test_refusals(saved: Path, tmp_path: Path) -> None:
     assert everything(output) == before
 
 
-def test_options_that_mean_nothing_are_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("one")
     for name, value in {"vocab_size": 300, "pattern": "gpt2", "special_tokens": [EOT], "dry_run": True}.items():
@@ -261,7 +261,7 @@ def test_options_that_mean_nothing_are_refused(tokenizer: pipeline.Tokenizer, tm
 
 
 @pytest.mark.usefixtures("in_process")
-def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     one, two, output = tmp_path / "one.txt", tmp_path / "two.txt", tmp_path / "shards"
     one.write_text("one")
     two.write_text("two")
@@ -279,7 +279,7 @@ def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_
     with pytest.raises(RunDirectoryError, match="is a run directory"):
         pipeline.encode_corpus(one, tokenizer, tmp_path / "run", workers=1, overwrite=True)
     bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
-    with pytest.raises(UsageError, match="no special token to stand behind each document"):
+    with pytest.raises(UsageError, match="no special token to write after each document"):
         pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1)
     pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1, documents="offsets")
     with pytest.raises(InputError, match="another tokenizer"):
@@ -288,7 +288,7 @@ def test_what_is_there_is_not_another_corpus(tokenizer: pipeline.Tokenizer, tmp_
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_damaged_part_is_made_anew(
+def test_damaged_part_is_encoded_again(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
@@ -299,10 +299,10 @@ def test_a_damaged_part_is_made_anew(
             pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts = sorted((output / "parts").iterdir())
     assert len(parts) > 3
-    parts[0].write_bytes(parts[0].read_bytes()[:-1])  # not whole: seen at once
+    parts[0].write_bytes(parts[0].read_bytes()[:-1])  # truncated: detected at once
     whole = bytearray(parts[1].read_bytes())
     whole[3] ^= 1
-    parts[1].write_bytes(whole)  # a bit: seen when it is read
+    parts[1].write_bytes(whole)  # a flipped bit: detected when it is read
     with pytest.raises(RunDirectoryError, match="remove that file and run the same command again"):
         pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts[1].unlink()
@@ -311,7 +311,7 @@ def test_a_damaged_part_is_made_anew(
 
 
 @pytest.mark.usefixtures("in_process")
-def test_readers_of_others_take_shards(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_other_libraries_read_shards(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     datasets = pytest.importorskip("datasets")
     text = tmp_path / "a.txt"
@@ -344,7 +344,7 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(DATA is None, reason="BPE_PIPELINE_TEST_DATA is not set")
-def test_real_text_comes_back(tmp_path: Path) -> None:
+def test_real_text_round_trips(tmp_path: Path) -> None:
     texts = sorted(Path(str(DATA)).glob("*.txt"))
     tokenizer = pipeline.train(texts[0], output=tmp_path / "run", vocab_size=4000)
     pipeline.encode_corpus(texts, tokenizer, tmp_path / "shards", shard_size=3_000_000)
@@ -358,7 +358,7 @@ def test_real_text_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}]
 )
-def test_what_is_lost_or_damaged_is_written_again(
+def test_missing_or_damaged_shards_are_written_again(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
@@ -371,16 +371,16 @@ def test_what_is_lost_or_damaged_is_written_again(
     before = everything(output)
     names = [name for name in before if name.startswith("shard-")]
     assert len(names) > 2
-    names = [names[0], names[1], names[-1]]  # a shard, with offsets those of it or another shard, and the last
+    names = [names[0], names[1], names[-1]]  # a shard or its offsets, and the last
     for name in names:
         path = output / name
         path.unlink()
         encode()
         assert everything(output) == before
-        path.write_bytes(before[name][:-10])  # seen by its size alone
+        path.write_bytes(before[name][:-10])  # its size shows it
         encode()
         assert everything(output) == before
-    for name in names:  # where no shards.json says what was there
+    for name in names:  # without shards.json, which has the checksums
         (output / "shards.json").unlink()
         middle = len(before[name]) // 2
         (output / name).write_bytes(
@@ -392,7 +392,7 @@ def test_what_is_lost_or_damaged_is_written_again(
 
 
 @pytest.mark.usefixtures("in_process")
-def test_every_id_is_below_the_size_that_is_told(tmp_path: Path) -> None:
+def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
     text, ranks = tmp_path / "a.txt", tmp_path / "bytes.tiktoken"
     text.write_text("one")
     ranks.write_text("".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)))
@@ -403,7 +403,7 @@ def test_every_id_is_below_the_size_that_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_record_without_text_is_no_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_record_without_text_is_not_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     texts, output = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"], tmp_path / "rows"

@@ -22,7 +22,7 @@ RAW = st.sampled_from([b"\xff", b"\xe2\x82", b"\xcc", b"\x81", *(part.encode() f
     chunk_size=st.integers(1, 60),
     block_bytes=st.sampled_from([1, 7, 1 << 20]),
 )
-def test_prepared_text(
+def test_ids_of_prepared_text(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     shape: str,
@@ -42,7 +42,7 @@ def test_prepared_text(
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("added", ["plain", "rules"])
-def test_prepared_text_is_judged_before(tmp_path: Path, added: str) -> None:
+def test_invalid_text_is_skipped_before_preparation(tmp_path: Path, added: str) -> None:
     ours = pair("qwen2", added)[1]
     path = tmp_path / "a.txt"
     end = EOT.encode()

@@ -1,4 +1,4 @@
-"""A corpus to ids in memory: those of its shards, document by document, for any number of threads and any chunks."""
+"""A corpus encoded in memory: the ids of its shards, document by document, with any number of threads and any chunks."""
 
 import json
 import pickle
@@ -35,7 +35,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Tokenizer:
 
 @pytest.mark.parametrize(("threads", "errors"), [(1, "replace"), (3, "replace"), (3, "skip")])
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
-def test_all_formats_give_what_the_shards_hold(
+def test_ids_are_those_of_the_shards(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, documents: str, threads: int, errors: str
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus")
@@ -70,7 +70,7 @@ def test_all_formats_give_what_the_shards_hold(
     st.integers(1, 200),
     st.integers(1, 4),
 )
-def test_any_chunks_and_threads(
+def test_ids_do_not_depend_on_chunks_or_threads(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, texts: list[str], chunk_bytes: int, threads: int
 ) -> None:
     path = tmp_path / "a.txt"
@@ -80,7 +80,7 @@ def test_any_chunks_and_threads(
 
 
 @pytest.mark.parametrize("name", ["qwen2", "deepseek", "coder", "space in front"])
-def test_tokenizers_of_others(tmp_path: Path, name: str) -> None:
+def test_tokenizers_of_other_trainers(tmp_path: Path, name: str) -> None:
     """NFC, several splits, a space in front: each document as `encode` has it."""
     ours = published.pair(name, "plain")[1]
     texts = [peers.generated_text(seed, 300) + "e\u0301 漢字" for seed in range(5)]
@@ -90,7 +90,7 @@ def test_tokenizers_of_others(tmp_path: Path, name: str) -> None:
     assert [row.tolist() for row in encoded] == [ours.encode(text) for text in texts]
 
 
-def test_a_pattern_of_the_regex_package(tmp_path: Path) -> None:
+def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
     merges = [(b"a", b"b"), (b"ab", b"a")]
     ours = pipeline.Tokenizer.from_merges(merges, [EOT], pattern=r"(?<!x)\w+|\W|x")
     path = tmp_path / "a.txt"
@@ -100,8 +100,8 @@ def test_a_pattern_of_the_regex_package(tmp_path: Path) -> None:
     assert encoded.ids.tolist() == expected(ours, [path.read_bytes()])
 
 
-def test_an_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    """A thread that nobody waits for any more ends with the block that it is at."""
+def test_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    """A thread whose result is no longer wanted ends with its current block."""
     path = tmp_path / "a.txt"
     path.write_text("the low lower lowest " * 400_000)
     model = tokenizer.model
@@ -117,7 +117,7 @@ def test_an_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer,
         in_memory._IdsInMemory(given_up).add(memoryview(b""), memoryview(b""))
 
 
-def test_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_result_is_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     texts = ["one", "two two", "three"]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
@@ -134,7 +134,7 @@ def test_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) 
     assert (again.text_bytes, again.losses) == (encoded.text_bytes, encoded.losses)
 
 
-def test_wide_ids(tmp_path: Path) -> None:
+def test_ids_of_four_bytes(tmp_path: Path) -> None:
     """Above 65,535 an id takes four bytes."""
     wide = pipeline.Tokenizer.from_merges([(b"a", b"b")], [f"<{number}>" for number in range(65_536)])
     path = tmp_path / "a.txt"
@@ -144,7 +144,7 @@ def test_wide_ids(tmp_path: Path) -> None:
     assert encoded.ids.tolist() == [256, 257 + 65_535, 257]
 
 
-def test_what_cannot_be(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_errors_name_the_cause(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"good bad\xff")
     assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1

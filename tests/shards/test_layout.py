@@ -1,4 +1,4 @@
-"""Where shards end, and what parts give of themselves, against lists of everything."""
+"""Where shards end, and what is read from parts, compared with plain lists."""
 
 from array import array
 from itertools import accumulate, pairwise
@@ -8,32 +8,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import RunDirectoryError
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.layout import plan_shards
-from pipeline.shards.part_file import PartReader, PartWriter, look_at_part
+from pipeline.shards.part_file import PartWriter, open_part, part_of
 
-# Parts: blocks of lengths of documents, the last of each block unfinished where it says so.
+# Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
 
 
 def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tuple[list[int], list[int]]:
-    """A part with documents of these lengths, and so many ids behind them in each block; its ids and ends."""
+    """Write a part of blocks, each with documents of these lengths and then more ids; returns its ids and ends."""
     ids: list[int] = []
     ends: list[int] = []
     with path.open("wb") as file:
         part = PartWriter(file, 2)
         for lengths, rest in blocks:
-            places = [len(ids) + end for end in accumulate(lengths)]
+            positions = [len(ids) + end for end in accumulate(lengths)]
             block = [(first_id + len(ids) + i) % 65536 for i in range(sum(lengths) + rest)]
-            part.add(memoryview(array("H", block)), memoryview(array("Q", places)))
+            part.add(memoryview(array("H", block)), memoryview(array("Q", positions)))
             ids += block
-            ends += places
-        assert part.finish("f", {}).ids == len(ids)
+            ends += positions
+        assert part.finish("f", ChunkStatistics()).ids == len(ids)
     return ids, ends
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(BLOCKS, min_size=1, max_size=4), shard_tokens=st.integers(1, 12), whole=st.booleans())
-def test_shards_are_cut_by_the_ids_alone(
+def test_shards_depend_on_the_ids_alone(
     tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool
 ) -> None:
     ids: list[int] = []
@@ -45,12 +47,9 @@ def test_shards_are_cut_by_the_ids_alone(
         ids += own
         sizes.append(len(own))
 
-    def reader(part: int) -> PartReader:
-        return PartReader(tmp_path / str(part), "f")
-
     def last_end(part: int, stop: int) -> int | None:
-        with reader(part) as opened:
-            return opened.last_end(stop)
+        with open_part(tmp_path / str(part), "f") as reader:
+            return reader.last_end(stop)
 
     planned = plan_shards(sizes, shard_tokens, last_end if whole else None)
     borders = [0]
@@ -58,35 +57,40 @@ def test_shards_are_cut_by_the_ids_alone(
         limit = min(borders[-1] + shard_tokens, len(ids))
         inside = [end for end in ends if borders[-1] < end <= limit]
         borders.append(inside[-1] if whole and inside and limit < len(ids) else limit)
-    assert [(shard.start, shard.stop) for shard in planned] == (list(pairwise(borders)) or [(0, 0)])
-    for shard in planned:
+    wanted = list(pairwise(borders)) or [(0, 0)]
+    assert len(planned) == len(wanted)
+    for shard, (start, stop) in zip(planned, wanted, strict=True):
         found: list[int] = []
         found_ends: list[int] = []
-        for slice_ in shard.slices:
-            with reader(slice_.part) as opened:
-                for block, places in opened.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
+        for slice_ in shard:
+            with open_part(tmp_path / str(slice_.part), "f") as reader:
+                for block, positions in reader.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
                     found += block.tolist()
-                    found_ends += [sum(sizes[: slice_.part]) + place for place in places]
-        assert found == ids[shard.start : shard.stop]
-        assert found_ends == [end for end in ends if shard.start < end <= shard.stop or shard.start == end == 0]
+                    found_ends += [sum(sizes[: slice_.part]) + place for place in positions]
+        assert found == ids[start:stop]
+        assert found_ends == [end for end in ends if start < end <= stop or start == end == 0]
 
 
-def test_a_part_tells_every_changed_bit(tmp_path: Path) -> None:
+def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "part"
-    write(path, [([3, 4], 2), ([1], 0)], 7)
+    ids, ends = write(path, [([3, 4], 2), ([1], 0)], 7)
     whole = path.read_bytes()
-    part = look_at_part(path, "f")
+    part = part_of(path, "f")
     assert part is not None
-    assert (part.ids, part.ends) == (10, 3)
-    assert look_at_part(path, "g") is None
-    assert look_at_part(tmp_path / "other", "f") is None
+    assert (part.ids, len(ends)) == (10, 3)
+    with open_part(path, "f") as reader:
+        blocks = list(reader.blocks(0, 10, with_start=True))
+    assert [id_ for block, _ in blocks for id_ in block] == ids
+    assert [end for _, block_ends in blocks for end in block_ends] == ends
+    assert part_of(path, "g") is None
+    assert part_of(tmp_path / "other", "f") is None
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        if look_at_part(path, "f") is not None:
-            with PartReader(path, "f") as reader, pytest.raises(ValueError, match="is damaged"):
+        if part_of(path, "f") is not None:
+            with open_part(path, "f") as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(block"):
                 list(reader.blocks(0, 10, with_start=True))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert look_at_part(path, "f") is None
+        assert part_of(path, "f") is None

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -297,6 +298,24 @@ def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
         with pytest.raises(PipelineError, match=r"no answer") as caught:
             ask()
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", [Path, remote], ids=["local", "remote"])
+def test_same_bytes_are_not_written_again(tmp_path: Path, place: Callable[[Path], Location]) -> None:
+    """Only with `keep_same`; a byte more, less or of another value is written."""
+    file, before = tmp_path / "a", 1_000_000_000
+    for stored in (b"", b"some", b"some tex", b"some text", b"some text.", b"some tExt"):
+        for keep_same in (False, True):
+            file.write_bytes(stored)
+            os.utime(file, ns=(before, before))
+            with atomic.whole_file(place(tmp_path) / "a", keep_same=keep_same) as partial:
+                partial.write_bytes(b"some text")
+            assert file.read_bytes() == b"some text"
+            assert (file.stat().st_mtime_ns == before) == (keep_same and stored == b"some text")
+            assert list(tmp_path.iterdir()) == [file]
+    with atomic.whole_file(place(tmp_path) / "b", keep_same=True) as partial:
+        partial.write_bytes(b"")
+    assert (tmp_path / "b").read_bytes() == b""
 
 
 def test_partial_files_are_named_for_their_process(tmp_path: Path) -> None:

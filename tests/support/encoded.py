@@ -1,4 +1,4 @@
-"""A corpus of all formats, what its shards must hold, and what they hold."""
+"""A corpus of all formats, the ids that its shards must hold, and reading them back."""
 
 import bz2
 import gzip
@@ -16,7 +16,7 @@ IM = "<|im|>"
 
 
 def write_corpus(home: Path) -> Path:
-    """Text with separators in all places, JSON Lines, Parquet, compressed files, nothing at all."""
+    """Write text with separators in all positions, JSON Lines, Parquet, compressed files and an empty file."""
     home.mkdir()
     texts = [peers.generated_text(seed, 400) for seed in range(12)]
     (home / "a.txt").write_text(EOT.join(texts[:4]), newline="")
@@ -47,7 +47,7 @@ def corpus_texts() -> list[bytes]:
 
 
 def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT) -> list[int]:
-    """The definition: each file or record is encoded, and ends with the separator."""
+    """Return the ids by definition: each file or record is encoded, and ends with the separator."""
     end = tokenizer.special_tokens[separator]
     ids: list[int] = []
     for text in texts:
@@ -83,7 +83,7 @@ def _read_shard(path: Path, dtype: str) -> list[int]:
 
 
 def everything(directory: Path) -> dict[str, bytes]:
-    """What a directory of shards holds, apart from its plan and log."""
+    """Return the files of a directory of shards, without its plan and log."""
     assert not (directory / "parts").exists()
     assert [path.name for path in directory.rglob(".*") if path.name != ".lock"] == []
     return {
