@@ -17,12 +17,12 @@ class Automaton:
 
     def __init__(self, class_starts: bytes, class_ids: bytes, classes: int, plain: bytes, folded: bytes, tentative: bytes, provable: bytes) -> None: ...
 
-    def cut(self, text: Buffer, *, room: int = 4096) -> list[int]:
+    def cut(self, text: Buffer, *, batch: int = 4096) -> list[int]:
         """
-        The end of each piece of a whole document, UTF-8 in bytes. `room` pieces are cut in one native call.
+        The end of each piece of a whole document, UTF-8 in bytes. `batch` pieces are cut in one native call.
         """
 
-    def cut_part(self, text: Buffer, *, room: int = 4096) -> tuple[list[int], int]:
+    def cut_part(self, text: Buffer, *, batch: int = 4096) -> tuple[list[int], int]:
         """
         The end of each piece that text following this part could not change, and where the rest starts.
         """
@@ -72,14 +72,14 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
         """
-        room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted.
+        budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
-        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if a piece (under `skip`: what a document needs) does not fit into room_bytes.
+        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if a piece (under `skip`: what a document needs) does not fit into budget_bytes.
         """
 
     def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
@@ -107,9 +107,9 @@ class ChunkCounter:
         Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the statistics.
         """
 
-    def set_room(self, room_bytes: int) -> None:
+    def set_budget(self, budget_bytes: int) -> None:
         """
-        Another room_bytes from now on, perhaps a smaller one: then spill(counter) may be called.
+        Another budget_bytes from now on, perhaps a smaller one: then spill(counter) may be called.
         """
 
     def fed_bytes(self) -> int: ...

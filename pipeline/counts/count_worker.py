@@ -59,7 +59,7 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
             list(task.special_tokens),
             errors=task.errors,
             max_piece_bytes=task.max_piece_bytes,
-            room_bytes=task.budget_bytes,
+            budget_bytes=task.budget_bytes,
             spill=spill,
         )
         tally = feed_chunk(task, counter)

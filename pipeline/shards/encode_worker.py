@@ -135,7 +135,7 @@ class Feeding(_core.ChunkCounter):
     def __init__(
         self, task: IdsTask, cutter: Any, special: list[bytes], pieces: _core.PieceSink, ids: _core.ChunkIds, sink: Sink
     ) -> None:
-        super().__init__(cutter, special, errors=task.errors, room_bytes=task.budget_bytes, sink=pieces)
+        super().__init__(cutter, special, errors=task.errors, budget_bytes=task.budget_bytes, sink=pieces)
         self._ids, self._sink, self._id_bytes = ids, sink, task.id_bytes
 
     def start_inside_document(self) -> None:
@@ -172,18 +172,18 @@ class PreparedFeeding(Feeding):
         special = list(task.special_tokens) if task.errors == "skip" else []
         self._text = _core.ChunkText(special, judged=task.errors == "skip")
         super().__init__(task, compile_pattern("gpt2").automaton, special, self._text, ids, sink)
-        self._encoding = _core.ChunkCounter(cutter, [], errors="strict", room_bytes=task.budget_bytes, sink=ids)
+        self._encoding = _core.ChunkCounter(cutter, [], errors="strict", budget_bytes=task.budget_bytes, sink=ids)
         special_ids = model.vocabulary.special_tokens
         self._index = {id_: index for index, id_ in enumerate(special_ids.values())}
         self._incoming = IncomingText(SpecialSearch(special_ids, model.preparation), _PREPARED_BYTES)
         self._budget_bytes = task.budget_bytes
         self._continues = False
 
-    def set_room(self, room_bytes: int) -> None:
+    def set_budget(self, budget_bytes: int) -> None:
         """Set the memory budget of both counters from now on."""
-        super().set_room(room_bytes)
-        self._encoding.set_room(room_bytes)
-        self._budget_bytes = room_bytes
+        super().set_budget(budget_bytes)
+        self._encoding.set_budget(budget_bytes)
+        self._budget_bytes = budget_bytes
 
     def end_inside_document(self) -> None:
         """Announce that the last document of the next text continues elsewhere."""

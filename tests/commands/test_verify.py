@@ -339,14 +339,14 @@ def test_unwritable_temporary_files_are_named(tmp_path: Path, monkeypatch) -> No
     pipeline.train_from_counts({"ab": 3}, output=tmp_path / "run", vocab_size=257)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def no_room(*_: object, **__: object) -> None:
+    def over_budget(*_: object, **__: object) -> None:
         raise full
 
-    monkeypatch.setattr(atomic, "_flush", no_room)
-    told = "No space left on device; make room there, or name another directory with TMPDIR"
+    monkeypatch.setattr(atomic, "_flush", over_budget)
+    told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(RunDirectoryError, match=told):
         pipeline.verify_run(tmp_path / "run")
     monkeypatch.undo()
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", no_room)
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", over_budget)
     with pytest.raises(RunDirectoryError, match=told):
         pipeline.verify_run(tmp_path / "run")

@@ -128,15 +128,18 @@ def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) 
     counted_within(path, 40 * MIB)
     spilled: list[int] = []
     counter = _core.ChunkCounter(
-        chunk_task(path, path, 1).pattern.automaton, [], room_bytes=40 * MIB, spill=lambda one: spilled.append(len(one))
+        chunk_task(path, path, 1).pattern.automaton,
+        [],
+        budget_bytes=40 * MIB,
+        spill=lambda one: spilled.append(len(one)),
     )
     counter.feed(random_words(5, 3_000_000), True)
     assert not spilled
     pieces = len(counter)
-    counter.set_room(3 * MIB)
+    counter.set_budget(3 * MIB)
     assert (spilled, len(counter)) == ([pieces], 0)
-    with pytest.raises(ValueError, match="no room to change"):
-        _core.ChunkCounter(chunk_task(path, path, 1).pattern.automaton, []).set_room(5)
+    with pytest.raises(ValueError, match="no budget to change"):
+        _core.ChunkCounter(chunk_task(path, path, 1).pattern.automaton, []).set_budget(5)
 
 
 def test_held_bytes_add_up() -> None:

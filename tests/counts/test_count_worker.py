@@ -335,7 +335,7 @@ def test_damaged_columns_are_refused(offsets, offset_bytes, reason):
 
 @settings(max_examples=200, deadline=None)
 @given(CORPUS, st.integers(1, 40), st.sampled_from([1, 300, 1 << 18]), st.booleans())
-def test_a_counter_without_room_is_written_in_parts(text, block, window, by_function):
+def test_counter_beyond_its_budget_is_written_in_parts(text, block, window, by_function):
     """Whatever the blocks: the parts, each in order of hash, add up to the counter, and the statistics are the same."""
     parts = []
 
@@ -346,13 +346,13 @@ def test_a_counter_without_room_is_written_in_parts(text, block, window, by_func
     if by_function:
         options["cutter"] = lambda document: [document[at : at + 3] for at in range(0, len(document), 3)]
     whole = counted(text, **options)
-    spilled = counted(text, room_bytes=100_000, spill=spill, **options)
+    spilled = counted(text, budget_bytes=100_000, spill=spill, **options)
     combined = _core.combine([*parts, spilled.columns()])
     assert oracle_counting.as_counter(combined) == oracle_counting.as_counter(whole.columns())
     assert spilled.statistics() == whole.statistics()
 
 
-def test_text_and_tables_stay_in_the_room():
+def test_text_and_tables_stay_in_the_budget():
     generator = random.Random(3)
     text = " ".join(generator.randbytes(generator.randint(2, 30)).hex() for _ in range(200_000)).encode()
     parts, most = [], 0
@@ -362,10 +362,10 @@ def test_text_and_tables_stay_in_the_room():
         most = max(most, counter.memory_bytes())
         parts.append(counter.columns())
 
-    room = 8 << 20
-    counter = counted(text, blocks=[1 << 16], room_bytes=room, spill=spill)
+    budget = 8 << 20
+    counter = counted(text, blocks=[1 << 16], budget_bytes=budget, spill=spill)
     assert len(parts) > 1
-    assert max(most, counter.memory_bytes()) <= room
+    assert max(most, counter.memory_bytes()) <= budget
     combined = _core.combine([*parts, counter.columns()])
     assert oracle_counting.as_counter(combined) == oracle_counting.as_counter(counted(text).columns())
 
@@ -375,18 +375,18 @@ def test_what_a_spill_raises_stops_the_feeding():
         raise KeyError("disk")
 
     with pytest.raises(KeyError, match="disk"):
-        counted(b"one two " * 100_000, window_bytes=300, room_bytes=1000, spill=spill)
+        counted(b"one two " * 100_000, window_bytes=300, budget_bytes=1000, spill=spill)
     with pytest.raises(ValueError, match="together"):
-        counted(b"", room_bytes=1000)
+        counted(b"", budget_bytes=1000)
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
-def test_a_piece_or_document_without_room(errors):
+def test_piece_or_document_beyond_the_budget(errors):
     text = (
         b"before" + END + (b"x" * (16 << 20) if errors == "replace" else b" ".join(b"%d" % i for i in range(400_000)))
     )
     with pytest.raises(MemoryError) as caught:
-        counted(text, errors=errors, room_bytes=16 << 20, spill=lambda _: None)
+        counted(text, errors=errors, budget_bytes=16 << 20, spill=lambda _: None)
     offset, size = caught.value.args
     assert offset >= 6
     assert 1 << 19 < size <= len(text)

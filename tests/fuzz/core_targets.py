@@ -64,7 +64,7 @@ def pattern(_: Path) -> Target:
         if compiled.automaton is not None:
             expected = oracle_counting.cut(text, with_document_end(compiled.expression))
             assert pieces == expected, (compiled.expression, text)
-            ends, rest = compiled.automaton.cut_part(text.encode(), room=source.randint(1, 40))
+            ends, rest = compiled.automaton.cut_part(text.encode(), batch=source.randint(1, 40))
             assert rest <= len(text.encode())
             assert ends == compiled.automaton.cut(text.encode())[: len(ends)]
 

@@ -17,26 +17,26 @@ def native(pattern):
 
 
 @pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
-def test_resuming_with_little_room_changes_nothing(pattern):
+def test_resuming_with_a_small_budget_changes_nothing(pattern):
     automaton = native(pattern)
     for text in texts(400, longest=150, seed=2):
         data = text.encode()
         whole = automaton.cut(data)
         assert whole[-1] == len(data)
         assert whole == sorted(set(whole))
-        for room in (1, 2, 33, 64):
-            assert automaton.cut(data, room=room) == whole
+        for batch in (1, 2, 33, 64):
+            assert automaton.cut(data, batch=batch) == whole
 
 
 @pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
 def test_groups_of_ascii_are_cut_like_single_characters(pattern):
-    """Boundaries at every place of a group of 16 and across two; room for one end leaves it to the plain table."""
+    """Boundaries at every place of a group of 16 and across two; a batch of one end leaves it to the plain table."""
     automaton = native(pattern)
     rng = random.Random(6)
     for alphabet in (b"a1", b"a ", b"a1.", b" \n", b"ab 1.,'\n", b"foo[a-z]abc19 \n's\xc3\xa9"):
         for _ in range(300):
             data = bytes(rng.choices(alphabet, k=rng.randint(16, 100))).decode(errors="replace").encode()
-            whole = automaton.cut(data, room=1)
+            whole = automaton.cut(data, batch=1)
             assert automaton.cut(data) == whole
             ends, _ = automaton.cut_part(data)
             assert ends == whole[: len(ends)]
@@ -49,9 +49,9 @@ def test_a_part_gives_the_pieces_that_nothing_after_it_can_change(pattern):
     for text in texts(1500, longest=60, seed=3):
         data = text.encode()
         whole = automaton.cut(data)
-        for room in (1, 4096):
+        for batch in (1, 4096):
             stop = rng.randint(0, len(data))  # inside of a character, too
-            ends, rest = automaton.cut_part(data[:stop], room=room)
+            ends, rest = automaton.cut_part(data[:stop], batch=batch)
             assert ends == whole[: len(ends)]
             assert rest == (ends[-1] if ends else 0)
             assert [rest + end for end in automaton.cut(data[rest:])] == whole[len(ends) :]

@@ -1,4 +1,4 @@
-"""A corpus encoded in memory: the ids of its shards, document by document, with any number of threads and any chunks."""
+"""A corpus encoded in memory: the ids of its shards, by document, for any number of threads and any chunks."""
 
 import json
 import pickle

@@ -20,11 +20,11 @@ def random_words(seed: int, size: int) -> bytes:
     return bytes(text)
 
 
-def chunk_task(path: Path, output: Path, room_bytes: int, **options: object) -> CountTask:
+def chunk_task(path: Path, output: Path, budget_bytes: int, **options: object) -> CountTask:
     [file] = find_files([str(path)]).files
     usual = {"errors": "replace", "max_piece_bytes": None, "pattern": compile_pattern("gpt2")} | options
     return CountTask(name="chunk 0", spans=((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
-                     fingerprint="f", budget_bytes=room_bytes, **usual)  # fmt: skip
+                     fingerprint="f", budget_bytes=budget_bytes, **usual)  # fmt: skip
 
 
 def pieces_of(path: Path) -> Counter[bytes]:
@@ -36,10 +36,10 @@ def pieces_of(path: Path) -> Counter[bytes]:
     return found
 
 
-def counted_within(path: Path, room_bytes: int) -> None:
+def counted_within(path: Path, budget_bytes: int) -> None:
     """Count a file within a budget; the result is that of any other budget."""
-    output = path.with_name(f"{path.name}.{room_bytes}.parquet")
-    count_chunk(replace(chunk_task(path, output, room_bytes), limit_bytes=(100 << 20) + room_bytes))
+    output = path.with_name(f"{path.name}.{budget_bytes}.parquet")
+    count_chunk(replace(chunk_task(path, output, budget_bytes), limit_bytes=(100 << 20) + budget_bytes))
     whole = path.with_name(f"{path.name}.parquet")
     count_chunk(chunk_task(path, whole, 1 << 31))
     assert pieces_of(output) == pieces_of(whole)

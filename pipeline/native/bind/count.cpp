@@ -49,16 +49,16 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 }
 
 void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& special_tokens, const std::string& errors,
-                  std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> room_bytes,
+                  std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
                   nb::object spill, nb::object sink) {
-  if (sink.is_none() && room_bytes.has_value() != !spill.is_none())
-    throw nb::value_error("room_bytes and spill are given together or not at all");
+  if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
+    throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
     const nb::gil_scoped_acquire gil;
     self->spill(nb::find(*self));
   };
   const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
-                                           room_bytes.value_or(0), call_spill,
+                                           budget_bytes.value_or(0), call_spill,
                                            sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
   new (self) Counter{cutter,
@@ -116,7 +116,7 @@ void reading(const Work& work) {
     unlocked(work);
   } catch (const bpe::InvalidText& invalid) {
     throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
-  } catch (const bpe::OutOfRoom& out) {
+  } catch (const bpe::OutOfBudget& out) {
     PyErr_SetObject(PyExc_MemoryError, nb::make_tuple(out.offset, out.bytes).ptr());
     throw nb::python_error();
   }
@@ -146,13 +146,13 @@ void bind_counter(nb::module_& module) {
                       "function from a document to its pieces (slower).",
                       nb::type_slots(counter_slots))
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace",
-           "max_piece_bytes"_a = nb::none(), "window_bytes"_a = size_t{1} << 18, "room_bytes"_a = nb::none(),
+           "max_piece_bytes"_a = nb::none(), "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(),
            "spill"_a = nb::none(), "sink"_a = nb::none(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
                    "special_tokens: Sequence[str | bytes], *, errors: str = 'replace', "
-                   "max_piece_bytes: int | None = None, window_bytes: int = 262144, room_bytes: int | None = None, "
+                   "max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
                    "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None"),
-           "room_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
+           "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
            "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead "
            "of being counted.")
       .def(
@@ -163,7 +163,7 @@ void bind_counter(nb::module_& module) {
           "block"_a, "end"_a = false,
           "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
           "first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if "
-          "a piece (under `skip`: what a document needs) does not fit into room_bytes.")
+          "a piece (under `skip`: what a document needs) does not fit into budget_bytes.")
       .def(
           "feed_documents",
           [](Counter& self, const Buffer& offsets, const Buffer& data, int offset_bytes) {
@@ -192,13 +192,13 @@ void bind_counter(nb::module_& module) {
            "Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the "
            "statistics.")
       .def(
-          "set_room",
-          [](Counter& self, size_t room_bytes) {
-            if ((self.spill.is_none() && self.sink.is_none()) || room_bytes == 0)
-              throw nb::value_error("there is no room to change");
-            reading([&] { self.counter.set_room(room_bytes); });
+          "set_budget",
+          [](Counter& self, size_t budget_bytes) {
+            if ((self.spill.is_none() && self.sink.is_none()) || budget_bytes == 0)
+              throw nb::value_error("there is no budget to change");
+            reading([&] { self.counter.set_budget(budget_bytes); });
           },
-          "room_bytes"_a, "Another room_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
+          "budget_bytes"_a, "Another budget_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
       .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
       .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().arena_bytes(); },
            "About the bytes of the pieces that are longer than 15.")

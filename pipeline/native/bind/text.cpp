@@ -43,10 +43,10 @@ size_t cut(const Automaton& automaton, const Buffer& text, size_t begin, size_t 
   return begin + at;
 }
 
-std::pair<std::vector<uint32_t>, size_t> cut_part(const Automaton& self, const Buffer& text, size_t room, bool at_end) {
-  if (room == 0 || text.size() > UINT32_MAX) throw std::invalid_argument("cut: no room, or more than 4 GiB of text");
+std::pair<std::vector<uint32_t>, size_t> cut_part(const Automaton& self, const Buffer& text, size_t batch, bool at_end) {
+  if (batch == 0 || text.size() > UINT32_MAX) throw std::invalid_argument("cut: an empty batch, or more than 4 GiB of text");
   std::pair<std::vector<uint32_t>, size_t> found;
-  found.second = cut(self, text, 0, text.size(), at_end, room, found.first);
+  found.second = cut(self, text, 0, text.size(), at_end, batch, found.first);
   return found;
 }
 
@@ -71,13 +71,13 @@ void bind_text(nb::module_& module) {
            "tentative"_a, "provable"_a)
       .def(
           "cut",
-          [](const Automaton& self, const Buffer& text, size_t room) { return cut_part(self, text, room, true).first; },
-          "text"_a, nb::kw_only(), "room"_a = kRound, without_gil,
-          "The end of each piece of a whole document, UTF-8 in bytes. `room` pieces are cut in one native call.")
+          [](const Automaton& self, const Buffer& text, size_t batch) { return cut_part(self, text, batch, true).first; },
+          "text"_a, nb::kw_only(), "batch"_a = kRound, without_gil,
+          "The end of each piece of a whole document, UTF-8 in bytes. `batch` pieces are cut in one native call.")
       .def(
           "cut_part",
-          [](const Automaton& self, const Buffer& text, size_t room) { return cut_part(self, text, room, false); },
-          "text"_a, nb::kw_only(), "room"_a = kRound, without_gil,
+          [](const Automaton& self, const Buffer& text, size_t batch) { return cut_part(self, text, batch, false); },
+          "text"_a, nb::kw_only(), "batch"_a = kRound, without_gil,
           "The end of each piece that text following this part could not change, and where the rest starts.")
       .def("cut_within", &cut_within, "text"_a, "ends"_a, without_gil,
            "The end of each piece where every stretch that ends at one of `ends` is a document of its own.")

@@ -35,16 +35,16 @@ void ChunkCounter::clear_counts() {
 
 bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
   const size_t to_write = longest_ * (kPieceCopies - kUncutCopies - 1);
-  return window_bytes + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.room_bytes;
+  return window_bytes + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.budget_bytes;
 }
 
 // Spills where the window, or the table with that many more pieces, would exceed the budget.
-void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table) {
+void ChunkCounter::reserve(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table) {
   const auto now = [&] {
     return &table == &table_ ? table_.bytes_with(pieces, piece_bytes)
                              : table_.bytes() + table.bytes_with(pieces, piece_bytes) - table.bytes();
   };
-  if (options_.room_bytes == 0 || fits(window_bytes, now())) return;
+  if (options_.budget_bytes == 0 || fits(window_bytes, now())) return;
   if (table_.size() != 0) {
     options_.spill();
     table_.clear();
@@ -52,12 +52,12 @@ void ChunkCounter::make_room(size_t window_bytes, size_t pieces, size_t piece_by
     if (fits(window_bytes, now())) return;
     clear_counts();
   }
-  if (&table != &table_ && !fits(window_bytes, now())) throw OutOfRoom{offset_of(begin_) - consumed_, consumed_};
+  if (&table != &table_ && !fits(window_bytes, now())) throw OutOfBudget{offset_of(begin_) - consumed_, consumed_};
 }
 
 // Called before pieces are added that follow one another from `start` and end at ends_.
-void ChunkCounter::make_room_for_pieces(size_t start, size_t pieces, PieceTable& table) {
-  if (options_.room_bytes == 0 || pieces == 0 || options_.sink) return;
+void ChunkCounter::reserve_pieces(size_t start, size_t pieces, PieceTable& table) {
+  if (options_.budget_bytes == 0 || pieces == 0 || options_.sink) return;
   if (capacity_ > plain_window()) {
     size_t longest = 0, at = start;
     for (size_t i = 0; i < pieces; ++i) {
@@ -65,18 +65,18 @@ void ChunkCounter::make_room_for_pieces(size_t start, size_t pieces, PieceTable&
       at = ends_[i];
     }
     if (options_.max_piece_bytes) longest = std::min(longest, options_.max_piece_bytes);
-    if (longest * kPieceCopies > options_.room_bytes) throw OutOfRoom{offset_of(start), longest};
+    if (longest * kPieceCopies > options_.budget_bytes) throw OutOfBudget{offset_of(start), longest};
     if (longest > longest_) {
-      make_room(capacity_, pieces, ends_[pieces - 1] - start, table);
+      reserve(capacity_, pieces, ends_[pieces - 1] - start, table);
       longest_ = longest;
     }
   }
-  make_room(capacity_, pieces, ends_[pieces - 1] - start, table);
+  reserve(capacity_, pieces, ends_[pieces - 1] - start, table);
 }
 
 void ChunkCounter::grow(size_t capacity) {
   if (capacity <= capacity_) return;
-  if (capacity > plain_window()) make_room(capacity + capacity_, 0, 0, table_);
+  if (capacity > plain_window()) reserve(capacity + capacity_, 0, 0, table_);
   auto text = std::make_unique_for_overwrite<uint8_t[]>(capacity + kPadding);
   if (size_) std::memcpy(text.get(), text_.get(), size_);
   std::memset(text.get() + capacity, 0, kPadding);
@@ -209,8 +209,8 @@ void ChunkCounter::move_to_front() {
   const size_t copies = options_.sink              ? options_.sink->piece_copies()
                         : options_.max_piece_bytes ? kUncutCopies
                                                    : kPieceCopies;
-  if (options_.room_bytes && rest > plain_window() / 2 && rest * copies > options_.room_bytes)
-    throw OutOfRoom{offset_of(0), rest};
+  if (options_.budget_bytes && rest > plain_window() / 2 && rest * copies > options_.budget_bytes)
+    throw OutOfBudget{offset_of(0), rest};
   limit_ = rest + std::max(std::min(rest, kMostGrowth), options_.window_bytes);
   if (rest > options_.window_bytes / 2) return;
   limit_ = options_.window_bytes;
@@ -244,7 +244,7 @@ void ChunkCounter::finish_document(size_t limit) {
   } else if (in_document_ || begin_ < limit) {
     if (begin_ < limit) count_text(limit, true, table_);
     if (open_document_ && open_document_->size()) {
-      make_room(capacity_, open_document_->size(), open_document_->arena_bytes(), table_);
+      reserve(capacity_, open_document_->size(), open_document_->arena_bytes(), table_);
       if (table_.size() == 0) {
         std::swap(table_, *open_document_);
       } else {
@@ -319,12 +319,12 @@ void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) 
   counted_ += pieces;
   if (options_.sink) {
     if (pieces) options_.sink->pieces(text_.get(), start, ends_.data(), pieces);
-    if (options_.room_bytes && options_.errors == ErrorPolicy::skip &&
-        options_.sink->undecided_bytes() + capacity_ > options_.room_bytes)
-      throw OutOfRoom{offset_of(start) - std::min(consumed_, offset_of(start)), consumed_};
+    if (options_.budget_bytes && options_.errors == ErrorPolicy::skip &&
+        options_.sink->undecided_bytes() + capacity_ > options_.budget_bytes)
+      throw OutOfBudget{offset_of(start) - std::min(consumed_, offset_of(start)), consumed_};
     return;
   }
-  make_room_for_pieces(start, pieces, table);
+  reserve_pieces(start, pieces, table);
   if (options_.max_piece_bytes == 0) {
     table.add_batch(text_.get(), start, ends_.data(), pieces);
     return;

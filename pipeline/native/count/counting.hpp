@@ -9,9 +9,9 @@
 // does not end within its window is counted in a table of its own, which joins the chunk's table when the document ends
 // valid and is dropped at its first invalid byte. That costs memory for the document's different pieces, not for its
 // text.
-// Memory: with `room_bytes`, window and tables never grow beyond it: before they would, `spill` writes the pieces
+// Memory: with `budget_bytes`, window and tables never grow beyond it: before they would, `spill` writes the pieces
 // counted so far elsewhere, and the table starts empty again. What one piece needs until it is written (see
-// kPieceCopies) must fit into it as well, and under `skip` a document's different pieces: otherwise OutOfRoom.
+// kPieceCopies) must fit into it as well, and under `skip` a document's different pieces: otherwise OutOfBudget.
 // Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the
 // same documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
@@ -29,8 +29,8 @@ struct InvalidText {
   uint64_t offset;  // of the first invalid byte, from the first byte ever fed
 };
 
-// Thrown where a piece, or what one document needs, does not fit into room_bytes.
-struct OutOfRoom {
+// Thrown where a piece, or what one document needs, does not fit into budget_bytes.
+struct OutOfBudget {
   uint64_t offset;  // of its first byte, from the first byte ever fed
   uint64_t bytes;   // of it, as far as it was read
 };
@@ -74,7 +74,7 @@ class ChunkCounter {
     ErrorPolicy errors = ErrorPolicy::replace;
     size_t max_piece_bytes = 0;        // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
     size_t window_bytes = size_t{1} << 18;
-    size_t room_bytes = 0;             // 0: no limit
+    size_t budget_bytes = 0;             // 0: no limit
     std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
     PieceSink* sink = nullptr;         // outlives the counter
   };
@@ -102,9 +102,9 @@ class ChunkCounter {
   // in parts.
   void clear_counts();
   // From now on window and tables have that budget; a table that takes more is spilled at once.
-  void set_room(size_t room_bytes) {
-    options_.room_bytes = room_bytes;
-    make_room(capacity_, 0, 0, table_);
+  void set_budget(size_t budget_bytes) {
+    options_.budget_bytes = budget_bytes;
+    reserve(capacity_, 0, 0, table_);
   }
   const CountingStatistics& statistics() const { return statistics_; }
   size_t bytes() const;
@@ -117,8 +117,8 @@ class ChunkCounter {
   // About where text_[at] was, from the first byte ever fed: a replaced character may have another length.
   uint64_t offset_of(size_t at) const { return checked_offset_ + at - std::min<uint64_t>(checked_offset_ + at, checked_); }
   bool fits(size_t window_bytes, size_t table_bytes) const;
-  void make_room(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table);
-  void make_room_for_pieces(size_t start, size_t pieces, PieceTable& table);
+  void reserve(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table);
+  void reserve_pieces(size_t start, size_t pieces, PieceTable& table);
   void grow(size_t capacity);
   void append(const uint8_t* bytes, size_t size);
   void process(bool end);

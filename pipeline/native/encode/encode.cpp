@@ -136,8 +136,8 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
     start = ends[i];
   }
   find_others(text, begin, ends, readable, others, state);
-  const size_t room = known + PieceCache::kMaxIds * others + state.aside.size() + kStride;
-  uint32_t* row = out.reserve(room);
+  const size_t needed = known + PieceCache::kMaxIds * others + state.aside.size() + kStride;
+  uint32_t* row = out.reserve(needed);
   const uint32_t* first = row;
   const uint32_t* aside = state.aside.data();
   size_t copied = 0;
@@ -163,7 +163,7 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
       out.advance(static_cast<size_t>(row - first));
       const size_t from = i ? ends[i - 1] : begin;
       encode_piece({reinterpret_cast<const char*>(text) + from, ends[i] - from}, state, out);
-      first = row = out.reserve(room);
+      first = row = out.reserve(needed);
     }
   }
   copy_known(known);

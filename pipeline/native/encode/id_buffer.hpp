@@ -12,9 +12,9 @@ class IdBuffer {
   size_t size() const { return size_; }
   const uint32_t* data() const { return ids_.get(); }
 
-  // Where the next `room` ids may be written; `advance` says how many were.
-  uint32_t* reserve(size_t room) {
-    if (capacity_ - size_ < room) grow(room);
+  // Where the next `count` ids may be written; `advance` says how many were.
+  uint32_t* reserve(size_t count) {
+    if (capacity_ - size_ < count) grow(count);
     return ids_.get() + size_;
   }
   void advance(size_t written) { size_ += written; }
@@ -38,8 +38,8 @@ class IdBuffer {
   struct Free {
     void operator()(uint32_t* ids) const { std::free(ids); }
   };
-  void grow(size_t room) {
-    const size_t capacity = capacity_ + capacity_ / 2 + room + 16;
+  void grow(size_t count) {
+    const size_t capacity = capacity_ + capacity_ / 2 + count + 16;
     void* larger = std::realloc(ids_.get(), capacity * sizeof(uint32_t));
     if (!larger) throw std::bad_alloc();
     (void)ids_.release();

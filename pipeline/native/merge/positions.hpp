@@ -50,8 +50,8 @@ class PositionArena {
 class ListWriter {
  public:
   void append(PositionArena& arena, Position position) {
-    if (room_ == 0) grow(arena);
-    --room_;
+    if (budget_ == 0) grow(arena);
+    --budget_;
     *next_++ = position;
   }
   struct List {
@@ -61,7 +61,7 @@ class ListWriter {
   // Ends the list; nothing may be appended after.
   List finish(PositionArena& arena) const {
     if (tail_ == 0) return {};
-    arena.at(tail_)[1] = static_cast<uint32_t>(capacity_ - room_);
+    arena.at(tail_)[1] = static_cast<uint32_t>(capacity_ - budget_);
     ListHandle after = 0;
     uint64_t positions = 0;
     for (ListHandle chunk = tail_; chunk != 0;) {
@@ -83,11 +83,11 @@ class ListWriter {
     words[1] = capacity;
     next_ = words + 2;
     tail_ = chunk;
-    room_ = capacity_ = static_cast<uint16_t>(capacity);
+    budget_ = capacity_ = static_cast<uint16_t>(capacity);
   }
   Position* next_ = nullptr;
   ListHandle tail_ = 0;
-  uint16_t room_ = 0, capacity_ = 0;
+  uint16_t budget_ = 0, capacity_ = 0;
 };
 
 // Appends a finished list to `out`.
