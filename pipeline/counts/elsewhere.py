@@ -57,11 +57,10 @@ def take_counts(
         work.directory.refuse_foreign_files()
     run = stored or Run(work.directory, Manifest(counting, cutting, source=source))
     work.untouched = True
-    with _next_to(run.counter_path) as part_path:
+    with _next_to(run.counter_path) as (part_path, whole):
         parts = make(run, part_path)
         check_facts(as_counted(run, parts.statistics.pieces, parts.statistics).facts, work.options)
         with work.stage(COMBINING, len(parts.counters), "counters"):
-            whole = part_path(len(parts.counters))
             task = combine_task(work, run, parts.counters, parts.statistics, parts.weights, whole)
             [(_, rows)] = work.executor.run(combine, [task])
         work.untouched = False
@@ -85,8 +84,8 @@ def _refuse_other(stored: Run, counting: dict[str, Any], cutting: dict[str, str]
 
 
 @contextlib.contextmanager
-def _next_to(counter: Location) -> Iterator[PartPath]:
-    """Yield the paths of parts next to the combined counter; they are deleted before and after the block."""
+def _next_to(counter: Location) -> Iterator[tuple[PartPath, Path]]:
+    """Yield paths next to the combined counter, of its parts and of the whole; deleted before and after the block."""
     with parts_beside(counter) as path:
 
         def remove_parts() -> None:
@@ -95,7 +94,10 @@ def _next_to(counter: Location) -> Iterator[PartPath]:
 
         remove_parts()
         try:
-            yield lambda number: path.with_name(f".{path.name}.{number:06d}.part")
+            yield (
+                lambda number: path.with_name(f".{path.name}.{number:06d}.part"),
+                path.with_name(f".{path.name}.whole.part"),
+            )
         finally:
             remove_parts()
 

@@ -154,7 +154,7 @@ class Directory:
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
                 if name.startswith(".") and name.endswith((".partial", ".part")):
-                    stems = itertools.accumulate(name[1:].split("."), "{}.{}".format)
+                    stems = itertools.accumulate(name.lstrip(".").split("."), "{}.{}".format)
                     if not listed.isdisjoint(stems):
                         self._remove(parent / name)
         if isinstance(self.location, Remote):

@@ -49,7 +49,7 @@ LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}']
 def test_yaml_aliases_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(LAUGHS + "vocab_size: *a39\n")
-    with pytest.raises(UsageError, match=r"config\.yaml: an alias .*write the value out"):
+    with pytest.raises(UsageError, match=r"config\.yaml: it has an alias .*write the value out"):
         read_config(path)
 
 

@@ -66,7 +66,7 @@ class Trained:
     def require_nothing_lost(self, output: Path, before: dict[str, bytes]) -> None:
         """What a killed import was to replace is as it was, unless all that takes its place is on the disk."""
         if self.case.command == "import" and _everything(output) != before:
-            ready = (output / ".counts.whole.part", output / "counter.parquet")
+            ready = (output / ".counter.parquet.whole.part", output / "counter.parquet")
             whole = self.results["counter.parquet"]
             assert any(path.exists() and path.read_bytes() == whole for path in ready)
 
