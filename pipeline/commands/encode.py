@@ -5,13 +5,14 @@ the shards from the parts. A resumed run writes the parts and shards that are mi
 corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener, warn_of
-from pipeline.corpus.skipped_or_altered import KINDS, KindTally, add_up, fail_on_loss_error, in_words
+from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.report.summary import EncodingSummary
 from pipeline.run.options import Options, make_options, refuse_unfit
@@ -20,8 +21,7 @@ from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
 from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding, ShardFacts
-from pipeline.shards.part_file import Part
-from pipeline.shards.plan import OF_TRAINING, open_encoding, separator_of
+from pipeline.shards.plan import OF_TRAINING, open_encoding
 from pipeline.storage import Location, Remote, each, existing, named, unreadable
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -69,20 +69,19 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    separator = separator_of(model, options)
     with open_work(options, model.pattern, executor, listener, kind=SHARDS) as work:
-        encoding = open_encoding(work, model, separator)
+        encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             corpus = _complete(encoding)
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
             if corpus is None:
                 work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
                 parts = encode_chunks(work, encoding, model)
-                lost = add_up([encoding.plan.files_without_text(), *(part.statistics.losses for part in parts)])
-                if options.fail_on_loss and lost:
-                    raise fail_on_loss_error(in_words(lost))
-                written = write_shards(work, encoding, parts)
-                corpus = _described(encoding, model, separator, parts, lost, written)
+                empty = ChunkStatistics(losses=encoding.plan.files_without_text())
+                total = sum((part.statistics for part in parts), empty)
+                if options.fail_on_loss and total.losses:
+                    raise fail_on_loss_error(in_words(total.losses))
+                corpus = _described(encoding, model, total, write_shards(work, encoding, parts))
                 manifest.save_result(corpus, work.directory)
             work.directory.remove(encoding.owned_parts())
             work.watch.look()
@@ -114,14 +113,10 @@ def _size(where: Location) -> int:
 
 
 def _described(
-    encoding: Encoding,
-    model: Model,
-    separator: str | None,
-    parts: Sequence[Part],
-    lost: Mapping[str, KindTally],
-    written: Sequence[ShardFacts],
+    encoding: Encoding, model: Model, total: ChunkStatistics, written: Sequence[ShardFacts]
 ) -> EncodedCorpus:
     options = encoding.options
+    separator = options["separator"]
     return EncodedCorpus(
         format=options["shard_format"],
         dtype=options["dtype"],
@@ -132,9 +127,9 @@ def _described(
         separator_id=None if separator is None else model.vocabulary.special_tokens[separator],
         tokens=sum(shard.tokens for shard in written),
         documents=sum(shard.documents for shard in written),
-        text_bytes=sum(part.statistics.bytes for part in parts),
+        text_bytes=total.bytes,
         files=len(encoding.plan.files),
-        losses={kind: lost[kind] for kind in KINDS if kind in lost},
+        losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
         shards=tuple(written),
         encoding=encoding.fingerprint(),
     )

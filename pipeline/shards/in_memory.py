@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
-from pipeline.corpus.skipped_or_altered import KindTally, add_up, fail_on_loss_error, in_words
+from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
@@ -48,7 +48,7 @@ class EncodedFiles(Sequence[memoryview]):
     ids: memoryview
     ends: memoryview
     text_bytes: int
-    losses: dict[str, KindTally] = field(default_factory=dict)
+    losses: Tallies = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -118,20 +118,18 @@ def encode_files(
     id_bytes = ID_BYTES[dtype_of(model)]
     plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, settled)
     ids, ends = bytearray(), array("Q")
-    lost, text_bytes = [plan.files_without_text()], 0
+    total = ChunkStatistics(losses=plan.files_without_text())
     with closing(_encode_chunks(model, settled, plan)) as parts:
         for part in parts:
             first = len(ids) // id_bytes
             for block in part.ids:
                 ids += block
             ends.extend(first + end for block in part.ends for end in block)
-            lost.append(part.statistics.losses)
-            text_bytes += part.statistics.bytes
-    found = add_up(lost)
-    if settled.fail_on_loss and found:
-        raise fail_on_loss_error(in_words(found))
+            total += part.statistics
+    if settled.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
-    return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), text_bytes, found)
+    return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)
 
 
 @dataclass

@@ -75,13 +75,11 @@ class PartReader:
     def __init__(self, where: Location, file: OpenFile, footer: dict[str, Any]) -> None:
         self._where, self._file = where, file
         self._id_bytes: int = footer["id_bytes"]
-        self._blocks: list[tuple[int, int, int]] = [tuple(block) for block in footer["blocks"]]
-        self._offsets = list(accumulate((self._size(*block) for block in self._blocks), initial=0))
+        self._blocks: list[tuple[int, int, int]] = footer["blocks"]  # ids, ends and checksum of each
+        sizes = (self._id_bytes * ids + _END_BYTES * ends for ids, ends, _ in self._blocks)
+        self._offsets = list(accumulate(sizes, initial=0))
         self._firsts = list(accumulate((ids for ids, _, _ in self._blocks), initial=0))
         self.part = Part(self._firsts[-1], ChunkStatistics.from_values(footer["statistics"]))
-
-    def _size(self, ids: int, ends: int, _: int) -> int:
-        return self._id_bytes * ids + _END_BYTES * ends
 
     def blocks(self, start: int, stop: int, *, with_start: bool) -> Iterator[Block]:
         """Yield the ids [start, stop) of the part, and where documents end after `start` and up to `stop`.
@@ -101,7 +99,7 @@ class PartReader:
         """Return the last position up to `stop` where a document ends, or None."""
         for number in range(min(bisect_right(self._firsts, stop), len(self._blocks)) - 1, -1, -1):
             if self._blocks[number][1]:
-                _, ends = self._block(number)
+                ends = self._block(number)[1]
                 if at := bisect_right(ends, stop):
                     return ends[at - 1]
         return None
@@ -112,9 +110,8 @@ class PartReader:
         data = self._file.read_at(start, stop - start)
         if len(data) != stop - start or _core.hash64(data) != checksum:
             raise _damaged(self._where, f"block {number} is not as it was written")
-        return memoryview(data)[: self._id_bytes * ids].cast(ID_CODES[self._id_bytes]), array(
-            "Q", data[self._id_bytes * ids :]
-        )
+        border = self._id_bytes * ids
+        return memoryview(data)[:border].cast(ID_CODES[self._id_bytes]), array("Q", data[border:])
 
 
 def part_of(where: Location, fingerprint: str) -> Part | None:
@@ -131,13 +128,11 @@ def _damaged(where: Location, reason: str) -> RunDirectoryError:
 
 
 def _read_footer(file: OpenFile) -> dict[str, Any]:
-    size = file.seek(0, 2)
-    if size < _TAIL.size:
+    stop = max(file.seek(0, 2) - _TAIL.size, 0)
+    checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
+    if mark != _MARK or length > stop:
         raise ValueError("it is not whole")
-    checksum, length, mark = _TAIL.unpack(file.read_at(size - _TAIL.size, _TAIL.size))
-    if mark != _MARK or length > size - _TAIL.size:
-        raise ValueError("it is not whole")
-    data = file.read_at(size - _TAIL.size - length, length)
+    data = file.read_at(stop - length, length)
     if _core.hash64(data) != checksum:
         raise ValueError("its footer is not as it was written")
     footer: dict[str, Any] = json.loads(data)

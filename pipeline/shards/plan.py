@@ -59,7 +59,7 @@ def dtype_of(model: Model) -> str:
     return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
 
 
-def open_encoding(work: Work, model: Model, separator: str | None) -> Encoding:
+def open_encoding(work: Work, model: Model) -> Encoding:
     """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved."""
     options, directory = work.options, work.directory
     if exists(directory / "run.json"):
@@ -68,7 +68,7 @@ def open_encoding(work: Work, model: Model, separator: str | None) -> Encoding:
     asked = {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
         **options.of_stage("encode"),
-        "separator": separator,
+        "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),
     }

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.run.values import SHARD_FORMATS
+from pipeline.shards.formats import FORMATS
 
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 
@@ -39,8 +41,12 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
 
 
+def test_every_format_is_an_option() -> None:
+    assert tuple(FORMATS) == SHARD_FORMATS
+
+
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
-@pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
+@pytest.mark.parametrize("shard_format", FORMATS)
 def test_shards_hold_the_ids_of_encode(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
 ) -> None:
