@@ -52,11 +52,10 @@ def combine_runs(runs: Sequence[str | PathLike[str]], weights: Sequence[Any] | N
         RunDirectoryError: for runs that are not completely counted or cannot be compared.
         TrainingError: for counts beyond 2^63 - 1.
 
-    Example:
-        >>> one = pipeline.import_counts({"low": 5}, output="runs/one")
-        >>> two = pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
-        >>> pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
-        PosixPath('runs/both')
+    >>> one = pipeline.import_counts({"low": 5}, output="runs/one")
+    >>> two = pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
+    >>> pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
+    PosixPath('runs/both')
     """
     settled = make_options(options)
     with executor_here(settled) as executor:

@@ -34,10 +34,9 @@ def export_counts(
         RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file cannot be
             written.
 
-    Example:
-        >>> counted = pipeline.import_counts({"low": 5, "lower": 2}, output="runs/a")
-        >>> pipeline.export_counts(counted, "counts.tsv")
-        2
+    >>> counted = pipeline.import_counts({"low": 5, "lower": 2}, output="runs/a")
+    >>> pipeline.export_counts(counted, "counts.tsv")
+    2
     """
     options = make_options({"workers": 1, "memory_limit": memory_limit})
     with executor_here(options) as executor:

@@ -65,10 +65,9 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
         TrainingError: for counts that add up to more than 2^63 - 1.
         PipelineError: as `train` does.
 
-    Example:
-        >>> counts = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
-        >>> pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges
-        [(b'e', b's'), (b'es', b't')]
+    >>> counts = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
+    >>> pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges
+    [(b'e', b's'), (b'es', b't')]
     """
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
@@ -94,9 +93,8 @@ def import_counts(counts: Any, **options: Any) -> Location:
     Raises:
         PipelineError: as `train_from_counts` does.
 
-    Example:
-        >>> pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
-        PosixPath('runs/counts')
+    >>> pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
+    PosixPath('runs/counts')
     """
     settled = make_options(options)
     with executor_here(settled) as executor:

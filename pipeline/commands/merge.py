@@ -46,11 +46,10 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
     Raises:
         PipelineError: as `train` does.
 
-    Example:
-        >>> counted = pipeline.import_counts({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
-        >>> tokenizers = pipeline.merge_run(counted, vocab_size=[259, 258])
-        >>> tokenizers[259].merges
-        [(b'e', b's'), (b'es', b't')]
+    >>> counted = pipeline.import_counts({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
+    >>> tokenizers = pipeline.merge_run(counted, vocab_size=[259, 258])
+    >>> tokenizers[259].merges
+    [(b'e', b's'), (b'es', b't')]
     """
     refuse_unfit(options, names_of("encode"), "training")
     with executor_for(make_options(options)) as executor:

@@ -43,10 +43,9 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
         TrainingError: if training cannot do what was asked.
         PipelineError: the family of all of these.
 
-    Example:
-        >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=270)
-        >>> tokenizer.decode(tokenizer.encode("low lower"))
-        'low lower'
+    >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=270)
+    >>> tokenizer.decode(tokenizer.encode("low lower"))
+    'low lower'
     """
     refuse_unfit(options, names_of("encode"), "training")
     settled = make_options({"inputs": inputs, **options})

@@ -51,10 +51,9 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
         PipelineError: as `train` does.
         Exception: whatever the iterable raises.
 
-    Example:
-        >>> documents = ["low low lower", "newest"]
-        >>> pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
-        [(b'l', b'o'), (b'lo', b'w')]
+    >>> documents = ["low low lower", "newest"]
+    >>> pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
+    [(b'l', b'o'), (b'lo', b'w')]
     """
     refuse_unfit(options, names_of("encode"), "training")
     settled = make_options(options)

@@ -47,10 +47,9 @@ def verify_run(run: str | PathLike[str], **options: Any) -> dict[str, str]:
         RunDirectoryError: naming the first thing that is wrong.
         TrainingError: if there is too little memory.
 
-    Example:
-        >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
-        >>> pipeline.verify_run("runs/a")["merges"]
-        '3, each the right one with the right count, as many as were asked for (replayed in ... s)'
+    >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
+    >>> pipeline.verify_run("runs/a")["merges"]
+    '3, each the right one with the right count, as many as were asked for (replayed in ... s)'
     """
     settled = make_options(options)
     with executor_here(settled) as executor:
