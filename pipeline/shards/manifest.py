@@ -6,6 +6,7 @@ shard-00000.npy    the shards, and shard-00000.documents.npy if documents are se
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
 """
 
+import contextlib
 import hashlib
 import re
 import zlib
@@ -105,11 +106,19 @@ def load(directory: Directory) -> Encoding | None:
         return None
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
+        for name in names:
+            if not _SHARD.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a shard")
         return Encoding(directory, dict(document["options"]), Plan.from_json(document), names)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:
     """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
+    with contextlib.suppress(InputError):  # shards.json lists what a manifest without a list of shards has written
+        result = load_result(encoding.directory.location)
+        listed = result.shards if result is not None and result.encoding == encoding.fingerprint() else ()
+        names = [name for shard in listed for name in (shard.name, shard.offsets) if name is not None]
+        encoding = replace(encoding, shards=(*encoding.shards, *names))
     encoding.directory.remove([RESULT, *encoding.owned_parts(), *encoding.shards, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
