@@ -114,12 +114,12 @@ def load(directory: Directory) -> Encoding | None:
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:
     """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
+    names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists what a manifest without a list of shards has written
         result = load_result(encoding.directory.location)
-        listed = result.shards if result is not None and result.encoding == encoding.fingerprint() else ()
-        names = [name for shard in listed for name in (shard.name, shard.offsets) if name is not None]
-        encoding = replace(encoding, shards=(*encoding.shards, *names))
-    encoding.directory.remove([RESULT, *encoding.owned_parts(), *encoding.shards, LOG])
+        if result is not None and result.encoding == encoding.fingerprint():
+            names += [name for shard in result.shards for name in (shard.name, shard.offsets) if name is not None]
+    encoding.directory.remove([RESULT, *encoding.owned_parts(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
 
