@@ -4,13 +4,14 @@ Checksums of all counters and of the merge list; the combined counter against th
 a second, plain implementation; the tokenizers' files against the merge list, byte by byte. Nothing is written.
 """
 
+import re
 import tempfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, TrainingError
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import Executor
@@ -148,33 +149,42 @@ def _require_memory(what: str, needed: int, of_what: str, options: Options) -> t
 def _verify_tokenizers(
     work: Work, run: Run, merges: MergeList, homes: Sequence[Location], verified: dict[str, str]
 ) -> None:
-    """Compare every file of every tokenizer with what the merge list gives."""
-    found = run.manifest
+    """Compare every file of every tokenizer with what the merge list gives.
+
+    One that `run.json` does not list may be an earlier release's or somebody else's: if it differs, it is named so.
+    """
     if run.directory / "tokenizer" not in homes:
         verified["tokenizer"] = "none"
-    for name in run.directory.names_in(run.directory.location):
-        if name.startswith("tokenizer-") and run.directory / name not in homes:
-            verified[name] = "not one of this run's: run.json does not list it"
+    for name in filter(re.compile("tokenizer-[0-9]+").fullmatch, run.directory.names_in(run.directory.location)):
+        if run.directory / name not in homes:
+            try:
+                verified[name] = _verify_tokenizer(work, run, merges, run.directory / name)
+            except (RunDirectoryError, UsageError) as error:
+                verified[name] = f"not one of this run's: run.json does not list it, and {error}"
     for home in homes:
-        size = found.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
-        options = make_options({**found.counting, **(found.merging or {}), "vocab_size": size})
-        tokens = options.vocab_size[0]
-        wanted = merge_budget(tokens, with_pad_token(options.special_tokens, options.pad_token))
-        if not merges.serves(wanted):
-            raise RunDirectoryError(
-                f"{home} needs {wanted:,} merges, but the list ends after {len(merges):,} although pairs are left; run "
-                f"merge --vocab-size {tokens} again"
-            )
-        needed = forecast.exporting_bytes(tokens, merges.token_bytes())
-        _require_memory(f"reading {home}", needed, format_count(tokens, "tokens"), work.options)
-        model = model_of(merges, tokens, work.pattern, options)
-        with _written(model) as name:
-            compared = _compare(home, Path(name))
-            missing = sorted(path.name for path in Path(name).iterdir() if path.name not in compared)
-        verified[str(home.name)] = (
-            f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
-            + (f"; missing: {', '.join(missing)}" if missing else "")
+        verified[home.name] = _verify_tokenizer(work, run, merges, home)
+
+
+def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -> str:
+    found = run.manifest
+    size = found.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
+    options = make_options({**found.counting, **(found.merging or {}), "vocab_size": size})
+    tokens = options.vocab_size[0]
+    wanted = merge_budget(tokens, with_pad_token(options.special_tokens, options.pad_token))
+    if not merges.serves(wanted):
+        raise RunDirectoryError(
+            f"{home} needs {wanted:,} merges, but the list ends after {len(merges):,} although pairs are left; run "
+            f"merge --vocab-size {tokens} again"
         )
+    needed = forecast.exporting_bytes(tokens, merges.token_bytes())
+    _require_memory(f"reading {home}", needed, format_count(tokens, "tokens"), work.options)
+    model = model_of(merges, tokens, work.pattern, options)
+    with _written(model) as name:
+        compared = _compare(home, Path(name))
+        missing = sorted(path.name for path in Path(name).iterdir() if path.name not in compared)
+    return f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}" + (
+        f"; missing: {', '.join(missing)}" if missing else ""
+    )
 
 
 def _written(model: Model) -> "tempfile.TemporaryDirectory[str]":

@@ -53,8 +53,10 @@ def take_counts(
         if counted is not None:
             work.times[COMBINING] = None
             return stored, counted
-    elif not work.options.overwrite:
-        work.directory.refuse_foreign_files()
+    else:
+        work.directory.refuse_linked_directories()
+        if not work.options.overwrite:
+            work.directory.refuse_foreign_files()
     run = stored or Run(work.directory, Manifest(counting, cutting, source=source))
     work.untouched = True
     with _next_to(run.counter_path) as (part_path, whole):

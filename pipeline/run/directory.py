@@ -1,8 +1,8 @@
 """An owned directory: a run's, or one of shards. It is locked, has a manifest, and deletes only what that lists.
 
 A command writes under *reserved* names only (`counts/`, `tokenizer-8000/`, ...). It refuses to start where other
-people's files have such names, or where the corpus is stored under one. Deleting is narrower: a file goes only if the
-manifest lists it and its path, links resolved, is inside the directory; a directory goes when it is empty.
+people's files have such names, or where the corpus is stored under one, links resolved. Deleting is narrower: a file
+goes only if the manifest lists it and no link leads to the directory that it is in; a directory goes when it is empty.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ class Directory:
     def remove(self, names: Iterable[str]) -> None:
         """Delete these files, which the manifest lists, and the directories that are empty then.
 
-        names: relative paths. One whose directory leads out of this one through a link stays.
+        names: relative paths. One whose directory is a link stays.
         """
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
@@ -161,20 +161,22 @@ class Directory:
             sweep_scratch()
 
     def _by_parent(self, names: Iterable[str]) -> dict[Location, set[str]]:
-        """Group relative paths by directory, without directories that links lead out of this one."""
+        """Group relative paths by directory, without directories that are links or outside this one."""
         grouped: dict[str, set[str]] = defaultdict(set)
         for name in names:
             parent, _, last = name.rpartition("/")
             grouped[parent].add(last)
-        parents = {self.location / parent if parent else self.location: found for parent, found in grouped.items()}
-        if isinstance(self.location, Path):
-            home = self.location.resolve()
-            return {
-                parent: found
-                for parent, found in parents.items()
-                if isinstance(parent, Path) and parent.resolve().is_relative_to(home)
-            }
-        return parents
+        return {
+            self.location / parent if parent else self.location: found
+            for parent, found in grouped.items()
+            if not self._leads_elsewhere(parent)
+        }
+
+    def _leads_elsewhere(self, name: str) -> bool:
+        """Return whether a path in the directory is another one when links and `..` are resolved."""
+        if isinstance(self.location, Remote):
+            return ".." in name.split("/")
+        return (self.location / name).resolve() != self.location.resolve() / name
 
     def _remove(self, path: Location) -> None:
         if isinstance(path, Path) and path.is_dir() and not path.is_symlink():
@@ -210,12 +212,35 @@ class Directory:
     def _inner_names(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield each path that is inside the directory, with its first component there."""
         real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
+        linked = {name: Path(real(str(self / name))) for name in self._linked_directories()}
         for path in paths:
             targets = [path, real(path)] if not is_uri(path) and Path(path).is_symlink() else [path]
             for target in targets:
                 name = _first_component(self.location, target, real)
                 if name:
                     yield path, name
+                if linked and not is_uri(target):
+                    parent = Path(real(str(Path(target).parent)))
+                    yield from ((path, name) for name, home in linked.items() if parent.is_relative_to(home))
+
+    def _linked_directories(self) -> list[str]:
+        """List the reserved names at the top that are links to directories: what is written there is elsewhere."""
+        if isinstance(self.location, Remote):
+            return []
+        names = filter(self.kind.reserved.fullmatch, self.names_in(self.location))
+        return [name for name in names if (self.location / name).is_symlink() and (self.location / name).is_dir()]
+
+    def refuse_linked_directories(self, names: Container[str] | None = None) -> None:
+        """Raise `RunDirectoryError` if new work would replace files elsewhere, through a link with a reserved name.
+
+        names: those that the work writes, if not all.
+        """
+        for name in self._linked_directories():
+            if (names is None or name in names) and self._holds_something(self / name):
+                raise RunDirectoryError(
+                    f"{self / name} is a link to a directory elsewhere, whose files this command would replace; remove "
+                    "the link, or choose another --output"
+                )
 
     def refuse_foreign_files(self) -> None:
         """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names.
@@ -235,7 +260,7 @@ class Directory:
     def separate_log(self) -> None:
         """Make the log a file of its own if its name is a link: it is appended to, which would change another file."""
         log = self / LOG
-        if isinstance(log, Path) and log.exists() and (log.is_symlink() or log.stat().st_nlink > 1):
+        if isinstance(log, Path) and (log.is_symlink() or (log.is_file() and log.stat().st_nlink > 1)):
             write_whole(log, b"" if log.is_symlink() else log.read_bytes())
 
 

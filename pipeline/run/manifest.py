@@ -22,6 +22,11 @@ from pipeline.storage.atomic import make_directory
 
 RESULTS = ("merges.parquet", "report.txt", "report.json", "report.html")
 _RESERVED = "|".join([*map(re.escape, RESULTS), "tokenizer(-[0-9]+)?", "counts", re.escape("counter.parquet")])
+_TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/[a-z_]+\.[a-z]+")
+_FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
+    *("tokenizer.tiktoken", "tiktoken_encoding.py"),
+)
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 _SOURCE = ("kind", "digest", "description")
@@ -166,6 +171,11 @@ def load(location: Location) -> Run | None:
             source=None if source is None else Source(*(str(source[name]) for name in _SOURCE)),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
         )
+        if "tokenizers" not in document and manifest.vocab_size is not None:
+            manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))
+        for name in manifest.tokenizers:
+            if not _TOKENIZER_FILE.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a tokenizer's file")
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
         for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
@@ -238,6 +248,8 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     """
     asked = options.of_stage("merge")
     manifest = run.manifest
+    known = {name.partition("/")[0] for name in manifest.tokenizers}
+    run.directory.refuse_linked_directories({*map(run.tokenizer_name, options.vocab_size)} - known)
     learned = manifest.merging is not None and exists(run.merges_path)
     if learned:
         refuse_other_options(run.directory, "merging", manifest.merging or {}, asked)

@@ -47,6 +47,7 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
     directory.refuse_corpus_inside(file.path for file in listing.files)
     cutting = cut_by(work.pattern)
     if stored is None:
+        directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
         plan = _extended(Plan(empty=listing.empty), listing.files, work)

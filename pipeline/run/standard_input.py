@@ -112,13 +112,13 @@ def remove_copies(directory: Directory, keep: Iterable[str]) -> None:
 @contextlib.contextmanager
 def removed_if_refused(directory: Directory) -> Iterator[None]:
     """Delete the copy of standard input if the block refuses its text."""
-    home = str(_home(directory))
     try:
         yield
     except InvalidTextError as error:
-        if not error.path.startswith(f"{home}/"):
+        path = named(error.path)
+        if path.parent != _home(directory) or not _is_copy(path):
             raise
-        _remove_copy(named(error.path))
+        directory.remove([f"{DIRECTORY}/{path.name}"])
         message = str(error).replace(error.path, "standard input")
         raise InvalidTextError(f"{message} (its copy was deleted)") from None
 

@@ -6,6 +6,7 @@ shard-00000.npy    the shards, and shard-00000.documents.npy if documents are se
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
 """
 
+import contextlib
 import hashlib
 import re
 import zlib
@@ -105,12 +106,20 @@ def load(directory: Directory) -> Encoding | None:
         return None
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
+        for name in names:
+            if not _SHARD.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a shard")
         return Encoding(directory, dict(document["options"]), Plan.from_json(document), names)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:
     """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
-    encoding.directory.remove([RESULT, *encoding.owned_parts(), *encoding.shards, LOG])
+    names = list(encoding.shards)
+    with contextlib.suppress(InputError):  # shards.json lists what a manifest without a list of shards has written
+        result = load_result(encoding.directory.location)
+        if result is not None and result.encoding == encoding.fingerprint():
+            names += [name for shard in result.shards for name in (shard.name, shard.offsets) if name is not None]
+    encoding.directory.remove([RESULT, *encoding.owned_parts(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
 

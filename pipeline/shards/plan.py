@@ -76,6 +76,7 @@ def open_encoding(work: Work, model: Model) -> Encoding:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
         listing = list_corpus(settled, work.listener, may_be_empty=stored is not None)
+        directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
             added = stored.plan.added_files(directory, listing)
             if added:
@@ -84,7 +85,7 @@ def open_encoding(work: Work, model: Model) -> Encoding:
                     "--output, or start again with --overwrite"
                 )
             return stored
-        directory.refuse_corpus_inside(file.path for file in listing.files)
+        directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
         plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, options, work.nodes)
