@@ -233,13 +233,6 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
     remove_copies(run.directory, keep)
 
 
-def clear(run: Run) -> None:
-    """Delete everything that a run owns; the manifest last, so that it shows whose the rest is."""
-    run = remove_results(run)
-    clear_counts(run, ())
-    run.directory.remove([RUN.manifest])
-
-
 def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
     """Store the merge options and the files of tokenizers to come, of these names, and return the run with them.
 
