@@ -14,11 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("psutil")
-sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
-from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import adapters, cliffs, corpora, counting, ours, process, records, render, run  # noqa: E402
-from benchmarks.tools import PATTERNS, TOOLS, Tool, child_argv  # noqa: E402
+from benchmarks import __main__ as command
+from benchmarks import adapters, cliffs, corpora, counting, ours, process, records, render, run
+from benchmarks.tools import PATTERNS, TOOLS, Tool, child_argv
 
 SPECIAL = "<|endoftext|>"
 SLEEPER = "import sys, time; block = bytearray(b'x') * int(sys.argv[1]); time.sleep(float(sys.argv[2]))"

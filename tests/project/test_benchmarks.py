@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("psutil")
-sys.path.append(str(ROOT))  # at the end: the installed package goes first
 
-from benchmarks import adapters, cluster, comparison, corpora, cost, cost_text, growth, ours, plots, records, render  # noqa: E402  # noqa: E402
+from benchmarks import adapters, cluster, comparison, corpora, cost, cost_text, growth, ours, plots, records, render
 
 SPECIAL = "<|endoftext|>"
 
