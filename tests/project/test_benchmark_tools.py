@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytest.importorskip("psutil")
 
 from benchmarks import __main__ as command
 from benchmarks import adapters, cliffs, corpora, counting, ours, process, records, render, run

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytest.importorskip("psutil")
 
 from benchmarks import adapters, cluster, comparison, corpora, cost, cost_text, growth, ours, plots, records, render
 
