@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
 from benchmarks import adapters, cluster, comparison, corpora, cost, cost_text, growth, ours, plots, records, render
 
+ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
 
 
