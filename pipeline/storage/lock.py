@@ -108,7 +108,7 @@ def _refuse_others(directory: Remote, lock: Remote) -> None:
 
 
 def _is_dead(holder: dict[str, Any]) -> bool:
-    """Whether the holder is a process of this host that has ended; of other hosts only the lock's age tells."""
+    """Whether the holder is a process of this host that has ended; of other hosts only the lock's age is known."""
     process = holder.get("process")
     if holder.get("place") != process_namespace() or not isinstance(process, int) or process <= 0:
         return False
