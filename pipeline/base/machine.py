@@ -59,7 +59,7 @@ def available_memory() -> int:
 def _memory_groups() -> list[Path]:
     """Return the directories of the control groups, of both versions, from this process's own up to the root.
 
-    A container sees its own group as the root, even if its process is told another path: the root always counts.
+    A container sees its own group as the root, even if its process is given another path: the root always counts.
     """
     paths = {_CGROUP: "/", _CGROUP / "memory": "/"}
     for line in (_read(_OWN_CGROUPS) or "").splitlines():

@@ -83,8 +83,10 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
         check_facts(as_counted(run, statistics.pieces, statistics).facts, work.options)
         work.directory.require_lock()
         if run.manifest.merging is None:  # what there is was learned from other counts
-            run = manifest.remove_results(run)
-            manifest.save(run)
+            without = manifest.remove_results(run)
+            if without != run:
+                manifest.save(without)
+            run = without
         chunks = range(len(run.manifest.plan.chunks))
         with work.stage(COMBINING, len(chunks), "counters"):
             parts = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
