@@ -4,6 +4,9 @@ The command prints the message as one line and exits with `exit_code`; Python ca
 subclass. Any other exception that escapes is a defect of the package.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PipelineError(Exception):
     """A failure that the message explains in one line."""
@@ -62,3 +65,12 @@ class ExportRefusedError(PipelineError):
 
 class WorkerError(PipelineError):
     """A task kept failing in worker processes; the message names the task and the last reason."""
+
+
+@contextmanager
+def os_error_as(kind: type[PipelineError], what: str, remedy: str) -> Iterator[None]:
+    """Turn an OSError of the block into an error of this kind: `WHAT: REASON; REMEDY`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}; {remedy}") from None

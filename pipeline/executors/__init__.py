@@ -97,12 +97,6 @@ class Broadcast:
         return self.data if self.reference is None else bytes(import_module("ray").get(self.reference))
 
 
-@dataclass
-class _Attempt:
-    task: int  # its index
-    progress: int = 0  # as reported so far
-
-
 class Executor(ABC):
     """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages.
 
@@ -147,31 +141,19 @@ class Executor(ABC):
         """
         waiting = deque(range(len(tasks)))
         failures: Counter[int] = Counter()
-        active: dict[Any, _Attempt] = {}
+        reported: Counter[int] = Counter()  # by task: progress of its last attempt
+        active: dict[Any, int] = {}  # handle -> index of task
 
         def hand_out() -> None:
             slots = self._slots(min(at_once or len(tasks), len(tasks)), need)
             while waiting and len(active) < slots:
                 index = waiting.popleft()
-                handle = self._start(function, tasks[index], need, again=index in failures)
-                active[handle] = _Attempt(index)
+                active[self._start(function, tasks[index], need, again=index in failures)] = index
 
-        def advance(attempt: _Attempt, progress: int) -> None:
-            if progress != attempt.progress:
-                on_progress(progress - attempt.progress)
-                attempt.progress = progress
-
-        def retry(attempt: _Attempt, reason: str) -> None:
-            advance(attempt, 0)
-            failures[attempt.task] += 1
-            if failures[attempt.task] == MAX_ATTEMPTS:
-                raise WorkerError(
-                    f"{tasks[attempt.task]} failed {MAX_ATTEMPTS} times, the last time because {reason}; "
-                    "what is finished is kept: run the same command again to resume"
-                )
-            _log.warning("%s failed (%s); trying again in a fresh process", tasks[attempt.task], reason)
-            self.retries += 1
-            waiting.append(attempt.task)
+        def advance(index: int, progress: int) -> None:
+            if progress != reported[index]:
+                on_progress(progress - reported[index])
+                reported[index] = progress
 
         try:
             hand_out()
@@ -179,23 +161,29 @@ class Executor(ABC):
                 for handle, kind, value in self._messages(list(active)):
                     if kind == "log":
                         log.relay(value)
-                    elif handle not in active:
-                        pass  # a late message of an attempt that has ended
-                    elif kind == "progress":
+                    if kind == "log" or handle not in active:
+                        continue  # a late message of an attempt that has ended
+                    if kind == "progress":
                         advance(active[handle], value)
-                    elif kind == "done":
-                        attempt = active.pop(handle)
-                        hand_out()  # before the caller handles the result: no worker waits for the coordinator
-                        yield attempt.task, value
-                    elif kind == "error":
-                        del active[handle]
+                        continue
+                    index = active.pop(handle)
+                    if kind == "error":
                         raise value
-                    elif kind == "crash":
-                        attempt = active.pop(handle)
-                        _log.error("%s raised:\n%s", tasks[attempt.task], value)
-                        retry(attempt, value.strip().splitlines()[-1])
-                    else:  # "lost"
-                        retry(active.pop(handle), value)
+                    if kind == "done":
+                        hand_out()  # before the caller handles the result: no worker waits for the coordinator
+                        yield index, value
+                        continue
+                    _log.error("%s failed: %s", tasks[index], value)
+                    advance(index, 0)
+                    failures[index] += 1
+                    if failures[index] == MAX_ATTEMPTS:
+                        raise WorkerError(
+                            f"{tasks[index]} failed {MAX_ATTEMPTS} times, the last time because "
+                            f"{value.splitlines()[-1]}; what is finished is kept: run the same command again to resume"
+                        )
+                    _log.warning("trying again in a fresh process")
+                    self.retries += 1
+                    waiting.append(index)
                 hand_out()
         finally:
             for handle in active:
@@ -213,7 +201,7 @@ class Executor(ABC):
     def _messages(self, active: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
         """Wait a moment for messages of these handles and yield them: (handle, kind, value).
 
-        Kinds: those of `worker.answer`, `progress` (in all), `log` (a record) and `lost` (why a worker died).
+        Kinds: those of `worker.answer`, `progress` (in all) and `log` (a record); `failed` also for a worker that died.
         """
 
     @abstractmethod
