@@ -67,9 +67,9 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
     _progress = 0
     try:
         return "done", function(task)
-    except PipelineError as error:
-        return "error", error
-    except Exception:
+    except Exception as error:
+        if isinstance(error, PipelineError) and not isinstance(error, OSError):  # a store may answer the next time
+            return "error", error
         return "failed", traceback.format_exc().strip()
 
 

@@ -7,7 +7,6 @@ the first `Remote` is used.
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -125,7 +124,7 @@ def names_in(directory: Location) -> list[str]:
     if isinstance(directory, Remote):
         return [child.name for child in directory.children()]
     try:
-        return sorted(child.name for child in directory.iterdir())
+        return sorted(os.listdir(directory))  # noqa: PTH208 - the names are all that is asked for
     except FileNotFoundError:
         return []
 
@@ -136,22 +135,10 @@ def unreadable(where: object, error: OSError) -> StorageError:
     return StorageError(f"{where} cannot be read: {error.strerror or error}{remedy}")
 
 
-def exists(where: Location) -> bool:
-    """Whether a file or directory exists. Raises `StorageError` if a store does not answer."""
-    try:
-        return where.exists()
-    except RemoteError as error:
-        raise unreadable(where, error) from None
-
-
 def existing(files: Sequence[Location]) -> list[bool]:
-    """Return which files exist, with one request per directory of a store. Raises `StorageError`."""
-    names: dict[Location, set[str]] = defaultdict(set)
-    for parent in {file.parent for file in files if isinstance(file, Remote)}:
-        try:
-            names[parent] = set(names_in(parent))
-        except OSError as error:
-            raise unreadable(parent, error) from None
+    """Return which files exist, with one request per directory of a store. Raises `RemoteError`."""
+    parents = {file.parent for file in files if isinstance(file, Remote)}
+    names = {parent: set(names_in(parent)) for parent in parents}
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
 
 

@@ -60,15 +60,12 @@ class RemoteFile(io.RawIOBase):
     def _read_at(self, start: int, size: int) -> bytes:
         """Return exactly these bytes; a transfer that breaks off is continued with further requests."""
         parts: list[bytes] = []
-        empty = 0  # empty answers in a row
         while size > 0:
-            with one_line_errors(str(self._where)):
-                part = bytes(self._file.read_at(size, start))
-            empty = 0 if part else empty + 1
-            if empty == _MAX_ATTEMPTS:
+            if len(parts) >= _MAX_ATTEMPTS and not any(parts[-_MAX_ATTEMPTS:]):
                 raise RemoteError(errno.EIO, "it breaks off; run the same command again to resume", str(self._where))
-            parts.append(part)
-            start, size = start + len(part), size - len(part)
+            with one_line_errors(str(self._where)):
+                parts.append(bytes(self._file.read_at(size, start)))
+            start, size = start + len(parts[-1]), size - len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def state(self) -> tuple[int, int]:
@@ -80,9 +77,7 @@ class RemoteFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
+    seekable = readable
 
     def tell(self) -> int:
         """Return the position of the next byte to read."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from pipeline.base.errors import StorageError
 from pipeline.storage.scratch import own_mark
 
 _SAFE = "/:@!$&'()*+,;=~"  # characters that are not quoted in the path of a URI
@@ -40,8 +41,11 @@ _REMEDIES = (  # by a pattern in Arrow's message
 )
 
 
-class RemoteError(OSError):
+class RemoteError(OSError, StorageError):
     """A store does not answer or refuses; `strerror` is reason and remedy in one line, `filename` the location."""
+
+    def __str__(self) -> str:
+        return f"{self.filename} cannot be read: {self.strerror}"
 
 
 class RemoteStatus(NamedTuple):
@@ -101,8 +105,7 @@ class Remote:
 
     def is_dir(self) -> bool:
         """Whether it is a prefix of objects."""
-        info = self._info()
-        return bool(info.type) and not info.is_file
+        return bool(self._info().type.name == "Directory")
 
     def stat(self) -> RemoteStatus:
         """Return size and modification time of an object, or raise FileNotFoundError."""
@@ -140,7 +143,7 @@ class Remote:
         if self.stat().st_size != local.stat().st_size:
             raise RemoteError(errno.EIO, "the stored object is not the one that was uploaded", str(self))
 
-    def make_directory(self) -> None:
+    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:  # noqa: ARG002 - as a path's; both are implied
         """Make the directory, if the store has directories."""
         with self._opened() as (filesystem, path):
             if filesystem.type_name not in _FLAT:
@@ -160,10 +163,9 @@ class Remote:
         children = [Child(info.path.removeprefix(base).strip("/"), bool(info.is_file)) for info in found]
         return sorted(children, key=lambda child: child.name.split("/"))
 
-    def unlink(self, missing_ok: bool = False) -> None:
-        """Remove an object."""
-        ignored = (FileNotFoundError,) if missing_ok else ()
-        with contextlib.suppress(*ignored), self._opened() as (filesystem, path):
+    def unlink(self) -> None:
+        """Remove an object, or raise FileNotFoundError if the store reports that."""
+        with self._opened() as (filesystem, path):
             filesystem.delete_file(path)
 
     def remove(self) -> None:

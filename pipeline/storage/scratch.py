@@ -36,18 +36,8 @@ def _short(*names: str) -> str:
 
 
 def own_mark() -> str:
-    """Return a mark for names of temporary files that only this process writes.
-
-    Machines of a cluster write into one directory, and two of them may have processes with the same id.
-    """
+    """Return a mark for names of temporary files that only this process, of all machines of a cluster, writes."""
     return f"{process_namespace()}-{os.getpid()}"
-
-
-def start_time() -> float:
-    """Return when this process started, in seconds since 1970."""
-    import psutil
-
-    return float(psutil.Process().create_time())
 
 
 def is_alive(process: int, started_s: object = None) -> bool:
@@ -63,10 +53,8 @@ def is_alive(process: int, started_s: object = None) -> bool:
         if isinstance(started_s, float) and abs(found.create_time() - started_s) > _CLOCK_S:
             return False  # the id was used again
         return bool(found.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
+    except psutil.Error as error:
+        return not isinstance(error, psutil.NoSuchProcess)
 
 
 @contextlib.contextmanager
@@ -84,23 +72,17 @@ def sweep_scratch() -> None:
     import shutil
     import tempfile
 
+    import psutil
+
     with contextlib.suppress(OSError):
-        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*"):
-            namespace, _, rest = directory.name.removeprefix(_PREFIX).partition("-")
-            process = rest.partition("-")[0]
+        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*-*"):
+            namespace, process = directory.name.removeprefix(_PREFIX).split("-")[:2]
             if namespace == process_namespace():
                 dead = process.isdigit() and not is_alive(int(process))
             else:
-                dead = directory.stat().st_mtime < _boot_time()
+                dead = directory.stat().st_mtime < psutil.boot_time()
             if dead:
                 shutil.rmtree(directory, ignore_errors=True)
 
 
 _sweep_once = functools.cache(sweep_scratch)
-
-
-@functools.cache
-def _boot_time() -> float:
-    import psutil
-
-    return float(psutil.boot_time())

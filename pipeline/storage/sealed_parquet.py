@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import _core
-from pipeline.storage import Location, OpenFile, Remote, RemoteFile, open_file
+from pipeline.storage import Location, OpenFile, open_file, unreadable
 
 WRITE_OPTIONS = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 # What Arrow, JSON and our own readers raise for a damaged or forged file.
@@ -29,9 +29,10 @@ _END_BYTES = 8  # at the end of a Parquet file: the footer's length and PAR1
 _TAIL_BYTES = 64 << 10  # more than most footers have
 
 
-def refused(error: BaseException) -> str | None:
-    """Return why the system did not let a file be read; None for an error of Arrow or ours about its content."""
-    return error.strerror if isinstance(error, OSError) and error.errno is not None else None
+def require_damage(where: Location, error: BaseException) -> None:
+    """Raise `StorageError` if an error is not of Arrow or ours about a file's content: it may not be read."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise unreadable(where, error) from None
 
 
 def checksum(*columns: Any) -> str:
@@ -71,31 +72,19 @@ def open_sealed(
         closing.callback(source.close)
         size = source.seek(0, io.SEEK_END)
         footer = _footer(source, size)
-        _check_seal(footer)
+        start = footer.rfind(_MARK) + len(_MARK)
+        stop = start + len(_NO_SEAL)
+        if start < len(_MARK) or footer[start:stop] != checksum(footer[:start] + _NO_SEAL + footer[stop:]).encode():
+            raise ValueError("its footer is not as it was written")
         ending = len(footer).to_bytes(4, "little") + _MAGIC
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + ending))  # does not read the file again
         look(metadata.metadata or {})
         checksums = _check(metadata, columns, size)
-        if isinstance(where, Path):
-            return open_known(where, metadata), checksums
-        opened = open_known(source, metadata)
+        if isinstance(where, Path):  # Arrow reads local files without Python
+            return pq.ParquetFile(where, metadata=metadata, page_checksum_verification=True), checksums
+        file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
         closing.pop_all()  # the caller closes it with the ParquetFile
-        return opened, checksums
-
-
-def open_known(source: Location | OpenFile, metadata: Any) -> Any:
-    """Open a file again with its checked metadata, as `open_sealed` does, without reading its footer."""
-    import pyarrow.parquet as pq
-
-    opened = RemoteFile(source) if isinstance(source, Remote) else source  # Arrow reads local files without Python
-    return pq.ParquetFile(opened, metadata=metadata, page_checksum_verification=True)
-
-
-def _check_seal(footer: bytes) -> None:
-    start = footer.rfind(_MARK) + len(_MARK)
-    stop = start + len(_NO_SEAL)
-    if start < len(_MARK) or footer[start:stop] != checksum(footer[:start] + _NO_SEAL + footer[stop:]).encode():
-        raise ValueError("its footer is not as it was written")
+        return file, checksums
 
 
 def _check(footer: Any, columns: Mapping[str, str], size: int) -> list[str]:

@@ -106,7 +106,6 @@ def test_remote_location_has_the_operations_of_a_path(tmp_path: Path) -> None:
                 ask()
         with pytest.raises(FileNotFoundError):
             storage.open_file(root / "no")
-        (root / "no").unlink(missing_ok=True)
         storage.remove(root / "no")
     storage.remove(here / "a" / "b" / "c.txt")
     assert storage.names_in(tmp_path / "a" / "b") == []
@@ -162,7 +161,7 @@ def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pyt
     assert [facts and facts.rows for facts in counter_file.look(task)] == [2, None, None]
 
     def fail(*_: object) -> bytes:
-        raise RemoteError(5, "the network is down")
+        raise RemoteError(5, "the network is down", str(path))
 
     monkeypatch.setattr(reading.RemoteFile, "_read_at", fail)
     for ask in (lambda: counter_file.look(task), lambda: merge_list.load(path, "f")):
