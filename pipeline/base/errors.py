@@ -1,7 +1,6 @@
 """Every error that the package raises on purpose: one family, each message with the thing, location and remedy.
 
-The command prints the message as one line and exits with `exit_code`; Python callers catch `PipelineError` or a
-subclass. Any other exception that escapes is a defect of the package.
+Any other exception that escapes is a defect of the package.
 """
 
 from collections.abc import Iterator

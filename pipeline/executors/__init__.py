@@ -1,8 +1,7 @@
 """Run tasks in worker processes. An executor knows nothing of what the tasks do.
 
-`executor.run(function, tasks)` calls `function(task)` for every task in a worker process and yields `(index of task,
-result)` in order of completion. `function` is a module-level function of an importable module; tasks and results are
-plain values or frozen dataclasses.
+A task's function is a module-level function of an importable module; tasks and results are plain values or frozen
+dataclasses.
 """
 
 import logging
@@ -29,15 +28,11 @@ def ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """How worker processes start.
+    """How worker processes start."""
 
-    preload: modules that tasks need, imported once for all workers. absent: optional modules that workers must not
-    import. environment: variables for workers, unless the environment has them already.
-    """
-
-    preload: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    preload: Sequence[str] = ()  # modules that tasks need, imported once for all workers
+    absent: Sequence[str] = ()  # optional modules that workers must not import
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that the environment may have already
 
 
 DEFAULT_SETUP = WorkerSetup()
@@ -84,13 +79,10 @@ class ClusterUse:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Bytes that many tasks need and that each machine of a cluster receives once; a small field of those tasks.
+    """Bytes that many tasks need and that each machine of a cluster receives once; a small field of those tasks."""
 
-    Locally the bytes go with each task; on a cluster only `reference`, into Ray's object store.
-    """
-
-    data: bytes = field(default=b"", repr=False)
-    reference: Any = None
+    data: bytes = field(default=b"", repr=False)  # on one machine
+    reference: Any = None  # on a cluster: into Ray's object store
 
     def get(self) -> bytes:
         """Return the bytes; called in a worker."""
@@ -98,15 +90,11 @@ class Broadcast:
 
 
 class Executor(ABC):
-    """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages.
-
-    retries: failed attempts that were repeated, in all runs. on_notice: called with a message for the user while a run
-    waits.
-    """
+    """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages."""
 
     def __init__(self) -> None:
-        self.retries = 0
-        self.on_notice: Callable[[str], None] = ignore
+        self.retries = 0  # failed attempts that were repeated, in all runs
+        self.on_notice: Callable[[str], None] = ignore  # called with a message for the user while a run waits
 
     def nodes(self) -> Sequence[Node]:
         """Return the machines that tasks run on, at least one of a cluster; none if it is the coordinator's own."""
@@ -131,13 +119,10 @@ class Executor(ABC):
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion; closing the iterator stops active tasks.
 
-        at_once: limit of active tasks. need: of each task, for an executor that chooses between machines.
-        on_progress(amount) receives what tasks report with `report_progress`; the progress of a failed attempt is
-        subtracted, so that the sum is what was done.
-
-        A task whose worker died, or that raised an error that is not a `PipelineError`, is tried again in a fresh
-        process, three times in all. Raises the `PipelineError` that a task raised, or `WorkerError` after the last
-        attempt.
+        at_once: limit of active tasks. on_progress(amount) receives what tasks report with `report_progress`, and
+        minus the progress of a failed attempt. A task whose worker died, or that raised an error that is not a
+        `PipelineError`, is tried again in a fresh process, three times in all. Raises the `PipelineError` of a task,
+        or `WorkerError` after the last attempt.
         """
         waiting = deque(range(len(tasks)))
         failures: Counter[int] = Counter()

@@ -32,10 +32,10 @@ class _ForkServer:
     """The coordinator's side of `worker.fork_workers`. Methods raise OSError if the process is gone."""
 
     def __init__(self, setup: WorkerSetup) -> None:
+        self._control, theirs = socket.socketpair()
         # The processes inherit the blocked signal: Ctrl-C is for the coordinator, from their first instruction on.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self._control, theirs = socket.socketpair()
             with theirs:
                 arguments = [theirs.fileno(), sys.path, list(setup.preload), list(setup.absent)]
                 self._process = subprocess.Popen(
@@ -45,8 +45,7 @@ class _ForkServer:
                     env={**setup.environment, **os.environ},
                 )
         except OSError:
-            if hasattr(self, "_control"):
-                self._control.close()
+            self._control.close()
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -38,11 +38,10 @@ _AHEAD = 2  # tasks handed out for each that can run: no core waits for the coor
 
 
 class RayExecutor(Executor):
-    """Runs tasks on a Ray cluster; connects when the context is entered.
+    """Runs tasks on a Ray cluster; connects when the context is entered, unless the process is connected already.
 
-    address: as `ray.init` takes it (`auto`, `ray://HOST:PORT`, `HOST:PORT`); None: `RAY_ADDRESS`, or the cluster that
-    this machine is part of. workers: limit of active tasks; None: as many as there are cores. If the process is
-    connected already (`ray.init` was called), that connection is used and kept.
+    address: as `ray.init` takes it; None: `RAY_ADDRESS`, or the cluster that this machine is part of. workers: limit of
+    active tasks.
     """
 
     def __init__(self, address: str | None, workers: int | None, setup: WorkerSetup = DEFAULT_SETUP) -> None:
@@ -149,9 +148,8 @@ class RayExecutor(Executor):
                 yield number, message.kind, message.value
 
     def _stop(self, handle: int) -> None:
-        if handle in self._attempts:
-            with suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(self._attempts.pop(handle), force=True)
+        with suppress(KeyError, self._ray.exceptions.RayError):
+            self._ray.cancel(self._attempts.pop(handle), force=True)
 
     def _answer(self, reference: Any) -> Message:
         """Return the answer of a task that ended or was lost."""
@@ -230,14 +228,14 @@ def _last_line(error: Exception) -> str:
 
 def _log_messages_of_ray() -> None:
     """Send what Ray would print to the log: messages of a direct connection, and those that its client receives."""
+
+    def write(data: Mapping[str, Any], **_: object) -> None:
+        for text in data.get("lines", ()):
+            _log.info("Ray: %s", str(text).strip())
+
     with suppress(ImportError, AttributeError):  # internals of Ray: if they change, its messages are printed
         worker: Any = import_module("ray._private.worker")
-        worker.print_to_stdstream = _write_to_log
+        worker.print_to_stdstream = write
     with suppress(ImportError, AttributeError):
         client: Any = import_module("ray.util.client").ray.get_context().client_worker.log_client
-        client.stdstream = lambda level, msg: _write_to_log({"lines": [msg]})  # noqa: ARG005 - Ray passes keywords
-
-
-def _write_to_log(data: Mapping[str, Any], **_: object) -> None:
-    for text in data.get("lines", ()):
-        _log.info("Ray: %s", str(text).strip())
+        client.stdstream = lambda level, msg: write({"lines": [msg]})  # noqa: ARG005 - Ray passes keywords

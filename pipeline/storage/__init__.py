@@ -5,6 +5,7 @@ rooms need not know which one they have. The few operations that differ are func
 the first `Remote` is used.
 """
 
+import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipeline.base.errors import StorageError, UsageError
-from pipeline.storage.reading import LocalFile as LocalFile
-from pipeline.storage.reading import RemoteFile as RemoteFile
 from pipeline.storage.remote import Remote as Remote
 from pipeline.storage.remote import RemoteError as RemoteError
+from pipeline.storage.remote import RemoteFile as RemoteFile
 
-Location: TypeAlias = Path | Remote
-OpenFile: TypeAlias = LocalFile | RemoteFile
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -28,6 +26,23 @@ _MAX_REQUESTS = 16  # at the same time
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/]")  # what pathlib makes of a URI
 _SECRET = re.compile(r"(^|[?&;])[^=&;]*(secret|password|token|access_key|account_key)[^=&;]*=", re.IGNORECASE)
+
+
+class LocalFile(io.FileIO):
+    """An open local file."""
+
+    def read_at(self, start: int, size: int) -> bytes:
+        """Return up to `size` bytes from a position; threads may share the file for this."""
+        return os.pread(self.fileno(), size, start)
+
+    def state(self) -> tuple[int, int]:
+        """Return the current size and modification time (ns)."""
+        status = os.fstat(self.fileno())
+        return status.st_size, status.st_mtime_ns
+
+
+Location: TypeAlias = Path | Remote
+OpenFile: TypeAlias = LocalFile | RemoteFile
 
 
 def is_uri(text: str) -> bool:
@@ -95,7 +110,7 @@ def parse_location(value: object) -> Location:
     if isinstance(value, Remote):
         return value
     text = path_text(value)
-    where = location(value)  # type: ignore[arg-type]  # path_text has checked that it is a text or a path
+    where = location(value if isinstance(value, Path) else text)
     try:
         return where.expanduser() if isinstance(value, str) and isinstance(where, Path) and not is_uri(text) else where
     except RuntimeError:

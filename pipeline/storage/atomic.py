@@ -22,11 +22,10 @@ def whole_file(
 ) -> Iterator[Path]:
     """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
-    The output is the completion mark: after a kill at any moment `where` is absent, or complete and on disk. With
-    `keep_same`, a file that has exactly these bytes already is not replaced. Raises `RunDirectoryError`, with this
-    remedy, if the disk is full or read-only or a store refuses.
+    After a kill at any moment `where` is absent, or complete and on disk. With `keep_same`, a file that has exactly
+    these bytes already is not replaced. Raises `RunDirectoryError`, with this remedy.
     """
-    with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_beside(where) as neighbour:
+    with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_next_to(where) as neighbour:
         partial = neighbour.with_name(f".{where.name}.{own_mark()}.partial")
         try:
             yield partial
@@ -41,11 +40,10 @@ def whole_file(
 
 
 @contextlib.contextmanager
-def parts_beside(where: Location) -> Iterator[Path]:
+def parts_next_to(where: Location) -> Iterator[Path]:
     """Yield a local path; files next to it named `.NAME.*` may hold parts of the future `where` during the block.
 
-    For a local `where` it is `where` itself, and a later run sweeps what was left; for a remote one it is a path in a
-    scratch directory.
+    It is a local `where` itself, or for a remote one a path in a scratch directory; a later run sweeps what was left.
     """
     if isinstance(where, Path):
         yield where
@@ -56,12 +54,11 @@ def parts_beside(where: Location) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def appendable(where: Location) -> Iterator[Path]:
-    """Yield a local path to append to: the file itself, or a copy of a remote one.
+    """Yield a local path to append to: the file itself, or a copy of a remote one, uploaded when the block ends.
 
-    The copy is uploaded when the block ends, also after an error; what a killed process appended to it is lost. Raises
-    `RunDirectoryError` if a store refuses, unless the block itself raised an error.
+    It is uploaded also after an error, but what a killed process appended is lost. Raises `RunDirectoryError`.
     """
-    with parts_beside(where) as path:
+    with parts_next_to(where) as path:
         if isinstance(where, Path):
             yield path
             return

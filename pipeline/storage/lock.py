@@ -1,13 +1,12 @@
-"""An advisory lock on a directory of an object store.
+"""An advisory lock on a directory of an object store, which has no lock that ends with its process.
 
-A store has no lock that ends with its process. So each run writes an object of its own, `.lock-TOKEN`, into the
-directory and then lists the others. On a store with consistent listings, such as S3, at least one of two runs that
-start at the same time sees the other, and a run that sees a live one stops. A run refreshes its object every few
-seconds. A lock that is a minute old by the store's clock, or whose process is dead, is removed.
+Each run writes an object of its own, `.lock-TOKEN`, refreshes it every few seconds, and lists the others: on a store
+with consistent listings, such as S3, at least one of two runs that start at the same time sees the other, and stops. A
+lock that is a minute old by the store's clock, or whose process is dead, is removed.
 
-The lock is advisory: another run may take over from a machine that was suspended for more than a minute. The suspended
-run notices that its object is gone (`require_ours`) before it writes `run.json`, the combined counter, merges or
-tokenizers; counters of chunks carry the fingerprint of the run that wrote them.
+So another run may take over from a machine that was suspended for more than a minute. The suspended run notices that
+its object is gone (`require_ours`) before it writes `run.json`, the combined counter, merges or tokenizers; counters of
+chunks carry the fingerprint of the run that wrote them.
 """
 
 import contextlib
@@ -31,10 +30,7 @@ _held: dict[Remote, Remote] = {}  # directory -> this process's lock object in i
 
 @contextlib.contextmanager
 def held(directory: Remote) -> Iterator[None]:
-    """Hold the lock on a remote directory while the block runs.
-
-    Raises `RunDirectoryError` if another live run holds it or the directory cannot be written.
-    """
+    """Hold the lock on a directory during the block. Raises `RunDirectoryError` if another live run holds it."""
     import psutil
 
     lock = directory / f"{_PREFIX}{secrets.token_hex(8)}"

@@ -1,7 +1,7 @@
-"""Temporary local files for uploads: each process has its own, and those of killed processes are removed.
+"""Temporary local files for uploads, named for their process: `bpe-pipeline-NAMESPACE-PID-...`.
 
-Their names say which process they belong to (`bpe-pipeline-NAMESPACE-PID-...`). A later run removes those of dead
-processes, and so does the next process of the same machine that makes one: nothing else cleans the nodes of a cluster.
+A later run removes those of dead processes, and so does the next process of the same machine that makes one: nothing
+else cleans the nodes of a cluster.
 """
 
 import contextlib
@@ -19,20 +19,19 @@ _CLOCK_S = 5.0  # by which a host's clock may be corrected while a process runs
 @functools.cache
 def process_namespace() -> str:
     """Return a name for what process ids are unique in: this host, since its last boot, and this container."""
-    names = [""]
+    names = ""
     with contextlib.suppress(OSError):
-        names[0] = Path("/proc/sys/kernel/random/boot_id").read_text()
-    with contextlib.suppress(OSError):
-        names.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - the link names no path
-    return _host() + _short(*names)
+        names = Path("/proc/sys/kernel/random/boot_id").read_text()
+        names += os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the link names no path
+    return _host() + _short(names)
 
 
 def _host() -> str:
     return _short(os.uname().nodename)
 
 
-def _short(*names: str) -> str:
-    return f"{_core.hash64(chr(10).join(names).encode()):016x}"[:8]
+def _short(name: str) -> str:
+    return f"{_core.hash64(name.encode()):016x}"[:8]
 
 
 def own_mark() -> str:

@@ -61,8 +61,7 @@ def open_sealed(
     """Open a file as `pyarrow.parquet.ParquetFile`, nothing decoded yet, with the checksums of its row groups.
 
     columns: name and Arrow type of each expected column. look: sees the metadata before the columns are checked, and
-    raises if the file is of another kind. Raises `ValueError` if the footer is damaged, the file is not sealed, or it
-    claims to hold more than it can.
+    raises if the file is of another kind. Raises one of `DAMAGE`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
