@@ -1,8 +1,7 @@
 """Where bytes are stored: a local path, or an object of a store that `pyarrow.fs` opens from a URI.
 
-A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a path that this project uses, so that other
-rooms need not know which one they have. The few operations that differ are functions here. pyarrow is imported when
-the first `Remote` is used.
+A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a path that this project uses; the few that
+differ are functions here. pyarrow is imported when the first `Remote` is used.
 """
 
 import io

@@ -1,11 +1,10 @@
 """The project's own Parquet files: every bit is checked, and nothing is decoded before it is checked.
 
-Parquet's page checksums cover the data of pages, not their headers, and nothing covers the footer. So the footer has
-two more entries: a checksum of each row group's columns as they are in memory, which also detects wrong page headers,
-and a seal: the checksum of the footer, computed with zeros in the seal's position. The seal is checked before Arrow
-parses the footer, since some damaged footers crash the process that parses them.
-
-Nothing is compressed and there are no dictionaries, so decoding a forged file takes at most a few times its size.
+Parquet's page checksums cover neither the headers of pages nor the footer. So the footer has two more entries: a
+checksum of each row group's columns as they are in memory, and a seal: the checksum of the footer, computed with zeros
+in the seal's position. It is checked before Arrow parses the footer, since some damaged footers crash the process that
+parses them. Nothing is compressed and there are no dictionaries, so decoding a forged file takes at most a few times
+its size.
 """
 
 import io
