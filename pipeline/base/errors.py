@@ -1,8 +1,10 @@
 """Every error that the package raises on purpose: one family, each message with the thing, location and remedy.
 
-The command prints the message as one line and exits with `exit_code`; Python callers catch `PipelineError` or a
-subclass. Any other exception that escapes is a defect of the package.
+Any other exception that escapes is a defect of the package.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class PipelineError(Exception):
@@ -62,3 +64,12 @@ class ExportRefusedError(PipelineError):
 
 class WorkerError(PipelineError):
     """A task kept failing in worker processes; the message names the task and the last reason."""
+
+
+@contextmanager
+def os_error_as(kind: type[PipelineError], what: str, remedy: str) -> Iterator[None]:
+    """Turn an OSError of the block into an error of this kind: `WHAT: REASON; REMEDY`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}; {remedy}") from None

@@ -11,10 +11,10 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, os_error_as
 
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
@@ -29,18 +29,15 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
     """Append every record of the package's loggers, of this process and all workers, to a local file.
 
     Several runs may log at the same time from threads of one process: each file then holds the records of all of them.
-    When the last one ends, the logger has its previous settings again. Raises `RunDirectoryError` if the file cannot
-    be opened.
+    When the last one ends, the logger has its previous settings again. Raises `RunDirectoryError`.
     """
     from multiprocessing_logging import MultiProcessingHandler
 
     logger = logging.getLogger(ROOT)
-    try:
+    with os_error_as(
+        RunDirectoryError, f"the log {path} cannot be written", "make it writable, or choose another --output"
+    ):
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"the log {path} cannot be written: {error.strerror or error}; make it writable, or choose another --output"
-        ) from None
     file_handler.setFormatter(logging.Formatter(_FORMAT))
     handler = MultiProcessingHandler("run-log", sub_handler=file_handler)
     handler.queue = _RecordQueue()
@@ -86,27 +83,9 @@ class _RecordQueue(queue.Queue[logging.LogRecord]):
         return super().get(block, 0.02 if timeout is None else min(timeout, 0.02))
 
     def close(self) -> None:
-        """Do nothing: there is no pipe to close."""
+        """Do nothing: there is no pipe to close, and no thread to join."""
 
-    def join_thread(self) -> None:
-        """Do nothing: there is no feeding thread."""
-
-
-class PipeHandler(logging.Handler):
-    """A worker's handler: sends each record, its message already formatted, through `send`."""
-
-    def __init__(self, send: Callable[[logging.LogRecord], None]) -> None:
-        super().__init__()
-        self._send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Format the message here, so that only plain text crosses to the coordinator."""
-        record.msg, record.args = record.getMessage(), None
-        if record.exc_info:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-            record.exc_info = None
-        with contextlib.suppress(OSError):  # the coordinator is gone; this process ends soon
-            self._send(record)
+    join_thread = close
 
 
 def relay(record: logging.LogRecord) -> None:

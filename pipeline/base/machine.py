@@ -1,8 +1,4 @@
-"""Cores, memory and versions of this machine, and how much memory the run uses.
-
-CPU quotas and memory limits of control groups (containers) are respected. The only decision made here is the default
-number of workers.
-"""
+"""Cores, memory and versions of this machine, within the limits of control groups (containers)."""
 
 import contextlib
 import os
@@ -23,20 +19,17 @@ _MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions o
 )
 
 
-def _read(path: Path) -> str | None:
-    try:
+def _read(path: Path) -> str:
+    """Return the text of a file of the system, "" if there is none."""
+    with contextlib.suppress(OSError):
         return path.read_text().strip()
-    except OSError:
-        return None
+    return ""
 
 
 def cpu_quota() -> float | None:
     """Return the control group's CPU quota in cores, or None if it has none."""
-    text = _read(_CGROUP / "cpu.max")
-    if text is None:  # version 1 of control groups
-        parts = [_read(_CGROUP / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-        text = " ".join(part or "max" for part in parts)
-    quota, period = [*text.split(), "100000"][:2]
+    one = " ".join(_read(_CGROUP / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
+    quota, period = [*(_read(_CGROUP / "cpu.max") or one).split(), "max", "100000"][:2]
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
@@ -49,11 +42,8 @@ def default_workers() -> int:
 
 def available_memory() -> int:
     """Return the bytes that can be allocated without swapping, within the limits of all enclosing control groups."""
-    available = psutil.virtual_memory().available
-    for group in _memory_groups():
-        left = [_available_in(group, *names) for names in _MEMORY_FILES]
-        available = min([available, *(number for number in left if number is not None)])
-    return available
+    left = [_available_in(group, *names) for group in _memory_groups() for names in _MEMORY_FILES]
+    return min([psutil.virtual_memory().available, *(number for number in left if number is not None)])
 
 
 def _memory_groups() -> list[Path]:
@@ -62,7 +52,7 @@ def _memory_groups() -> list[Path]:
     A container sees its own group as the root, even if its process is given another path: the root always counts.
     """
     paths = {_CGROUP: "/", _CGROUP / "memory": "/"}
-    for line in (_read(_OWN_CGROUPS) or "").splitlines():
+    for line in _read(_OWN_CGROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             paths[_CGROUP] = path
@@ -78,9 +68,9 @@ def _memory_groups() -> list[Path]:
 def _available_in(group: Path, limit_name: str, used_name: str, cache_name: str) -> int | None:
     """Return the bytes left under a group's limit, if it has one; inactive pages of its file cache count as free."""
     limit, used = _read(group / limit_name), _read(group / used_name)
-    if limit is None or used is None or not limit.isdigit() or not used.isdigit():
+    if not limit.isdigit() or not used.isdigit():
         return None
-    facts = dict(line.partition(" ")[::2] for line in (_read(group / "memory.stat") or "").splitlines())
+    facts = dict(line.partition(" ")[::2] for line in _read(group / "memory.stat").splitlines())
     cached = int(facts[cache_name]) if facts.get(cache_name, "").isdigit() else 0
     return max(0, int(limit) - max(0, int(used) - cached))
 
@@ -99,12 +89,10 @@ def describe() -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total:,} bytes",
         "memory available": f"{available_memory():,} bytes",
     }
-    facts |= versions() | {
-        name: _version(name) for name in ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
-    }
-    for name in ("ray", "tokenizers", "transformers", "tiktoken", "plotly"):
-        facts[f"{name} (optional)"] = _version(name)
-    return facts
+    required = ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
+    optional = ("ray", "tokenizers", "transformers", "tiktoken", "plotly")
+    facts |= versions() | {name: _version(name) for name in required}
+    return facts | {f"{name} (optional)": _version(name) for name in optional}
 
 
 def versions() -> dict[str, str]:
@@ -132,19 +120,15 @@ def process_tree_memory() -> int:
     Linux: the sum of proportional set sizes; elsewhere: of unique set sizes (macOS) or resident set sizes.
     """
     total = 0
-    this = psutil.Process()
-    for process in (this, *this.children(recursive=True)):
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            total += _process_memory(process)
-    return total
+            total += own_memory(process)
+    return total + own_memory()
 
 
-def own_memory() -> int:
-    """Return the bytes of memory of this process alone."""
-    return _process_memory(psutil.Process())
-
-
-def _process_memory(process: psutil.Process) -> int:
+def own_memory(process: psutil.Process | None = None) -> int:
+    """Return the bytes of memory of this process, or of another one, alone."""
+    process = process or psutil.Process()
     try:
         info = process.memory_full_info()
     except psutil.AccessDenied:
@@ -153,10 +137,7 @@ def _process_memory(process: psutil.Process) -> int:
 
 
 class MemoryWatch:
-    """Measure the process tree's memory in a thread while a block runs.
-
-    `peak_bytes` is the largest sum seen, `stage_peaks` the largest one during each stage.
-    """
+    """Measure the process tree's memory in a thread while a block runs: its peak, and that of each stage."""
 
     def __init__(self, limit_bytes: int | None = None, interval_s: float = 0.25) -> None:
         self.peak_bytes = 0

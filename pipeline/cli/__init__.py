@@ -19,7 +19,6 @@ from pipeline.base import log
 from pipeline.base.errors import PipelineError
 from pipeline.cli import runs, tokens  # noqa: F401 - their commands join the group
 from pipeline.cli.command import PROGRAM, commands
-from pipeline.storage import RemoteError
 
 __all__ = ["commands", "run"]
 
@@ -58,10 +57,8 @@ def _fail(reason: str, code: int) -> int:
 
 
 def _describe(error: Exception) -> str:
-    """Say what an unexpected error is about: a store, click's writing to standard output, or a defect."""
+    """Say what an unexpected error is about: click's writing to standard output, or a defect."""
     frames = traceback.walk_tb(error.__traceback__)
-    if isinstance(error, RemoteError):
-        return f"{error.filename} cannot be used: {error.strerror}"
     if isinstance(error, OSError) and any(frame.f_globals.get("__name__") == "click.utils" for frame, _ in frames):
         return f"standard output cannot be written: {error.strerror or error}; write it somewhere else"
     text = " ".join(str(error).split())

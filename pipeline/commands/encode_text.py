@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.base.errors import InputError
 from pipeline.report import progress
-from pipeline.storage import Location, RemoteError, exists, unreadable
+from pipeline.storage import Location, RemoteError
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -15,12 +15,9 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 def tokenizer_home(path: Location) -> Location:
     """Return the tokenizer directory that a path names: itself, that of a run, or that of a tokenizer.json."""
     nested = path / "tokenizer"
-    if exists(nested / "tokenizer.json"):
+    if (nested / "tokenizer.json").exists():
         return nested
-    try:
-        return path.parent if path.is_file() else path
-    except RemoteError as error:
-        raise unreadable(path, error) from None
+    return path.parent if path.is_file() else path
 
 
 def tokenizer_path(path: Location) -> Location:
@@ -38,6 +35,8 @@ def load_named_model(path: Location) -> Model:
     """Load it as a value, without the encoder that a tokenizer builds at once."""
     try:
         return load_model(tokenizer_path(path))
+    except RemoteError:
+        raise
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}; name a readable tokenizer directory, tokenizer.json, "

@@ -31,7 +31,7 @@ from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.work import Work
-from pipeline.storage import Location, exists
+from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 
@@ -147,7 +147,7 @@ def run_report(
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
     run = manifest.require(directory)
-    if run.manifest.merging is None or not exists(run.directory / "tokenizer" / "tokenizer.json"):
+    if run.manifest.merging is None or not (run.directory / "tokenizer" / "tokenizer.json").exists():
         raise UsageError(f"{directory} has no tokenizer yet: bpe-pipeline merge {directory}")
     files = find_files(map(str, held_out)).files if held_out else run.manifest.plan.files
     task = NumbersTask(

@@ -25,7 +25,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, exists, named
+from pipeline.storage import Location, named
 from pipeline.storage.bounded import read_bounded
 from pipeline.tokenizer.export import export_model, model_of
 from pipeline.tokenizer.formats.save import write_model
@@ -68,8 +68,8 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
         origin = files if source is None else f"counts from {source.description}"
         verified = {"run": f"{run.directory}, {origin}"}
         whole = _verify_counters(work, run, verified)
-        homes = [home for home in run.tokenizers() if exists(home)]
-        if run.manifest.merging is None or not exists(run.merges_path):
+        homes = [home for home in run.tokenizers() if home.exists()]
+        if run.manifest.merging is None or not run.merges_path.exists():
             if homes:
                 raise RunDirectoryError(f"{run.merges_path} is missing, but {homes[0]} exists; run merge again")
             return verified | {"merges": "none were learned yet"}
@@ -213,7 +213,7 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
     for expected in sorted(right.iterdir()):
         found = home / expected.name
         try:
-            if not exists(found) and expected.name != "tokenizer.json":
+            if not found.exists() and expected.name != "tokenizer.json":
                 continue  # a format that was not asked for
             right_bytes = expected.read_bytes()
             same = read_bounded(found, len(right_bytes)) == right_bytes

@@ -17,7 +17,7 @@ from pipeline.counts import combine_plan
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counter_file import Columns, CounterFile, naming_damage, open_counter, rows_of, write_counter
 from pipeline.storage import Location, Remote, each
-from pipeline.storage.atomic import parts_beside
+from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
@@ -57,7 +57,7 @@ def combine(task: CombineTask) -> int:
     """
     sources = [_Source(path, fingerprint, weight=task.weights.get(path, (1, 1))) for path, fingerprint in task.parts]
     shares = task.share[1]
-    with parts_beside(task.output) as neighbour, contextlib.ExitStack() as cleaning:
+    with parts_next_to(task.output) as neighbour, contextlib.ExitStack() as cleaning:
         cleaning.callback(lambda: _close(sources))
         numbers = itertools.count()
         while True:

@@ -17,7 +17,7 @@ from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.counts.counter_file import counter_partitions, write_counter
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.storage import Location
-from pipeline.storage.atomic import parts_beside
+from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern)
     parts: list[Path] = []
-    with parts_beside(task.output) as neighbour:
+    with parts_next_to(task.output) as neighbour:
         # What a killed attempt left. One that is still running on a lost node fails without its parts: names differ.
         for stale in neighbour.parent.glob(f".{neighbour.name}.*.part"):
             stale.unlink(missing_ok=True)

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from pipeline import _core
-from pipeline.base.errors import RunDirectoryError, StorageError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.run.format_versions import COUNTER_FORMAT
-from pipeline.storage import Location, Remote, RemoteError, each, existing, sealed_parquet
+from pipeline.storage import Location, Remote, each, existing, sealed_parquet
 from pipeline.storage.atomic import whole_file
 
 PARTITION_ROWS = 1 << 16  # about, in a row group
@@ -243,10 +243,7 @@ def naming_damage(path: Location) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
-    except RemoteError as error:
-        raise StorageError(f"the counter {path} cannot be read: {error.strerror}") from None
     except sealed_parquet.DAMAGE as error:
-        if refused := sealed_parquet.refused(error):
-            raise StorageError(f"the counter {path} cannot be read: {refused}; make it readable") from None
+        sealed_parquet.require_damage(path, error)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunDirectoryError(f"the counter {path} is damaged ({reason}); remove it and run again") from None

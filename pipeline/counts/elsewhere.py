@@ -21,7 +21,7 @@ from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.open_run import replace_run
 from pipeline.run.work import Work
 from pipeline.storage import Location
-from pipeline.storage.atomic import parts_beside, put
+from pipeline.storage.atomic import parts_next_to, put
 
 PartPath = Callable[[int], Path]  # where the part with this number is written
 
@@ -88,7 +88,7 @@ def _refuse_other(stored: Run, counting: dict[str, Any], cutting: dict[str, str]
 @contextlib.contextmanager
 def _next_to(counter: Location) -> Iterator[tuple[PartPath, Path]]:
     """Yield paths next to the combined counter, of its parts and of the whole; deleted before and after the block."""
-    with parts_beside(counter) as path:
+    with parts_next_to(counter) as path:
 
         def remove_parts() -> None:
             for part in path.parent.glob(f".{path.name}.*.part"):

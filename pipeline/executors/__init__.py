@@ -1,8 +1,7 @@
 """Run tasks in worker processes. An executor knows nothing of what the tasks do.
 
-`executor.run(function, tasks)` calls `function(task)` for every task in a worker process and yields `(index of task,
-result)` in order of completion. `function` is a module-level function of an importable module; tasks and results are
-plain values or frozen dataclasses.
+A task's function is a module-level function of an importable module; tasks and results are plain values or frozen
+dataclasses.
 """
 
 import logging
@@ -29,15 +28,11 @@ def ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """How worker processes start.
+    """How worker processes start."""
 
-    preload: modules that tasks need, imported once for all workers. absent: optional modules that workers must not
-    import. environment: variables for workers, unless the environment has them already.
-    """
-
-    preload: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    preload: Sequence[str] = ()  # modules that tasks need, imported once for all workers
+    absent: Sequence[str] = ()  # optional modules that workers must not import
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that the environment may have already
 
 
 DEFAULT_SETUP = WorkerSetup()
@@ -84,35 +79,22 @@ class ClusterUse:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Bytes that many tasks need and that each machine of a cluster receives once; a small field of those tasks.
+    """Bytes that many tasks need and that each machine of a cluster receives once; a small field of those tasks."""
 
-    Locally the bytes go with each task; on a cluster only `reference`, into Ray's object store.
-    """
-
-    data: bytes = field(default=b"", repr=False)
-    reference: Any = None
+    data: bytes = field(default=b"", repr=False)  # on one machine
+    reference: Any = None  # on a cluster: into Ray's object store
 
     def get(self) -> bytes:
         """Return the bytes; called in a worker."""
         return self.data if self.reference is None else bytes(import_module("ray").get(self.reference))
 
 
-@dataclass
-class _Attempt:
-    task: int  # its index
-    progress: int = 0  # as reported so far
-
-
 class Executor(ABC):
-    """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages.
-
-    retries: failed attempts that were repeated, in all runs. on_notice: called with a message for the user while a run
-    waits.
-    """
+    """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages."""
 
     def __init__(self) -> None:
-        self.retries = 0
-        self.on_notice: Callable[[str], None] = ignore
+        self.retries = 0  # failed attempts that were repeated, in all runs
+        self.on_notice: Callable[[str], None] = ignore  # called with a message for the user while a run waits
 
     def nodes(self) -> Sequence[Node]:
         """Return the machines that tasks run on, at least one of a cluster; none if it is the coordinator's own."""
@@ -137,41 +119,26 @@ class Executor(ABC):
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion; closing the iterator stops active tasks.
 
-        at_once: limit of active tasks. need: of each task, for an executor that chooses between machines.
-        on_progress(amount) receives what tasks report with `report_progress`; the progress of a failed attempt is
-        subtracted, so that the sum is what was done.
-
-        A task whose worker died, or that raised an error that is not a `PipelineError`, is tried again in a fresh
-        process, three times in all. Raises the `PipelineError` that a task raised, or `WorkerError` after the last
-        attempt.
+        at_once: limit of active tasks. on_progress(amount) receives what tasks report with `report_progress`, and
+        minus the progress of a failed attempt. A task whose worker died, or that raised an error that is not a
+        `PipelineError`, is tried again in a fresh process, three times in all. Raises the `PipelineError` of a task,
+        or `WorkerError` after the last attempt.
         """
         waiting = deque(range(len(tasks)))
         failures: Counter[int] = Counter()
-        active: dict[Any, _Attempt] = {}
+        reported: Counter[int] = Counter()  # by task: progress of its last attempt
+        active: dict[Any, int] = {}  # handle -> index of task
 
         def hand_out() -> None:
             slots = self._slots(min(at_once or len(tasks), len(tasks)), need)
             while waiting and len(active) < slots:
                 index = waiting.popleft()
-                handle = self._start(function, tasks[index], need, again=index in failures)
-                active[handle] = _Attempt(index)
+                active[self._start(function, tasks[index], need, again=index in failures)] = index
 
-        def advance(attempt: _Attempt, progress: int) -> None:
-            if progress != attempt.progress:
-                on_progress(progress - attempt.progress)
-                attempt.progress = progress
-
-        def retry(attempt: _Attempt, reason: str) -> None:
-            advance(attempt, 0)
-            failures[attempt.task] += 1
-            if failures[attempt.task] == MAX_ATTEMPTS:
-                raise WorkerError(
-                    f"{tasks[attempt.task]} failed {MAX_ATTEMPTS} times, the last time because {reason}; "
-                    "what is finished is kept: run the same command again to resume"
-                )
-            _log.warning("%s failed (%s); trying again in a fresh process", tasks[attempt.task], reason)
-            self.retries += 1
-            waiting.append(attempt.task)
+        def advance(index: int, progress: int) -> None:
+            if progress != reported[index]:
+                on_progress(progress - reported[index])
+                reported[index] = progress
 
         try:
             hand_out()
@@ -179,23 +146,29 @@ class Executor(ABC):
                 for handle, kind, value in self._messages(list(active)):
                     if kind == "log":
                         log.relay(value)
-                    elif handle not in active:
-                        pass  # a late message of an attempt that has ended
-                    elif kind == "progress":
+                    if kind == "log" or handle not in active:
+                        continue  # a late message of an attempt that has ended
+                    if kind == "progress":
                         advance(active[handle], value)
-                    elif kind == "done":
-                        attempt = active.pop(handle)
-                        hand_out()  # before the caller handles the result: no worker waits for the coordinator
-                        yield attempt.task, value
-                    elif kind == "error":
-                        del active[handle]
+                        continue
+                    index = active.pop(handle)
+                    if kind == "error":
                         raise value
-                    elif kind == "crash":
-                        attempt = active.pop(handle)
-                        _log.error("%s raised:\n%s", tasks[attempt.task], value)
-                        retry(attempt, value.strip().splitlines()[-1])
-                    else:  # "lost"
-                        retry(active.pop(handle), value)
+                    if kind == "done":
+                        hand_out()  # before the caller handles the result: no worker waits for the coordinator
+                        yield index, value
+                        continue
+                    _log.error("%s failed: %s", tasks[index], value)
+                    advance(index, 0)
+                    failures[index] += 1
+                    if failures[index] == MAX_ATTEMPTS:
+                        raise WorkerError(
+                            f"{tasks[index]} failed {MAX_ATTEMPTS} times, the last time because "
+                            f"{value.splitlines()[-1]}; what is finished is kept: run the same command again to resume"
+                        )
+                    _log.warning("trying again in a fresh process")
+                    self.retries += 1
+                    waiting.append(index)
                 hand_out()
         finally:
             for handle in active:
@@ -213,7 +186,7 @@ class Executor(ABC):
     def _messages(self, active: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
         """Wait a moment for messages of these handles and yield them: (handle, kind, value).
 
-        Kinds: those of `worker.answer`, `progress` (in all), `log` (a record) and `lost` (why a worker died).
+        Kinds: those of `worker.answer`, `progress` (in all) and `log` (a record); `failed` also for a worker that died.
         """
 
     @abstractmethod

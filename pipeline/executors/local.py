@@ -1,7 +1,7 @@
 """Worker processes on this machine.
 
-Workers are forked by a process that does nothing else (`executors/fork_server.py`), never by the coordinator. Each has
-a pipe of its own, so that a worker that dies at any moment neither blocks nor confuses another.
+Workers are forked by a process that does nothing else (`worker.fork_workers`), never by the coordinator. Each has a
+pipe of its own, so that a worker that dies at any moment neither blocks nor confuses another.
 """
 
 import json
@@ -13,28 +13,29 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from pipeline.base.errors import WorkerError
+from pipeline.base.errors import WorkerError, os_error_as
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
-from pipeline.executors.fork_server import FORK, NUMBER_BYTES
+from pipeline.executors.worker import FORK, NUMBER_BYTES
 
 _START = (
     "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
-    "from pipeline.executors.fork_server import main; main(descriptor, *names)"
+    "from pipeline.executors.worker import fork_workers; fork_workers(descriptor, *names)"
 )
+_REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
 
 
 class _ForkServer:
-    """The coordinator's side of `executors/fork_server.py`. Methods raise OSError if the process is gone."""
+    """The coordinator's side of `worker.fork_workers`. Methods raise OSError if the process is gone."""
 
     def __init__(self, setup: WorkerSetup) -> None:
+        self._control, theirs = socket.socketpair()
         # The processes inherit the blocked signal: Ctrl-C is for the coordinator, from their first instruction on.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self._control, theirs = socket.socketpair()
             with theirs:
                 arguments = [theirs.fileno(), sys.path, list(setup.preload), list(setup.absent)]
                 self._process = subprocess.Popen(
@@ -43,20 +44,16 @@ class _ForkServer:
                     stdin=subprocess.DEVNULL,
                     env={**setup.environment, **os.environ},
                 )
-        except OSError as error:
-            if hasattr(self, "_control"):
-                self._control.close()
-            raise _cannot_start(error.strerror or error) from None
+        except OSError:
+            self._control.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def fork(self, pipe: Connection) -> int:
-        """Start a worker that serves this pipe; return its process id."""
+        """Start a worker that serves this pipe; return its process id, or a negative error number."""
         socket.send_fds(self._control, [FORK], [pipe.fileno()])
-        process = self._answer()
-        if process < 0:
-            raise _cannot_start(os.strerror(-process))
-        return process
+        return self._answer()
 
     def wait(self, process: int) -> int:
         """Return the exit status of a worker that has ended or is about to."""
@@ -74,10 +71,6 @@ class _ForkServer:
         self._control.close()
         self._process.kill()
         self._process.wait()
-
-
-def _cannot_start(reason: object) -> WorkerError:
-    return WorkerError(f"no worker process can be started: {reason}; use fewer --workers")
 
 
 @dataclass(eq=False)
@@ -108,16 +101,13 @@ class LocalExecutor(Executor):
 
     def __init__(self, workers: Callable[[], int], setup: WorkerSetup = DEFAULT_SETUP) -> None:
         super().__init__()
-        self._workers = workers
+        self._workers = cache(workers)
         self._setup = setup
         self._idle: list[_Worker] = []
 
-    @cached_property
-    def _worker_count(self) -> int:
-        return self._workers()
-
     def __enter__(self) -> "LocalExecutor":
-        self._server = _ForkServer(self._setup)
+        with os_error_as(*_REFUSED):
+            self._server = _ForkServer(self._setup)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,7 +115,7 @@ class LocalExecutor(Executor):
         self._server.close()
 
     def _slots(self, at_most: int, need: Need) -> int:  # noqa: ARG002 - there is one machine
-        slots = min(self._worker_count, at_most)
+        slots = min(self._workers(), at_most)
         self._stop_idle(keep=max(1, slots))  # at least one stays warm for the next run
         return slots
 
@@ -146,22 +136,17 @@ class LocalExecutor(Executor):
         return worker
 
     def _new_worker(self) -> _Worker:
-        try:
+        with os_error_as(*_REFUSED):
             ours, theirs = Pipe()
-        except OSError as error:
-            raise _cannot_start(error.strerror or error) from None
-        with theirs:
-            try:
-                process = self._server.fork(theirs)
-            except OSError:  # the fork server was killed
-                self._server.close()
-                self._server = _ForkServer(self._setup)
+            with theirs:
                 try:
                     process = self._server.fork(theirs)
-                except OSError as error:
-                    raise WorkerError(
-                        f"no worker process can be started ({error}); run the same command again to resume"
-                    ) from None
+                except OSError:  # the fork server was killed
+                    self._server.close()
+                    self._server = _ForkServer(self._setup)
+                    process = self._server.fork(theirs)
+            if process < 0:
+                raise OSError(-process, os.strerror(-process))
         return _Worker(process, self._server, ours)
 
     def _messages(self, active: Sequence[_Worker]) -> Iterator[tuple[_Worker, str, Any]]:
@@ -171,11 +156,11 @@ class LocalExecutor(Executor):
             try:
                 kind, value = worker.connection.recv()
             except (EOFError, OSError):
-                yield worker, "lost", f"its worker process {worker.stop()}"
+                yield worker, "failed", f"its worker process {worker.stop()}"
                 continue
             if kind in ("done", "error"):
                 self._idle.append(worker)
-            elif kind == "crash":
+            elif kind == "failed":
                 worker.stop()
             yield worker, kind, value
 

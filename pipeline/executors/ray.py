@@ -5,25 +5,30 @@ go through the coordinator, but nothing that grows with the corpus: at most two 
 out at the same time. A task whose worker or node is lost is tried again on any node that can run it.
 
 Ray's own retries are off, since they are neither counted nor reported. Progress and log records come through an actor:
-Ray's client (`ray://`) supports no other stream from a running task.
+Ray's client (`ray://`) supports no other stream from a running task. Ray prints what happens on its nodes into a
+program's own output, and has no option against it: its messages go to the log, or, if the logger `pipeline` is set to
+DEBUG, as by `--debug`, are printed.
 """
 
 import itertools
 import logging
+import os
+import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from pipeline import __version__
-from pipeline.base.errors import WorkerError
+from pipeline.base import log
+from pipeline.base.errors import UsageError, WorkerError
 from pipeline.executors import DEFAULT_SETUP, ONE_CORE, Broadcast, ClusterUse, Executor, Need, Node, WorkerSetup
-from pipeline.executors.ray_connect import connect, last_line
-from pipeline.executors.ray_task import Answer, Mailbox, prepare, work
+from pipeline.executors.ray_task import Mailbox, Message, prepare, work
 
 _log = logging.getLogger(__name__)
+_CONNECT_S = 10.0
 _POLL_S = 0.5  # between questions to the mailbox
 _NODES_S = 2.0  # for which the list of nodes is reused
 _NOTICE_S = 60.0  # between notices that no node can run a task
@@ -33,11 +38,10 @@ _AHEAD = 2  # tasks handed out for each that can run: no core waits for the coor
 
 
 class RayExecutor(Executor):
-    """Runs tasks on a Ray cluster; connects when the context is entered.
+    """Runs tasks on a Ray cluster; connects when the context is entered, unless the process is connected already.
 
-    address: as `ray.init` takes it (`auto`, `ray://HOST:PORT`, `HOST:PORT`); None: `RAY_ADDRESS`, or the cluster that
-    this machine is part of. workers: limit of active tasks; None: as many as there are cores. If the process is
-    connected already (`ray.init` was called), that connection is used and kept.
+    address: as `ray.init` takes it; None: `RAY_ADDRESS`, or the cluster that this machine is part of. workers: limit of
+    active tasks.
     """
 
     def __init__(self, address: str | None, workers: int | None, setup: WorkerSetup = DEFAULT_SETUP) -> None:
@@ -53,7 +57,7 @@ class RayExecutor(Executor):
         self._peaks: dict[str, dict[int, int]] = {}  # node -> process -> bytes
 
     def __enter__(self) -> "RayExecutor":
-        self._connected = connect(self._address)
+        self._connected = _connect(self._address)
         self._ray: Any = import_module("ray")
         remote = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")
         self._work, start = remote(work), remote(prepare).remote
@@ -125,44 +129,39 @@ class RayExecutor(Executor):
 
     def _messages(self, active: Sequence[int]) -> Iterator[tuple[int, str, Any]]:
         numbers = {self._attempts[number]: number for number in active}
-        ended = self._ended(list(numbers))
-        for number, progress, records in self._take_mail():
-            yield from ((number, "log", record) for record in records)
-            yield number, "progress", progress
-        for reference in ended:
-            number = numbers[reference]
-            answer = self._result(reference)
-            del self._attempts[number]
-            yield from ((number, "log", record) for record in answer.records)
-            yield number, "progress", answer.progress
-            yield number, answer.kind, answer.value
-
-    def _stop(self, handle: int) -> None:
-        if handle in self._attempts:
-            with suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(self._attempts.pop(handle), force=True)
-
-    def _ended(self, references: list[Any]) -> list[Any]:
-        """Return the tasks that ended; if none did, wait a moment for one."""
+        references = list(numbers)
         try:
             ended, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
-            return list(ended or self._ray.wait(references, timeout=_POLL_S)[0])
+            ended = ended or self._ray.wait(references, timeout=_POLL_S)[0]
+            messages = self._take_mail() + [(numbers[reference], self._answer(reference)) for reference in ended]
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise _cluster_lost(error) from None
+            raise WorkerError(
+                f"the Ray cluster does not answer any more ({_last_line(error)}); what is finished is kept: run the "
+                "same command again when there is one"
+            ) from None
+        for reference in ended:
+            del self._attempts[numbers[reference]]
+        for number, message in messages:
+            yield from ((number, "log", record) for record in message.records)
+            yield number, "progress", message.progress
+            if message.kind != "progress":
+                yield number, message.kind, message.value
 
-    def _result(self, reference: Any) -> Answer:
+    def _stop(self, handle: int) -> None:
+        with suppress(KeyError, self._ray.exceptions.RayError):
+            self._ray.cancel(self._attempts.pop(handle), force=True)
+
+    def _answer(self, reference: Any) -> Message:
         """Return the answer of a task that ended or was lost."""
         try:
-            answer: Answer = self._ray.get(reference)
+            answer: Message = self._ray.get(reference)
         except (self._ray.exceptions.RayError, ImportError) as error:
-            return Answer("lost", last_line(error))
-        except ConnectionError as error:
-            raise _cluster_lost(error) from None
+            return Message("failed", _last_line(error))
         if answer.node:
             self._peaks.setdefault(answer.node, {})[answer.process] = answer.peak_bytes
         return answer
 
-    def _take_mail(self) -> list[tuple[int, int, Sequence[logging.LogRecord]]]:
+    def _take_mail(self) -> list[tuple[int, Message]]:
         """Return what has arrived in the mailbox, without waiting: nothing while its process starts or moves.
 
         The mailbox starts after the workers, which use the cores first.
@@ -172,7 +171,7 @@ class RayExecutor(Executor):
                 return []
             options = {"name": self._mailbox_name, "num_cpus": 0, "max_restarts": -1}
             self._mailbox = self._ray.remote(Mailbox).options(**options).remote()
-        messages: list[tuple[int, int, Sequence[logging.LogRecord]]] = []
+        messages: list[tuple[int, Message]] = []
         with suppress(self._ray.exceptions.RayError):
             if self._mail is not None:
                 if not self._ray.wait([self._mail], timeout=0)[0]:
@@ -182,8 +181,61 @@ class RayExecutor(Executor):
         return messages
 
 
-def _cluster_lost(error: Exception) -> WorkerError:
-    return WorkerError(
-        f"the Ray cluster does not answer any more ({last_line(error)}); what is finished is kept: run the same "
-        "command again when there is one"
-    )
+def _connect(address: str | None) -> bool:
+    """Connect this process to a cluster; return False if it is connected already. Raises `UsageError`.
+
+    Workers get no runtime environment of their own, so that Ray can use those that it started ahead.
+    """
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise UsageError("the executor ray needs Ray: pip install 'bpe-pipeline[ray]'") from None
+    if ray.is_initialized():
+        return False
+    verbose = logging.getLogger(log.ROOT).isEnabledFor(logging.DEBUG)
+    job = {}
+    if "://" not in (address or os.environ.get("RAY_ADDRESS", "")):
+        # Otherwise Ray's workers look for modules in the current directory first, and in the project's own directory
+        # they find the package's source without its core. Ray's client (`ray://`) has no such setting.
+        job = {"job_config": import_module("ray.job_config").JobConfig(_client_job=True)}
+    try:
+        host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+        if host and port.isdigit():  # if nothing listens there, Ray would try for minutes
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+        ray.init(
+            address=address or "auto",
+            log_to_driver=verbose,
+            logging_level=logging.INFO if verbose else logging.ERROR,
+            **job,
+        )
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        remedy = "start one with `ray start --head`, or name one with --ray-address"
+        if "Initialization failure from server" in str(error):
+            # The server of Ray's client sometimes dies when it forks next to gRPC's threads (ray-project/ray, issue
+            # 63202), with this message and empty logs.
+            remedy = "run the same command again, or start Ray with GRPC_ENABLE_FORK_SUPPORT=0 in its environment"
+        raise UsageError(f"no Ray cluster at {address or 'this machine'} ({_last_line(error)}); {remedy}") from None
+    if not verbose:
+        _log_messages_of_ray()
+    return True
+
+
+def _last_line(error: Exception) -> str:
+    """Return the type and the last line of an error of Ray."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1] if lines else 'no reason given'}"
+
+
+def _log_messages_of_ray() -> None:
+    """Send what Ray would print to the log: messages of a direct connection, and those that its client receives."""
+
+    def write(data: Mapping[str, Any], **_: object) -> None:
+        for text in data.get("lines", ()):
+            _log.info("Ray: %s", str(text).strip())
+
+    with suppress(ImportError, AttributeError):  # internals of Ray: if they change, its messages are printed
+        worker: Any = import_module("ray._private.worker")
+        worker.print_to_stdstream = write
+    with suppress(ImportError, AttributeError):
+        client: Any = import_module("ray.util.client").ray.get_context().client_worker.log_client
+        client.stdstream = lambda level, msg: write({"lines": [msg]})  # noqa: ARG005 - Ray passes keywords

@@ -14,22 +14,35 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base.errors import PipelineError, WorkerError
-from pipeline.executors.worker import answer, post_with
+from pipeline.executors import worker
 
 _POST_S = 0.5  # between messages of a task to the mailbox
+
+
+@dataclass(frozen=True)
+class Message:
+    """What `worker.answer` returned (kind `progress`: not yet), all progress, new log records, and the process."""
+
+    kind: str
+    value: Any
+    progress: int = 0
+    records: Sequence[logging.LogRecord] = ()
+    node: str = ""
+    process: int = 0
+    peak_bytes: int = 0
 
 
 class Mailbox:
     """The actor that keeps the messages of active tasks until the coordinator asks for them."""
 
     def __init__(self) -> None:
-        self._messages: list[tuple[int, int, Sequence[logging.LogRecord]]] = []
+        self._messages: list[tuple[int, Message]] = []
 
-    def post(self, attempt: int, progress: int, records: Sequence[logging.LogRecord]) -> None:
-        """Keep an attempt's progress in all, and its new log records."""
-        self._messages.append((attempt, progress, records))
+    def post(self, attempt: int, message: Message) -> None:
+        """Keep a message of an attempt."""
+        self._messages.append((attempt, message))
 
-    def take(self) -> list[tuple[int, int, Sequence[logging.LogRecord]]]:
+    def take(self) -> list[tuple[int, Message]]:
         """Return all messages since the last call."""
         messages, self._messages = self._messages, []
         return messages
@@ -57,21 +70,9 @@ class _Post:
             return
         self.posted_at = time.monotonic()
         with suppress(ValueError):  # the mailbox has not started yet
-            import_module("ray").get_actor(self.mailbox).post.remote(self.attempt, self.progress, self.records)
+            message = Message("progress", self.progress, self.progress, self.records)
+            import_module("ray").get_actor(self.mailbox).post.remote(self.attempt, message)
             self.records = []
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What `worker.answer` returned (or why the task was lost), all progress, unsent log records, and the process."""
-
-    kind: str
-    value: Any
-    progress: int = 0
-    records: Sequence[logging.LogRecord] = ()
-    node: str = ""
-    process: int = 0
-    peak_bytes: int = 0
 
 
 def work(
@@ -81,38 +82,27 @@ def work(
     mailbox: str,
     attempt: int,
     environment: Mapping[str, str],
-) -> Answer:
+) -> Message:
     """Do a task on a node."""
-    _set_environment(environment)
+    prepare((), environment)
     if version != __version__:
         here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
-        return Answer("error", WorkerError(f"{here}; install the same version on all nodes"))
+        return Message("error", WorkerError(f"{here}; install the same version on all nodes"))
     post = _Post(mailbox, attempt)
-    post_with(post)
-    kind, value = answer(function, task)
+    worker.post_with(post)
+    kind, value = worker.answer(function, task)
     if isinstance(value, PipelineError):
         value.args = (f"{value} (on node {platform.node()})",)
     node = import_module("ray").get_runtime_context().get_node_id()
-    return Answer(kind, value, post.progress, post.records, node, os.getpid(), _peak_bytes())
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
+    return Message(kind, value, post.progress, post.records, node, os.getpid(), peak_bytes)
 
 
 def prepare(modules: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Set the environment and import modules that tasks need."""
-    _set_environment(environment)
-    for module in modules:
-        with suppress(Exception):  # the task that needs it will report the failure
-            import_module(module)
-
-
-def _set_environment(environment: Mapping[str, str]) -> None:
-    """Set the variables that the environment does not have; Arrow, which Ray has imported already, needs a call."""
+    """Set variables that the environment does not have, and import modules that tasks need."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
-    arrow = sys.modules.get("pyarrow")
+    arrow = sys.modules.get("pyarrow")  # Ray has imported it already: it needs a call
     if arrow is not None and os.environ.get("ARROW_DEFAULT_MEMORY_POOL") == "system":
         arrow.set_memory_pool(arrow.system_memory_pool())
-
-
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak << 10
+    worker.preload(modules)

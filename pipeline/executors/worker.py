@@ -1,22 +1,34 @@
-"""What a worker does with a task, under any executor, and how it reports progress and log records.
+"""What a worker does with a task, under any executor, and the process that forks the workers of one machine.
 
 A worker of `executors/local.py` receives `(function, task)` over a pipe and sends `(kind, value)`: what `answer`
 returns, `("progress", in all)` and `("log", record)`. It never outlives its coordinator: a thread reads the pipe, and
 the end of the pipe ends the process, even while the main thread runs native code.
+
+The process that forks has imported the workers' modules. It has one thread and imports nothing that starts another, so
+its forks are complete; a fork of the coordinator would copy locks that its threads, and Arrow's, hold. A worker is
+ready within milliseconds and shares the imported modules' memory with the others.
 """
 
+import contextlib
+import gc
 import logging
 import os
 import queue
+import socket
+import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from typing import Any
 
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
 
+NUMBER_BYTES = 8
+FORK = b"f"
 Post = Callable[[str, object], None]
 _post: Post | None = None
 _progress = 0  # of the current task
@@ -30,48 +42,91 @@ def report_progress(amount: int) -> None:
         _post("progress", _progress)
 
 
+class _RecordHandler(QueueHandler):
+    """Passes log records, their messages already formatted, to a `Post` in place of a queue."""
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Post a record."""
+        with contextlib.suppress(OSError):  # the coordinator is gone; this process ends soon
+            self.queue("log", record)  # type: ignore[operator]
+
+
 def post_with(post: Post) -> None:
     """Make this process a worker that passes its progress and log records to `post(kind, value)`."""
     global _post
-    if _post is None:
-        logger = logging.getLogger(log.ROOT)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        logger.addHandler(log.PipeHandler(lambda record: _post("log", record) if _post is not None else None))
     _post = post
+    logger = logging.getLogger(log.ROOT)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [_RecordHandler(post)]  # type: ignore[arg-type]
 
 
 def answer(function: Callable[[Any], object], task: object) -> tuple[str, object]:
-    """Do a task: `("done", result)`, `("error", PipelineError)`, or `("crash", traceback text)`."""
+    """Do a task: `("done", result)`, `("error", PipelineError)`, or `("failed", text)`, whose last line is why."""
     global _progress
     _progress = 0
     try:
         return "done", function(task)
-    except PipelineError as error:
-        return "error", error
-    except Exception:
-        return "crash", traceback.format_exc()
+    except Exception as error:
+        if isinstance(error, PipelineError) and not isinstance(error, OSError):  # a store may answer the next time
+            return "error", error
+        return "failed", traceback.format_exc().strip()
 
 
-def main(descriptor: int) -> None:
+def serve(descriptor: int) -> None:
     """Do tasks from the pipe with this file descriptor until the coordinator closes it."""
     connection = Connection(descriptor)
     sending = threading.Lock()
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def send(kind: str, value: object) -> None:
         with sending:
             connection.send((kind, value))
 
+    def receive() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                inbox.put(connection.recv())
+        os._exit(0)  # the coordinator is gone; a half-done task is worth nothing
+
     post_with(send)
-    inbox: queue.SimpleQueue[tuple[Callable[[Any], object], object]] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
+    threading.Thread(target=receive, daemon=True).start()
     while True:
         send(*answer(*inbox.get()))
 
 
-def _receive(connection: Connection, inbox: "queue.SimpleQueue[Any]") -> None:
-    while True:
-        try:
-            inbox.put(connection.recv())
-        except (EOFError, OSError):
-            os._exit(0)  # the coordinator is gone; a half-done task is worth nothing
+def preload(modules: Sequence[str]) -> None:
+    """Import modules that tasks need; the task that needs it will report the failure of one."""
+    for module in modules:
+        with contextlib.suppress(Exception):
+            import_module(module)
+
+
+def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str]) -> None:
+    """Serve requests from the socket with this descriptor, one at a time, until its end; workers end with their pipes.
+
+    modules, absent: as in `WorkerSetup`. A byte with a pipe's descriptor asks for a worker that serves this pipe; the
+    answer is its process id, or the negative error number if the system refuses. A process id asks for that worker's
+    end; the answer is its exit status (negative: the signal). Every number has 8 bytes.
+    """
+    control = socket.socket(fileno=descriptor)
+    for module in absent:
+        sys.modules[module] = None  # type: ignore[assignment]  # importing it fails at once
+    preload(modules)
+    gc.freeze()  # a worker's garbage collector would write to pages that all workers share
+    with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
+        while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:
+            request, pipes, _, _ = received
+            if pipes:
+                try:
+                    number = os.fork()
+                except OSError as error:
+                    number = -(error.errno or 1)
+                if number == 0:
+                    control.close()
+                    serve(pipes[0])
+                os.close(pipes[0])
+            else:
+                number = os.waitstatus_to_exitcode(os.waitpid(int.from_bytes(request), 0)[1])
+            control.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
+    os._exit(0)

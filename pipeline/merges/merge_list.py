@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from pipeline.base.errors import InputError, RunDirectoryError, StorageError, TrainingError
+from pipeline.base.errors import InputError, RunDirectoryError, TrainingError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.storage import Location, RemoteError, sealed_parquet
+from pipeline.storage import Location, sealed_parquet
 from pipeline.storage.atomic import whole_file
 
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
@@ -126,10 +126,7 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
             raise ValueError("its merges are not those that were written")
         return merges
-    except RemoteError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     except (*sealed_parquet.DAMAGE, OverflowError, InputError, TrainingError) as error:
-        if refused := sealed_parquet.refused(error):
-            raise StorageError(f"{path} cannot be read: {refused}; make it readable") from None
+        sealed_parquet.require_damage(path, error)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise RunDirectoryError(f"{path} is damaged ({reason}); remove it, and it is learned again") from None

@@ -17,7 +17,7 @@ from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
-from pipeline.storage import Location, exists
+from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory
 
 RESULTS = ("merges.parquet", "report.txt", "report.json", "report.html")
@@ -243,12 +243,12 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     manifest = run.manifest
     known = {name.partition("/")[0] for name in manifest.tokenizers}
     run.directory.refuse_linked_directories({*map(run.tokenizer_name, options.vocab_size)} - known)
-    learned = manifest.merging is not None and exists(run.merges_path)
+    learned = manifest.merging is not None and run.merges_path.exists()
     if learned:
         refuse_other_options(run.directory, "merging", manifest.merging or {}, asked)
     elif manifest.merging not in (None, asked):
         run = remove_results(run)
-    has_own = learned or exists(run.directory / "tokenizer/tokenizer.json")
+    has_own = learned or (run.directory / "tokenizer/tokenizer.json").exists()
     own = run.manifest.vocab_size if has_own else None
     settled = replace(run.manifest, merging=asked, vocab_size=own or options.vocab_size[0])
     run = replace(run, manifest=settled)

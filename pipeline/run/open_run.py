@@ -16,7 +16,7 @@ from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
-from pipeline.storage import exists, named
+from pipeline.storage import named
 
 
 def open_run(work: Work) -> Run:
@@ -35,7 +35,7 @@ def open_run(work: Work) -> Run:
         if not options.inputs:
             work.inform(f"resuming with the corpus of {directory}")
             plan = stored.manifest.plan
-            empty = (path for path in plan.empty if exists(named(path)))
+            empty = (path for path in plan.empty if named(path).exists())
             options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
     with with_standard_input(directory, options) as settled:
         return _planned(work, stored, settled)

@@ -18,7 +18,7 @@ from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError
 from pipeline.run.directory import Directory
 from pipeline.run.options import Options
 from pipeline.storage import Location, named, open_file, remove
-from pipeline.storage.atomic import make_directory, parts_beside, put
+from pipeline.storage.atomic import make_directory, parts_next_to, put
 from pipeline.storage.scratch import own_mark
 
 NAME = "-"
@@ -60,7 +60,7 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
     if sys.stdin is None:
         raise InputError("standard input is closed: give it something to read, or name files")
     home = _home(directory)
-    with parts_beside(directory / DIRECTORY) as neighbour:
+    with parts_next_to(directory / DIRECTORY) as neighbour:
         partial = neighbour.with_name(f".{DIRECTORY}.{own_mark()}.partial")
         digest, size = hashlib.sha256(), 0
         try:

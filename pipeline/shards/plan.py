@@ -23,7 +23,6 @@ from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
-from pipeline.storage import exists
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 
@@ -62,7 +61,7 @@ def dtype_of(model: Model) -> str:
 def open_encoding(work: Work, model: Model) -> Encoding:
     """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved."""
     options, directory = work.options, work.directory
-    if exists(directory / "run.json"):
+    if (directory / "run.json").exists():
         raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
     stored = None if options.overwrite else shards.load(directory)
     asked = {

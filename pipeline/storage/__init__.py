@@ -1,26 +1,22 @@
 """Where bytes are stored: a local path, or an object of a store that `pyarrow.fs` opens from a URI.
 
-A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a path that this project uses, so that other
-rooms need not know which one they have. The few operations that differ are functions here. pyarrow is imported when
-the first `Remote` is used.
+A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a path that this project uses; the few that
+differ are functions here. pyarrow is imported when the first `Remote` is used.
 """
 
+import io
 import os
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipeline.base.errors import StorageError, UsageError
-from pipeline.storage.reading import LocalFile as LocalFile
-from pipeline.storage.reading import RemoteFile as RemoteFile
 from pipeline.storage.remote import Remote as Remote
 from pipeline.storage.remote import RemoteError as RemoteError
+from pipeline.storage.remote import RemoteFile as RemoteFile
 
-Location: TypeAlias = Path | Remote
-OpenFile: TypeAlias = LocalFile | RemoteFile
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -29,6 +25,23 @@ _MAX_REQUESTS = 16  # at the same time
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/]")  # what pathlib makes of a URI
 _SECRET = re.compile(r"(^|[?&;])[^=&;]*(secret|password|token|access_key|account_key)[^=&;]*=", re.IGNORECASE)
+
+
+class LocalFile(io.FileIO):
+    """An open local file."""
+
+    def read_at(self, start: int, size: int) -> bytes:
+        """Return up to `size` bytes from a position; threads may share the file for this."""
+        return os.pread(self.fileno(), size, start)
+
+    def state(self) -> tuple[int, int]:
+        """Return the current size and modification time (ns)."""
+        status = os.fstat(self.fileno())
+        return status.st_size, status.st_mtime_ns
+
+
+Location: TypeAlias = Path | Remote
+OpenFile: TypeAlias = LocalFile | RemoteFile
 
 
 def is_uri(text: str) -> bool:
@@ -96,7 +109,7 @@ def parse_location(value: object) -> Location:
     if isinstance(value, Remote):
         return value
     text = path_text(value)
-    where = location(value)  # type: ignore[arg-type]  # path_text has checked that it is a text or a path
+    where = location(value if isinstance(value, Path) else text)
     try:
         return where.expanduser() if isinstance(value, str) and isinstance(where, Path) and not is_uri(text) else where
     except RuntimeError:
@@ -125,7 +138,7 @@ def names_in(directory: Location) -> list[str]:
     if isinstance(directory, Remote):
         return [child.name for child in directory.children()]
     try:
-        return sorted(child.name for child in directory.iterdir())
+        return sorted(os.listdir(directory))  # noqa: PTH208 - the names are all that is asked for
     except FileNotFoundError:
         return []
 
@@ -136,22 +149,10 @@ def unreadable(where: object, error: OSError) -> StorageError:
     return StorageError(f"{where} cannot be read: {error.strerror or error}{remedy}")
 
 
-def exists(where: Location) -> bool:
-    """Whether a file or directory exists. Raises `StorageError` if a store does not answer."""
-    try:
-        return where.exists()
-    except RemoteError as error:
-        raise unreadable(where, error) from None
-
-
 def existing(files: Sequence[Location]) -> list[bool]:
-    """Return which files exist, with one request per directory of a store. Raises `StorageError`."""
-    names: dict[Location, set[str]] = defaultdict(set)
-    for parent in {file.parent for file in files if isinstance(file, Remote)}:
-        try:
-            names[parent] = set(names_in(parent))
-        except OSError as error:
-            raise unreadable(parent, error) from None
+    """Return which files exist, with one request per directory of a store. Raises `RemoteError`."""
+    parents = {file.parent for file in files if isinstance(file, Remote)}
+    names = {parent: set(names_in(parent)) for parent in parents}
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
 
 

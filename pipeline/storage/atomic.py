@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.storage import Location, Remote, open_file
 from pipeline.storage.scratch import own_mark, scratch_directory
 
@@ -22,33 +22,28 @@ def whole_file(
 ) -> Iterator[Path]:
     """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
-    The output is the completion mark: after a kill at any moment `where` is absent, or complete and on disk. With
-    `keep_same`, a file that has exactly these bytes already is not replaced. Raises `RunDirectoryError`, with this
-    remedy, if the disk is full or read-only or a store refuses.
+    After a kill at any moment `where` is absent, or complete and on disk. With `keep_same`, a file that has exactly
+    these bytes already is not replaced. Raises `RunDirectoryError`, with this remedy.
     """
-    try:
-        with parts_beside(where) as neighbour:
-            partial = neighbour.with_name(f".{where.name}.{own_mark()}.partial")
-            try:
-                yield partial
-                if keep_same and _have_same_bytes(partial, where):
-                    return
-                if isinstance(where, Path):
-                    _flush(partial)
-                put(partial, where)
-            finally:
-                with contextlib.suppress(OSError):
-                    partial.unlink()
-    except OSError as error:
-        raise RunDirectoryError(f"{where} cannot be written: {error.strerror or error}; {remedy}") from None
+    with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_next_to(where) as neighbour:
+        partial = neighbour.with_name(f".{where.name}.{own_mark()}.partial")
+        try:
+            yield partial
+            if keep_same and _have_same_bytes(partial, where):
+                return
+            if isinstance(where, Path):
+                _flush(partial)
+            put(partial, where)
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
 
 @contextlib.contextmanager
-def parts_beside(where: Location) -> Iterator[Path]:
+def parts_next_to(where: Location) -> Iterator[Path]:
     """Yield a local path; files next to it named `.NAME.*` may hold parts of the future `where` during the block.
 
-    For a local `where` it is `where` itself, and a later run sweeps what was left; for a remote one it is a path in a
-    scratch directory.
+    It is a local `where` itself, or for a remote one a path in a scratch directory; a later run sweeps what was left.
     """
     if isinstance(where, Path):
         yield where
@@ -59,41 +54,29 @@ def parts_beside(where: Location) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def appendable(where: Location) -> Iterator[Path]:
-    """Yield a local path to append to: the file itself, or a copy of a remote one.
+    """Yield a local path to append to: the file itself, or a copy of a remote one, uploaded when the block ends.
 
-    The copy is uploaded when the block ends, also after an error; what a killed process appended to it is lost. Raises
-    `RunDirectoryError` if a store refuses, unless the block itself raised an error.
+    It is uploaded also after an error, but what a killed process appended is lost. Raises `RunDirectoryError`.
     """
-    with parts_beside(where) as path:
+    with parts_next_to(where) as path:
         if isinstance(where, Path):
             yield path
             return
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                path.write_bytes(where.read_bytes())
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{where} cannot be read: {error.strerror or error}; fix that, or remove it"
-            ) from None
-        failed = True
+        refused = os_error_as(RunDirectoryError, f"{where} cannot be read", "fix that, or remove it")
+        with refused, contextlib.suppress(FileNotFoundError):
+            path.write_bytes(where.read_bytes())
         try:
             yield path
-            failed = False
-        finally:
-            try:
+        except BaseException:
+            with contextlib.suppress(OSError):
                 where.upload(path)
-            except OSError as error:
-                if not failed:
-                    raise RunDirectoryError(
-                        f"{where} cannot be written: {error.strerror or error}; run the same command again"
-                    ) from None
+            raise
+        with os_error_as(RunDirectoryError, f"{where} cannot be written", "run the same command again"):
+            where.upload(path)
 
 
 def put(complete: Path, where: Location) -> None:
-    """Move a complete local file to `where`, within its file system, or upload it. Raises OSError.
-
-    The caller has flushed the file to disk.
-    """
+    """Move a complete local file, flushed to disk, to `where` within its file system, or upload it. Raises OSError."""
     if isinstance(where, Remote):
         where.upload(complete)
     else:
@@ -114,15 +97,8 @@ def write_json(where: Location, document: object) -> None:
 
 def make_directory(where: Location) -> None:
     """Make a directory and its parents. Raises `RunDirectoryError`."""
-    try:
-        if isinstance(where, Remote):
-            where.make_directory()
-        else:
-            where.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"directory {where} cannot be made: {error.strerror or error}; choose another --output"
-        ) from None
+    with os_error_as(RunDirectoryError, f"directory {where} cannot be made", "choose another --output"):
+        where.mkdir(parents=True, exist_ok=True)
 
 
 def _have_same_bytes(one: Path, other: Location) -> bool:

@@ -1,13 +1,12 @@
-"""An advisory lock on a directory of an object store.
+"""An advisory lock on a directory of an object store, which has no lock that ends with its process.
 
-A store has no lock that ends with its process. So each run writes an object of its own, `.lock-TOKEN`, into the
-directory and then lists the others. On a store with consistent listings, such as S3, at least one of two runs that
-start at the same time sees the other, and a run that sees a live one stops. A run refreshes its object every few
-seconds. A lock that is a minute old by the store's clock, or whose process is dead, is removed.
+Each run writes an object of its own, `.lock-TOKEN`, refreshes it every few seconds, and lists the others: on a store
+with consistent listings, such as S3, at least one of two runs that start at the same time sees the other, and stops. A
+lock that is a minute old by the store's clock, or whose process is dead, is removed.
 
-The lock is advisory: another run may take over from a machine that was suspended for more than a minute. The suspended
-run notices that its object is gone (`require_ours`) before it writes `run.json`, the combined counter, merges or
-tokenizers; counters of chunks carry the fingerprint of the run that wrote them.
+So another run may take over from a machine that was suspended for more than a minute. The suspended run notices that
+its object is gone (`require_ours`) before it writes `run.json`, the combined counter, merges or tokenizers; counters of
+chunks carry the fingerprint of the run that wrote them.
 """
 
 import contextlib
@@ -17,12 +16,11 @@ import platform
 import secrets
 import threading
 from collections.abc import Iterator
-from typing import Any
 
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.storage.bounded import CONFIG_BYTES, read_json
 from pipeline.storage.remote import Remote
-from pipeline.storage.scratch import is_alive, process_namespace, scratch_directory, start_time
+from pipeline.storage.scratch import is_alive, process_namespace, scratch_directory
 
 REFRESH_S = 5.0
 STALE_S = 60.0
@@ -32,54 +30,55 @@ _held: dict[Remote, Remote] = {}  # directory -> this process's lock object in i
 
 @contextlib.contextmanager
 def held(directory: Remote) -> Iterator[None]:
-    """Hold the lock on a remote directory while the block runs.
+    """Hold the lock on a directory during the block. Raises `RunDirectoryError` if another live run holds it."""
+    import psutil
 
-    Raises `RunDirectoryError` if another live run holds it or the directory cannot be written.
-    """
     lock = directory / f"{_PREFIX}{secrets.token_hex(8)}"
-    holder = {"host": platform.node(), "place": process_namespace(), "process": os.getpid(), "started": start_time()}
-    content = json.dumps(holder).encode()
-    with contextlib.ExitStack() as releasing:
-        try:
-            _write(lock, content)
-            releasing.callback(_remove, lock)
+    holder = {"host": platform.node(), "place": process_namespace(), "process": os.getpid()}
+    content = json.dumps(holder | {"started": psutil.Process().create_time()})
+    released = threading.Event()
+
+    def write() -> None:
+        with scratch_directory() as scratch:
+            (scratch / "lock").write_text(content)
+            lock.upload(scratch / "lock")
+
+    def refresh() -> None:
+        while not released.wait(REFRESH_S):
+            with contextlib.suppress(OSError):  # a store that does not answer now may answer the next time
+                if not lock.exists():
+                    return  # another run removed it: `require_ours` reports that
+                write()
+
+    refreshing = threading.Thread(target=refresh, name="lock", daemon=True)
+    refused = RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output"
+    with os_error_as(*refused):
+        write()
+    try:
+        with os_error_as(*refused):
             _refuse_others(directory, lock)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{directory} cannot be written: {error.strerror or error}; fix that, or choose another --output"
-            ) from None
-        released = threading.Event()
-        thread = threading.Thread(target=_refresh, args=(lock, content, released), name="lock", daemon=True)
-        thread.start()
-        releasing.callback(thread.join)
-        releasing.callback(released.set)
+        refreshing.start()
         _held[directory] = lock
-        releasing.callback(_held.pop, directory)
         yield
+    finally:
+        _held.pop(directory, None)
+        released.set()
+        if refreshing.ident is not None:
+            refreshing.join()
+        with contextlib.suppress(OSError):
+            lock.unlink()
 
 
 def require_ours(directory: Remote) -> None:
     """Raise `RunDirectoryError` if another run took over the lock that this process holds on a directory."""
     lock = _held.get(directory)
-    try:
+    with os_error_as(RunDirectoryError, f"{directory} cannot be reached", "run the same command again"):
         if lock is None or lock.exists():
             return
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{directory} cannot be reached: {error.strerror or error}; run the same command again"
-        ) from None
     raise RunDirectoryError(
         f"another process took over {directory} while this one was suspended for a minute; what is finished is kept: "
         "run the same command again when the other has ended"
     )
-
-
-def _refresh(lock: Remote, content: bytes, released: threading.Event) -> None:
-    while not released.wait(REFRESH_S):
-        with contextlib.suppress(OSError):  # a store that does not answer now may answer the next time
-            if not lock.exists():
-                return  # another run removed it: `require_ours` reports that
-            _write(lock, content)
 
 
 def _refuse_others(directory: Remote, lock: Remote) -> None:
@@ -97,30 +96,18 @@ def _refuse_others(directory: Remote, lock: Remote) -> None:
         except ValueError:
             holder = None
         holder = holder if isinstance(holder, dict) else {}
-        if age_s > STALE_S or _is_dead(holder):
-            other.unlink(missing_ok=True)
+        process = holder.get("process")
+        is_dead = (
+            holder.get("place") == process_namespace()
+            and isinstance(process, int)
+            and process > 0
+            and not is_alive(process, holder.get("started"))
+        )
+        if age_s > STALE_S or is_dead:
+            other.remove()
             continue
         raise RunDirectoryError(
-            f"another process ({holder.get('host')}, process {holder.get('process')}) is working on {directory}, last "
+            f"another process ({holder.get('host')}, process {process}) is working on {directory}, last "
             f"seen {max(age_s, 0):.0f} s ago; wait for it, or choose another --output (the lock of a killed run "
             f"expires after {STALE_S:.0f} s)"
         )
-
-
-def _is_dead(holder: dict[str, Any]) -> bool:
-    """Whether the holder is a process of this host that has ended; of other hosts only the lock's age is known."""
-    process = holder.get("process")
-    if holder.get("place") != process_namespace() or not isinstance(process, int) or process <= 0:
-        return False
-    return not is_alive(process, holder.get("started"))
-
-
-def _write(lock: Remote, content: bytes) -> None:
-    with scratch_directory() as directory:
-        (directory / "lock").write_bytes(content)
-        lock.upload(directory / "lock")
-
-
-def _remove(lock: Remote) -> None:
-    with contextlib.suppress(OSError):
-        lock.unlink(missing_ok=True)

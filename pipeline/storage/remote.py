@@ -7,6 +7,7 @@ everything else (credentials, network, region, ...). A file system is opened onc
 import contextlib
 import errno
 import functools
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -15,10 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from pipeline.base.errors import StorageError
 from pipeline.storage.scratch import own_mark
 
 _SAFE = "/:@!$&'()*+,;=~"  # characters that are not quoted in the path of a URI
 _FLAT = ("s3", "gcs", "abfs")  # stores without directories, in which an upload appears whole or not at all
+_LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 8 << 20  # bytes
+_SMALL_BYTES = 256 << 10  # objects up to this size are read with one request
+_MAX_ATTEMPTS = 3
 _MAX_CHARACTERS = 240
 
 _REMEDIES = (  # by a pattern in Arrow's message
@@ -40,8 +45,11 @@ _REMEDIES = (  # by a pattern in Arrow's message
 )
 
 
-class RemoteError(OSError):
+class RemoteError(OSError, StorageError):
     """A store does not answer or refuses; `strerror` is reason and remedy in one line, `filename` the location."""
+
+    def __str__(self) -> str:
+        return f"{self.filename} cannot be read: {self.strerror}"
 
 
 class RemoteStatus(NamedTuple):
@@ -76,7 +84,7 @@ class Remote:
 
     @property
     def suffix(self) -> str:
-        """The end of the name from its last dot on."""
+        """The end of the name, from its last dot."""
         return os.path.splitext(self.name)[1]  # noqa: PTH122 - a key is not a path of this system
 
     @property
@@ -101,8 +109,7 @@ class Remote:
 
     def is_dir(self) -> bool:
         """Whether it is a prefix of objects."""
-        info = self._info()
-        return bool(info.type) and not info.is_file
+        return bool(self._info().type.name == "Directory")
 
     def stat(self) -> RemoteStatus:
         """Return size and modification time of an object, or raise FileNotFoundError."""
@@ -140,7 +147,7 @@ class Remote:
         if self.stat().st_size != local.stat().st_size:
             raise RemoteError(errno.EIO, "the stored object is not the one that was uploaded", str(self))
 
-    def make_directory(self) -> None:
+    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:  # noqa: ARG002 - as a path's; both are implied
         """Make the directory, if the store has directories."""
         with self._opened() as (filesystem, path):
             if filesystem.type_name not in _FLAT:
@@ -156,24 +163,20 @@ class Remote:
                 found = filesystem.get_file_info(selector)
             except NotADirectoryError:  # an object, for the file systems that know the difference
                 found = []
-        base = f"{path}/" if path and not path.endswith("/") else path
-        children = [Child(info.path.removeprefix(base).strip("/"), bool(info.is_file)) for info in found]
+        children = [Child(info.path.removeprefix(path).strip("/"), bool(info.is_file)) for info in found]
         return sorted(children, key=lambda child: child.name.split("/"))
 
-    def unlink(self, missing_ok: bool = False) -> None:
-        """Remove an object."""
-        ignored = (FileNotFoundError,) if missing_ok else ()
-        with contextlib.suppress(*ignored), self._opened() as (filesystem, path):
+    def unlink(self) -> None:
+        """Remove an object, or raise FileNotFoundError if the store reports that."""
+        with self._opened() as (filesystem, path):
             filesystem.delete_file(path)
 
     def remove(self) -> None:
         """Remove the object, or everything in the prefix, if it exists."""
         info = self._info()
-        with self._opened() as (filesystem, path), contextlib.suppress(FileNotFoundError):
-            if info.is_file:
-                filesystem.delete_file(path)
-            elif info.type:
-                filesystem.delete_dir(path)
+        if info.type:
+            with self._opened() as (filesystem, path), contextlib.suppress(FileNotFoundError):
+                (filesystem.delete_file if info.is_file else filesystem.delete_dir)(path)
 
     def _info(self) -> Any:
         with self._opened() as (filesystem, path):
@@ -185,6 +188,89 @@ class Remote:
         with one_line_errors(str(self)):
             filesystem, prefix = _filesystem(self.base, self.query)
             yield filesystem, (prefix + self.key).rstrip("/") or prefix
+
+
+class RemoteFile(io.RawIOBase):
+    """An open object of a store; sequential reading doubles the bytes of each request, since each is a round trip."""
+
+    _file: Any = None  # until it is open
+
+    def __init__(self, where: Remote) -> None:
+        self._where = where
+        self._file = where.open_input()
+        with one_line_errors(str(where)):
+            self._size = int(self._file.size())
+        self._position = 0
+        self._ahead = _LEAST_AHEAD
+        self._block, self._block_start = b"", 0
+        self._small = b""
+
+    def read_at(self, start: int, size: int) -> bytes:
+        """Return up to `size` bytes from a position; threads may share the file for this."""
+        size = min(size, self._size - start)
+        if size <= 0:
+            return b""
+        if self._size > _SMALL_BYTES:
+            return self._read_at(start, size)
+        self._small = self._small or self._read_at(0, self._size)
+        return self._small[start : start + size]
+
+    def _read_at(self, start: int, size: int) -> bytes:
+        """Return exactly these bytes; a transfer that breaks off is continued with further requests."""
+        parts: list[bytes] = []
+        while size > 0:
+            if len(parts) >= _MAX_ATTEMPTS and not any(parts[-_MAX_ATTEMPTS:]):
+                raise RemoteError(errno.EIO, "it breaks off; run the same command again to resume", str(self._where))
+            with one_line_errors(str(self._where)):
+                parts.append(bytes(self._file.read_at(size, start)))
+            start, size = start + len(parts[-1]), size - len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def state(self) -> tuple[int, int]:
+        """Return the current size and modification time (ns); asks the store."""
+        status = self._where.stat()
+        return status.st_size, status.st_mtime_ns
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    seekable = readable
+
+    def tell(self) -> int:
+        """Return the position of the next byte to read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the position of the next byte to read."""
+        self._position = max(0, offset + (0, self._position, self._size)[whence])
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer, or as much as there is up to the end: Arrow takes a short read for the end."""
+        target = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(target):
+            at = self._position - self._block_start
+            if not 0 <= at < len(self._block):
+                in_order = at == len(self._block)
+                self._ahead = min(2 * self._ahead, _MOST_AHEAD) if in_order else _LEAST_AHEAD
+                self._block = self.read_at(self._position, max(len(target) - filled, self._ahead))
+                self._block_start, at = self._position, 0
+            part = memoryview(self._block)[at : at + len(target) - filled]
+            if not part:
+                break
+            target[filled : filled + len(part)] = part
+            filled += len(part)
+            self._position += len(part)
+        return filled
+
+    def close(self) -> None:
+        """Close the connection."""
+        if not self.closed and self._file is not None:
+            self._file.close()
+            self._block = self._small = b""
+        super().close()
 
 
 @functools.cache
@@ -215,8 +301,8 @@ def one_line_errors(name: str) -> Iterator[None]:
 def reason_of(error: Exception) -> str:
     """Shorten Arrow's message to one line and add the remedy.
 
-    `When reading information for key 'k' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation:
-    curlCode: 7, ...` -> `NETWORK_CONNECTION: curlCode: 7, ...; check the network ...`
+    `When ...: AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, ...` ->
+    `NETWORK_CONNECTION: curlCode: 7, ... (check the network ...)`
     """
     full = " ".join(str(error).split())
     found = re.search(r"AWS Error (\S+)(?: \[code \d+\])?(?: \([^)]*\))? during \w+ operation: (.*)", full)

@@ -1,7 +1,7 @@
-"""Temporary local files for uploads: each process has its own, and those of killed processes are removed.
+"""Temporary local files for uploads, named for their process: `bpe-pipeline-NAMESPACE-PID-...`.
 
-Their names say which process they belong to (`bpe-pipeline-NAMESPACE-PID-...`). A later run removes those of dead
-processes, and so does the next process of the same machine that makes one: nothing else cleans the nodes of a cluster.
+A later run removes those of dead processes, and so does the next process of the same machine that makes one: nothing
+else cleans the nodes of a cluster.
 """
 
 import contextlib
@@ -19,35 +19,24 @@ _CLOCK_S = 5.0  # by which a host's clock may be corrected while a process runs
 @functools.cache
 def process_namespace() -> str:
     """Return a name for what process ids are unique in: this host, since its last boot, and this container."""
-    names = [""]
+    names = ""
     with contextlib.suppress(OSError):
-        names[0] = Path("/proc/sys/kernel/random/boot_id").read_text()
-    with contextlib.suppress(OSError):
-        names.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - the link names no path
-    return _host() + _short(*names)
+        names = Path("/proc/sys/kernel/random/boot_id").read_text()
+        names += os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the link names no path
+    return _host() + _short(names)
 
 
 def _host() -> str:
     return _short(os.uname().nodename)
 
 
-def _short(*names: str) -> str:
-    return f"{_core.hash64(chr(10).join(names).encode()):016x}"[:8]
+def _short(name: str) -> str:
+    return f"{_core.hash64(name.encode()):016x}"[:8]
 
 
 def own_mark() -> str:
-    """Return a mark for names of temporary files that only this process writes.
-
-    Machines of a cluster write into one directory, and two of them may have processes with the same id.
-    """
+    """Return a mark for names of temporary files that only this process, of all machines of a cluster, writes."""
     return f"{process_namespace()}-{os.getpid()}"
-
-
-def start_time() -> float:
-    """Return when this process started, in seconds since 1970."""
-    import psutil
-
-    return float(psutil.Process().create_time())
 
 
 def is_alive(process: int, started_s: object = None) -> bool:
@@ -63,10 +52,8 @@ def is_alive(process: int, started_s: object = None) -> bool:
         if isinstance(started_s, float) and abs(found.create_time() - started_s) > _CLOCK_S:
             return False  # the id was used again
         return bool(found.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
+    except psutil.Error as error:
+        return not isinstance(error, psutil.NoSuchProcess)
 
 
 @contextlib.contextmanager
@@ -84,23 +71,17 @@ def sweep_scratch() -> None:
     import shutil
     import tempfile
 
+    import psutil
+
     with contextlib.suppress(OSError):
-        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*"):
-            namespace, _, rest = directory.name.removeprefix(_PREFIX).partition("-")
-            process = rest.partition("-")[0]
+        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*-*"):
+            namespace, process = directory.name.removeprefix(_PREFIX).split("-")[:2]
             if namespace == process_namespace():
                 dead = process.isdigit() and not is_alive(int(process))
             else:
-                dead = directory.stat().st_mtime < _boot_time()
+                dead = directory.stat().st_mtime < psutil.boot_time()
             if dead:
                 shutil.rmtree(directory, ignore_errors=True)
 
 
 _sweep_once = functools.cache(sweep_scratch)
-
-
-@functools.cache
-def _boot_time() -> float:
-    import psutil
-
-    return float(psutil.boot_time())

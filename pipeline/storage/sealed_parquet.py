@@ -1,11 +1,10 @@
 """The project's own Parquet files: every bit is checked, and nothing is decoded before it is checked.
 
-Parquet's page checksums cover the data of pages, not their headers, and nothing covers the footer. So the footer has
-two more entries: a checksum of each row group's columns as they are in memory, which also detects wrong page headers,
-and a seal: the checksum of the footer, computed with zeros in the seal's position. The seal is checked before Arrow
-parses the footer, since some damaged footers crash the process that parses them.
-
-Nothing is compressed and there are no dictionaries, so decoding a forged file takes at most a few times its size.
+Parquet's page checksums cover neither the headers of pages nor the footer. So the footer has two more entries: a
+checksum of each row group's columns as they are in memory, and a seal: the checksum of the footer, computed with zeros
+in the seal's position. It is checked before Arrow parses the footer, since some damaged footers crash the process that
+parses them. Nothing is compressed and there are no dictionaries, so decoding a forged file takes at most a few times
+its size.
 """
 
 import io
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import _core
-from pipeline.storage import Location, OpenFile, Remote, RemoteFile, open_file
+from pipeline.storage import Location, OpenFile, open_file, unreadable
 
 WRITE_OPTIONS = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
 # What Arrow, JSON and our own readers raise for a damaged or forged file.
@@ -29,9 +28,10 @@ _END_BYTES = 8  # at the end of a Parquet file: the footer's length and PAR1
 _TAIL_BYTES = 64 << 10  # more than most footers have
 
 
-def refused(error: BaseException) -> str | None:
-    """Return why the system did not let a file be read; None for an error of Arrow or ours about its content."""
-    return error.strerror if isinstance(error, OSError) and error.errno is not None else None
+def require_damage(where: Location, error: BaseException) -> None:
+    """Raise `StorageError` if an error is not of Arrow or ours about a file's content: it may not be read."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise unreadable(where, error) from None
 
 
 def checksum(*columns: Any) -> str:
@@ -60,8 +60,7 @@ def open_sealed(
     """Open a file as `pyarrow.parquet.ParquetFile`, nothing decoded yet, with the checksums of its row groups.
 
     columns: name and Arrow type of each expected column. look: sees the metadata before the columns are checked, and
-    raises if the file is of another kind. Raises `ValueError` if the footer is damaged, the file is not sealed, or it
-    claims to hold more than it can.
+    raises if the file is of another kind. Raises one of `DAMAGE`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -71,31 +70,19 @@ def open_sealed(
         closing.callback(source.close)
         size = source.seek(0, io.SEEK_END)
         footer = _footer(source, size)
-        _check_seal(footer)
+        start = footer.rfind(_MARK) + len(_MARK)
+        stop = start + len(_NO_SEAL)
+        if start < len(_MARK) or footer[start:stop] != checksum(footer[:start] + _NO_SEAL + footer[stop:]).encode():
+            raise ValueError("its footer is not as it was written")
         ending = len(footer).to_bytes(4, "little") + _MAGIC
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + ending))  # does not read the file again
         look(metadata.metadata or {})
         checksums = _check(metadata, columns, size)
-        if isinstance(where, Path):
-            return open_known(where, metadata), checksums
-        opened = open_known(source, metadata)
+        if isinstance(where, Path):  # Arrow reads local files without Python
+            return pq.ParquetFile(where, metadata=metadata, page_checksum_verification=True), checksums
+        file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
         closing.pop_all()  # the caller closes it with the ParquetFile
-        return opened, checksums
-
-
-def open_known(source: Location | OpenFile, metadata: Any) -> Any:
-    """Open a file again with its checked metadata, as `open_sealed` does, without reading its footer."""
-    import pyarrow.parquet as pq
-
-    opened = RemoteFile(source) if isinstance(source, Remote) else source  # Arrow reads local files without Python
-    return pq.ParquetFile(opened, metadata=metadata, page_checksum_verification=True)
-
-
-def _check_seal(footer: bytes) -> None:
-    start = footer.rfind(_MARK) + len(_MARK)
-    stop = start + len(_NO_SEAL)
-    if start < len(_MARK) or footer[start:stop] != checksum(footer[:start] + _NO_SEAL + footer[stop:]).encode():
-        raise ValueError("its footer is not as it was written")
+        return file, checksums
 
 
 def _check(footer: Any, columns: Mapping[str, str], size: int) -> list[str]:

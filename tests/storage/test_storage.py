@@ -23,7 +23,8 @@ from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
 from pipeline.run.options import make_options
-from pipeline.storage import Location, Remote, RemoteError, atomic, bounded, location, reading, scratch
+from pipeline.storage import Location, Remote, RemoteError, atomic, bounded, location, scratch
+from pipeline.storage import remote as stores
 from pipeline.storage.remote import reason_of
 
 pytest.importorskip("fsspec")  # `fsspec+file://` is an object store to the package, and a directory to the tests
@@ -106,7 +107,6 @@ def test_remote_location_has_the_operations_of_a_path(tmp_path: Path) -> None:
                 ask()
         with pytest.raises(FileNotFoundError):
             storage.open_file(root / "no")
-        (root / "no").unlink(missing_ok=True)
         storage.remove(root / "no")
     storage.remove(here / "a" / "b" / "c.txt")
     assert storage.names_in(tmp_path / "a" / "b") == []
@@ -118,9 +118,9 @@ def test_remote_file_reads_as_a_local_one(tmp_path: Path, monkeypatch: pytest.Mo
     data = random.Random(1).randbytes(10_000)
     (tmp_path / "data").write_bytes(data)
     for small_bytes in (0, 1 << 20):
-        monkeypatch.setattr(reading, "_SMALL_BYTES", small_bytes)
-        monkeypatch.setattr(reading, "_LEAST_AHEAD", 10)
-        monkeypatch.setattr(reading, "_MOST_AHEAD", 300)
+        monkeypatch.setattr(stores, "_SMALL_BYTES", small_bytes)
+        monkeypatch.setattr(stores, "_LEAST_AHEAD", 10)
+        monkeypatch.setattr(stores, "_MOST_AHEAD", 300)
         _same_reads(tmp_path / "data", data)
 
 
@@ -162,9 +162,9 @@ def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pyt
     assert [facts and facts.rows for facts in counter_file.look(task)] == [2, None, None]
 
     def fail(*_: object) -> bytes:
-        raise RemoteError(5, "the network is down")
+        raise RemoteError(5, "the network is down", str(path))
 
-    monkeypatch.setattr(reading.RemoteFile, "_read_at", fail)
+    monkeypatch.setattr(stores.RemoteFile, "_read_at", fail)
     for ask in (lambda: counter_file.look(task), lambda: merge_list.load(path, "f")):
         with pytest.raises(StorageError, match=r"counter\.parquet cannot be read: the network is down"):
             ask()

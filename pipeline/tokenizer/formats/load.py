@@ -4,8 +4,8 @@ A file is untrusted: anything that is missing, of the wrong type, out of range o
 naming the file, the location in it and the reason.
 """
 
-from pipeline.base.errors import InputError, StorageError
-from pipeline.storage import Location, RemoteError
+from pipeline.base.errors import InputError
+from pipeline.storage import Location
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import load_huggingface
 from pipeline.tokenizer.model import Model
@@ -13,13 +13,6 @@ from pipeline.tokenizer.model import Model
 
 def load_model(path: Location) -> Model:
     """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), or the tokenizer.json itself."""
-    try:
-        return _load(path)
-    except RemoteError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _load(path: Location) -> Model:
     file = path / "tokenizer.json" if path.is_dir() else path
     if path.suffix == ".tiktoken" and path.is_file():
         raise InputError(
