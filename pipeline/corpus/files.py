@@ -1,8 +1,7 @@
 """What to read: files, directories and globs become one listing of corpus files, each named once.
 
 The order is that of the inputs, sorted by path within a directory or a glob, so a plan made from the listing is the
-same every time. A digest of samples of a file shows later whether it is still the same. Of the content only the format
-and the compression are looked at (`formats`).
+same every time. A digest of samples of a file shows later whether it is still the same.
 """
 
 import errno
@@ -11,16 +10,16 @@ import hashlib
 import os
 import stat
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pipeline.base.errors import InputError
 from pipeline.corpus import remote
 from pipeline.corpus.formats import FileType, recognise
-from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named, open_file
+from pipeline.storage import OpenFile, Remote, each, is_uri, named, open_file
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
 _CHECK = "check the name and its permissions, or leave it out"
@@ -29,11 +28,7 @@ _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read. `path` is absolute, links kept, or a URI.
-
-    `digest` is of its size and of up to 16 samples of 4 KiB, which shows changes in place. `formats` lists the values
-    of `format` and `compression`.
-    """
+    """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples."""
 
     path: str
     size: int
@@ -65,28 +60,29 @@ def find_files(
 ) -> Listing:
     """List the files that the inputs name; for None, those of the sample corpus.
 
-    Directories are read with everything below them except hidden files and directories; symbolic links to files are
-    followed, and those to directories too, each directory once. A directory with a `run.json` is a run directory of
-    ours and is skipped with everything below it. URIs are read in the same way (`pipeline.corpus.remote`), those of
-    `file://` as local paths. A file that is named twice, also by another spelling or link, is listed where it first
-    appears.
-    Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
-    UTF-8, for a corpus without a byte (unless it `may_be_empty`), and for a file whose name contradicts its content.
+    Hidden files, run directories and what is below them are skipped in directories; links are followed. A file that is
+    named twice, also by another spelling or link, is listed where it first appears. Raises `InputError` for an input
+    that names no file or cannot be read, a corpus without a byte (unless it `may_be_empty`), and as `describe` does.
     """
-    if inputs is None:
-        listing = _listing(sample_corpus(), asked)
-        _require_text(listing, "the sample corpus")
-        return replace(listing, empty=())  # the library has empty modules, which the user did not choose
-    names = [os.fspath(name) for name in inputs]
-    if not names:
+    names = None if inputs is None else [os.fspath(name) for name in inputs]
+    if names == []:
         raise InputError("no inputs: name files, directories or globs")
     try:
-        listing = _listing([path for name in names for path in _expand(name)], asked)
+        paths = sample_corpus() if names is None else [path for name in names for path in _expand(name)]
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
-    if not may_be_empty:
-        _require_text(listing, "the corpus")
-    return listing
+    different: dict[str, str] = {}
+    for path in paths:
+        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
+    described = partial(describe, asked=asked)
+    files = list(each(described, list(different.values()), remote=any(map(is_uri, paths))))
+    empty = [file.path for file in files if not file.size]
+    if len(empty) == len(files) and not may_be_empty:
+        reason = f"none of its {len(empty)} files has a byte" if len(empty) > 1 else f"{empty[0]} has no bytes"
+        raise InputError(f"the {'sample ' if names is None else ''}corpus is empty: {reason}; name files with text")
+    if names is None:
+        empty = []  # the library has empty modules, which the user did not choose
+    return Listing(tuple(file for file in files if file.size), tuple(empty))
 
 
 def sample_corpus() -> list[str]:
@@ -101,11 +97,8 @@ def sample_corpus() -> list[str]:
 @contextmanager
 def opened(path: str, remedy: str = _CHECK) -> Iterator[OpenFile]:
     """Open a file of a listing to read bytes; raise `InputError` with the remedy if opening or reading fails."""
-    try:
-        with open_file(named(path)) if is_uri(path) else LocalFile(path) as file:
-            yield file
-    except OSError as error:
-        raise _unreadable(path, error, remedy) from None
+    with _reading(path, remedy), open_file(named(path)) as file:
+        yield file
 
 
 def file_size(file: OpenFile) -> int:
@@ -128,21 +121,6 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression)
 
 
-def _listing(paths: Sequence[str], asked: FileType) -> Listing:
-    different: dict[str, str] = {}
-    for path in paths:
-        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
-    files = list(each(partial(describe, asked=asked), list(different.values()), remote=any(map(is_uri, paths))))
-    return Listing(tuple(file for file in files if file.size), tuple(file.path for file in files if not file.size))
-
-
-def _require_text(listing: Listing, what: str) -> None:
-    if not listing.files:
-        [first, *more] = listing.empty
-        reason = f"none of its {len(listing.empty)} files has a byte" if more else f"{first} has no bytes"
-        raise InputError(f"{what} is empty: {reason}; name files with text")
-
-
 def _expand(name: str) -> list[str]:
     """Return the files that one input names, as absolute paths or URIs."""
     if not name:
@@ -156,14 +134,15 @@ def _expand(name: str) -> list[str]:
             return remote.expand(where)
         name = str(where)
     path = _absolute(name)
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
-    except OSError as error:
-        if glob.has_magic(name):
-            return _expand_glob(name)
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
-        raise _unreadable(name, error) from None
+    with _reading(name):
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
+        except OSError as error:
+            if glob.has_magic(name):
+                return _expand_glob(name)
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
+            raise
     if stat.S_ISREG(mode):
         return [path]
     if not stat.S_ISDIR(mode):
@@ -179,13 +158,14 @@ def _expand(name: str) -> list[str]:
 
 def _expand_glob(name: str) -> list[str]:
     found: list[str] = []
+    deep = "**" in name  # matches files only, and none in a run directory
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - an absolute glob is not for Path.glob
         path = _absolute(match)
         if os.path.isfile(path):  # noqa: PTH113 - false for what cannot be read
-            if "**" not in name or not _in_run_directory(match, name):
+            if not deep or not _in_run_directory(match, name):
                 _refuse_undecodable(path)
                 found.append(path)
-        elif "**" not in name and os.path.isdir(path):  # noqa: PTH112
+        elif not deep and os.path.isdir(path):  # noqa: PTH112
             found += _walk(path, set())
     if not found:
         raise InputError(f"no file matches {name}: check the glob and the directory you are in")
@@ -205,8 +185,13 @@ def _absolute(name: str) -> str:
         ) from None
 
 
-def _unreadable(name: str, error: OSError, remedy: str = _CHECK) -> InputError:
-    return InputError(f"{name} cannot be read: {error.strerror or error}; {remedy}")
+@contextmanager
+def _reading(name: str, remedy: str = _CHECK) -> Iterator[None]:
+    """Raise `InputError` with the remedy where the system or a store refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror or error}; {remedy}") from None
 
 
 def _refuse_undecodable(path: str) -> None:
@@ -241,20 +226,18 @@ def _walk(directory: str, seen: set[str], left_out: Iterable[str] = ()) -> Itera
     if real in seen or _is_run_directory(directory):
         return
     seen.add(real)
-    try:
-        with os.scandir(directory) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise _unreadable(f"directory {directory}", error) from None
+    with _reading(f"directory {directory}"), os.scandir(directory) as entries:
+        listed = sorted(entries, key=lambda entry: entry.name)
     for entry in listed:
         if entry.name.startswith(".") or entry.name in left_out:
             continue
-        try:
-            is_directory, is_file = entry.is_dir(), entry.is_file()
-        except OSError as error:
-            if error.errno == errno.ELOOP:
+        with _reading(entry.path):
+            try:
+                is_directory, is_file = entry.is_dir(), entry.is_file()
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
                 continue
-            raise _unreadable(entry.path, error) from None
         if is_directory or is_file:
             _refuse_undecodable(entry.path)
         if is_directory:

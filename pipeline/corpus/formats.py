@@ -65,6 +65,12 @@ def _contradiction(path: str, named: str, pronoun: str, option: str) -> InputErr
     )
 
 
+def damaged(path: str, action: str, error: Exception) -> InputError:
+    """Return the error for a file that an action, with the location, has found damaged."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"{path} cannot be {action} ({reason}); restore it, or leave it out")
+
+
 def compressed_parquet(path: str, compression: str) -> InputError:
     """Return the error for a Parquet file in a compressed one: it can only be read from its end."""
     return InputError(

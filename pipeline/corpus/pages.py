@@ -6,8 +6,7 @@ protocol, as far as they give sizes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.storage import OpenFile
 
@@ -22,30 +21,23 @@ _DEEPEST = 16
 _REPEATING = "DELTA_BYTE_ARRAY"  # an encoding of values that begin as the one before
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page: the bytes it decompresses to, and its number of values (0 for the page of a dictionary)."""
 
     size: int
     values: int
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What decoding a column chunk may hold, in bytes.
-
-    page, dictionary: its largest page of values, and of a dictionary. densest: the average value, in the page where
-    that is largest. repeating: a bound of the values that a page may hold again and again in few bytes.
-    """
+class Sizes(NamedTuple):
+    """What decoding a column chunk may hold: bytes of its largest page of values, of a dictionary, and of a value."""
 
     page: int
     dictionary: int
-    densest: float
-    repeating: int
+    value: int  # the average where that is largest, or a page if values may begin as the one before
 
     def rows(self, batch_bytes: int, most: int) -> int:
         """Return how many rows, at most `most`, to decode at once for about `batch_bytes`, a page aside."""
-        return max(1, min(most, batch_bytes // max(self.repeating, int(self.densest), 1)))
+        return max(1, min(most, batch_bytes // max(self.value, 1)))
 
 
 def sizes(stream: OpenFile, column: Any) -> Sizes:
@@ -54,8 +46,8 @@ def sizes(stream: OpenFile, column: Any) -> Sizes:
     data = [page for page in found if page.values]
     largest = max((page.size for page in data), default=0)
     dictionary = max((page.size for page in found if not page.values), default=0)
-    densest = max((page.size / page.values for page in data), default=0.0)
-    return Sizes(largest, dictionary, densest, largest if _REPEATING in column.encodings else 0)
+    average = max((page.size // page.values for page in data), default=0)
+    return Sizes(largest, dictionary, largest if _REPEATING in column.encodings else average)
 
 
 def pages(stream: OpenFile, column: Any) -> Iterator[Page]:
@@ -67,10 +59,9 @@ def pages(stream: OpenFile, column: Any) -> Iterator[Page]:
     while at < end:
         header, header_bytes = _read_header(stream, at)
         size, compressed = header.get(_SIZE), header.get(_COMPRESSED_SIZE)
-        if not (isinstance(header.get(_TYPE), int) and isinstance(size, int) and isinstance(compressed, int)):
+        known = isinstance(header.get(_TYPE), int)
+        if not (known and isinstance(size, int) and isinstance(compressed, int)) or min(size, compressed) < 0:
             raise ValueError(f"the header of the page at byte {at} has no sizes")
-        if size < 0 or compressed < 0:
-            raise ValueError(f"the header of the page at byte {at} has a negative size")
         inner = next((header[field] for field in _DATA_HEADERS if field in header), None)
         values = inner.get(1) if header[_TYPE] != _DICTIONARY_PAGE and isinstance(inner, dict) else 0
         yield Page(size, values if isinstance(values, int) else 0)

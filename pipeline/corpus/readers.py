@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, opened
 from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
-from pipeline.corpus.lines import read_lines
+from pipeline.corpus.lines import read_json_lines, read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
@@ -47,8 +47,6 @@ def read_span(
             elif file.format == "lines":
                 yield from read_lines(file, blocks, start, budget)
             else:
-                from pipeline.corpus.json_lines import read_json_lines
-
                 yield from read_json_lines(file, blocks, start, text_field, budget)
         _require_unchanged(stream, file)
 

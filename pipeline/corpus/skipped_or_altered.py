@@ -6,7 +6,7 @@ On disk a tally is called `losses`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -52,15 +52,6 @@ class SkippedOrAltered:
         what = _PLURAL.sub(r"\1", self.what, count=1) if self.count == 1 else self.what
         shown = "; ".join(self.examples[:3])
         return f"{self.count:,} {what}" + (f" (first: {shown})" if shown else "")
-
-
-@dataclass(frozen=True)
-class SkippedRecords:
-    """Records of one kind that are not documents, and the first positions: bytes, rows, or numbers of items."""
-
-    kind: str
-    count: int
-    positions: Sequence[int]
 
 
 @dataclass
