@@ -108,8 +108,8 @@ def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
     if not isinstance(item, _TEXTS):
         if _is_scalar(item):
             raise InputError(
-                f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole column, "
-                "or the value's as_py()"
+                f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole "
+                "column, or the value's as_py()"
             )
         if item is not None and not isinstance(item, Mapping):
             raise InputError(
