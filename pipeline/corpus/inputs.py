@@ -206,7 +206,8 @@ def _glob(root: Location, above: str, parts: Sequence[str], deep: bool = False) 
         children = _children(root / above.rstrip("/") if above else root, part)
     else:
         where = root / f"{above}{part}"
-        kinds = [False] if rest else [True] if _is_file(where) else [False] if _is_directory(where) else []
+        is_above = bool(rest and not deep) or _is_directory(where)
+        kinds = [False] if is_above else [True] if _is_file(where) else []
         children = [(part, kind) for kind in kinds]
     for name, is_file in children:
         path = f"{above}{name}"
