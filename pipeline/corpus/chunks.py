@@ -25,17 +25,16 @@ class Span:
     """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
 
     A span of text inside a file that does not start with a special token continues a document of the span before.
-    size: its bytes, if they are not stop - start.
     """
 
     file: int
     start: int
     stop: int
-    size: int | None = None
+    size: int | None = None  # its bytes, if they are not stop - start
 
     @property
     def bytes(self) -> int:
-        """The cost of counting it: bytes of the file, or of a Parquet file's texts."""
+        """Bytes of the file, or of a Parquet file's texts."""
         return self.stop - self.start if self.size is None else self.size
 
 

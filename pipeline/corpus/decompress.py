@@ -45,19 +45,16 @@ def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget) -> Iterat
         blocks = _by_lzma(stream, note)
     else:
         blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], note)
-    while True:
-        try:
-            block = next(blocks, b"")
-        except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-            raise _failure(file, stream, window, out, error) from None
-        if not block:
-            return
-        out += len(block)
-        filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
-        if filled > SMALL_BYTES and not budget.hold("window", filled):
-            what = f"{file.location(out)}: the window of {format_bytes(window)}, which the text from here on fills,"
-            raise budget.too_large("window", window, what)
-        yield block
+    try:
+        for block in blocks:
+            out += len(block)
+            filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
+            if filled > SMALL_BYTES and not budget.hold("window", filled):
+                what = f"{file.location(out)}: the window of {format_bytes(window)}, which the text from here on fills,"
+                raise budget.too_large("window", window, what)
+            yield block
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        raise _failure(file, stream, window, out, error) from None
 
 
 def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: Exception) -> InputError:
@@ -80,13 +77,7 @@ def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: E
 def _by_arrow(stream: OpenFile, name: str, note: Callable[[int], None]) -> Iterator[bytes]:
     import pyarrow as pa
 
-    windows = ZstdWindows()
-
-    def see(data: Any) -> None:
-        if name == "zstd":
-            windows.see(data)
-            note(windows.window_bytes)
-
+    see = ZstdWindows(note).see if name == "zstd" else lambda _: None
     with pa.CompressedInputStream(pa.PythonFile(_Borrowed(stream, see), mode="r"), name) as decompressed:
         while block := decompressed.read(_BLOCK_BYTES):
             yield block
@@ -108,10 +99,10 @@ class _Borrowed(io.RawIOBase):
 
 
 class ZstdWindows:
-    """Sees the bytes of zstd frames pass and notes the largest window among them: `window_bytes`."""
+    """Sees the bytes of zstd frames pass and notes the window of each."""
 
-    def __init__(self) -> None:
-        self.window_bytes = 0
+    def __init__(self, note: Callable[[int], None]) -> None:
+        self._note = note
         self._data = memoryview(b"")  # seen, not yet parsed
         self._parser = self._parse()
         next(self._parser)
@@ -142,17 +133,16 @@ class ZstdWindows:
             single = flags >> 5 & 1  # its window is its content
             size_bytes = _CONTENT_SIZE_BYTES[flags >> 6] or single
             header = yield from self._next(1 - single + _DICTIONARY_ID_BYTES[flags & 3] + size_bytes)
+            base = 1 << 10 + (header[0] >> 3)
+            window = base + base // 8 * (header[0] & 7)
             if single:
                 window = int.from_bytes(header[-size_bytes:], "little") + (256 if size_bytes == 2 else 0)
-            else:
-                base = 1 << 10 + (header[0] >> 3)
-                window = base + base // 8 * (header[0] & 7)
-            self.window_bytes = max(self.window_bytes, window)
+            self._note(window)
             last = 0
             while not last:
                 block = int.from_bytes((yield from self._next(3, skip)), "little")
-                last, kind, size = block & 1, block >> 1 & 3, block >> 3
-                skip = 1 if kind == _RUN else size
+                last, kind = block & 1, block >> 1 & 3
+                skip = 1 if kind == _RUN else block >> 3
             skip += 4 if flags & 4 else 0  # a checksum
 
 

@@ -8,7 +8,7 @@ JSON Lines.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.records import Records, joined
@@ -70,14 +70,12 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
     if hasattr(items, "with_format") and hasattr(items, "select_columns"):  # a datasets.Dataset
         names = items.column_names  # None: they are not known before the first row
         columns = items if names is None else items.select_columns([_column_name("the data set", text_field, names)])
-        batches: Iterator[Any] = columns.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-        return batches
+        return cast("Iterable[Any]", columns.with_format("arrow").iter(batch_size=_BATCH_ROWS))
     if not any(hasattr(items, name) for name in ("__iter__", "__getitem__")) and not _is_arrow(items):
         raise UsageError(f"the documents are of type {type(items).__name__}, which has no items; give a list of texts")
     if _of_arrow(items) and hasattr(items, "schema"):
         _column_name("the table", text_field, items.schema.names)
-    documents: Iterable[Any] = [items] if _is_arrow(items) else items
-    return documents
+    return [items] if _is_arrow(items) else cast("Iterable[Any]", items)
 
 
 def _of_arrow(item: object) -> bool:

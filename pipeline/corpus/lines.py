@@ -132,7 +132,7 @@ def read_json_lines(
     Raises `InputError` for JSON that is not JSON Lines: one array, or one object over several lines; `TrainingError`
     for a line or record over the budget.
     """
-    looked = at > 0  # at the first record
+    looked = at > 0  # whether the first record begins a value over several lines, or is a whole array
 
     def parse(lines: bytes, start: int) -> Records:
         nonlocal looked
@@ -148,7 +148,6 @@ def read_json_lines(
 
 
 def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
-    """Raise `InputError` if the first line is only the beginning of a value, or a whole array."""
     first = lines.lstrip(_BLANK + b"\n").partition(b"\n")[0].strip(_BLANK)
     is_array = first.startswith(b"[")
     if first == b"{" or (is_array and first[1:].lstrip(_BLANK)[:1] in (b"", b"{", b'"', b"[")):
@@ -166,10 +165,7 @@ def parse_lines(
     budget: ReadBudget = UNLIMITED,
     location: Callable[[int], str] = str,
 ) -> Records:
-    """Return the records of whole lines of JSON, the first of which starts at offset `at`.
-
-    budget: for what `json` makes of a record. location: of an offset, in messages.
-    """
+    """Return the records of whole lines of JSON, the first of which starts at offset `at`."""
     position = _positions(lines, at)
     if (b"\\ud" in lines or b"\\uD" in lines) and _LONE_SURROGATE.search(lines):
         lines = _SURROGATES.sub(lambda found: _INVALID_BYTE if found[1] else found[0], lines)

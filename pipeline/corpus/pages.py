@@ -1,8 +1,7 @@
 """How large the pages of a Parquet column are, read from their headers before anything in them is decompressed.
 
-A page is held whole, and a few bytes may decompress to very many. The file's index only has the sum of a column's
-pages; their headers (https://parquet.apache.org/docs/file-format/metadata/) are read here, in Thrift's compact
-protocol, as far as they give sizes.
+The file's index only has the sum of a column's pages. Their headers are in Thrift's compact protocol
+(https://parquet.apache.org/docs/file-format/metadata/), which is read as far as it gives sizes.
 """
 
 from collections.abc import Iterator
@@ -90,10 +89,7 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
     while head := data[at]:
         at += 1
         kind = head & 0x0F
-        if head >> 4:
-            field += head >> 4
-        else:
-            field, at = _number(data, at)
+        field, at = (field + (head >> 4), at) if head >> 4 else _number(data, at)
         fields[field] = None
         if kind in _NUMBERS:
             fields[field], at = _number(data, at)
@@ -116,13 +112,10 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
+    number = 0
+    for shift in range(0, 64, 7):
+        number |= (data[at] & 0x7F) << shift
         at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        if data[at - 1] < 0x80:
             return number, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("the header of a page has a number that is too long")
+    raise ValueError("the header of a page has a number that is too long")

@@ -1,8 +1,7 @@
 """The memory budget of a worker that reads and counts: what reading holds, counting cannot use.
 
-A decompressor's window or a line of JSON is held whole, and the file decides how large it is. Readers announce it
-before they hold it: counting then gets less, and what does not fit is an error. The budget never decides which input is
-skipped.
+Readers announce a decompressor's window or a long line before they hold it: counting then gets less, and what does not
+fit is an error. The budget never decides which input is skipped.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""Samples of a list of files: short texts from all over it, read as counting reads them.
-
-The size of the sample bounds what is read, not the size of the files.
-"""
+"""Samples of a list of files: short texts from all over it, read as counting reads them."""
 
 from bisect import bisect_right
 from collections import Counter

@@ -1,8 +1,6 @@
-"""Input that was skipped or altered: its kinds, their words, and how tallies add up.
+"""Input that was skipped or altered: its kinds, their words, and how the tallies of chunks add up.
 
-A worker tallies it for its chunk, with the first locations of each kind. The tallies of all chunks add up to that of
-the run, in the order of the corpus. Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree.
-On disk a tally is called `losses`.
+Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree. On disk a tally is called `losses`.
 """
 
 import re
