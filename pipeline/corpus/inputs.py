@@ -189,7 +189,7 @@ def _matching(root: Location, pattern: str) -> Iterator[Location]:
     for key, is_file in sorted(set(_glob(root, "", parts))):
         if not is_file and "**" not in parts:
             yield from _below(root / key)
-        elif is_file and not pattern.endswith("/"):
+        elif is_file and not pattern.endswith(("/", "/.")):  # these name directories
             yield root / key
 
 
