@@ -3,11 +3,10 @@
 A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
 none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
 any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
-files between row groups, compressed files not at all. Small files share a chunk. A plan depends on the files, the chunk
-size, the special tokens and the pattern; the counts do not depend on the plan.
+files between row groups, compressed files not at all. Small files share a chunk.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -26,17 +25,16 @@ class Span:
     """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
 
     A span of text inside a file that does not start with a special token continues a document of the span before.
-    size: its bytes, if they are not stop - start.
     """
 
     file: int
     start: int
     stop: int
-    size: int | None = None
+    size: int | None = None  # its bytes, if they are not stop - start
 
     @property
     def bytes(self) -> int:
-        """The cost of counting it: bytes of the file, or of a Parquet file's texts."""
+        """Bytes of the file, or of a Parquet file's texts."""
         return self.stop - self.start if self.size is None else self.size
 
 
@@ -54,16 +52,12 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Cutting:
-    """What decides where text may be cut. `automaton` is None for patterns that run on `regex`, which prove nothing.
-
-    With `whole_documents`, which `--errors skip` needs, only special tokens are cuts. `text_field` is the column that
-    is read of Parquet files.
-    """
+    """What decides where text may be cut."""
 
     special_tokens: tuple[bytes, ...] = ()
-    automaton: Automaton | None = None
-    whole_documents: bool = False
-    text_field: str = "text"
+    automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
+    whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
+    text_field: str = "text"  # the column that is read of Parquet files
 
 
 def plan_chunks(
@@ -79,7 +73,10 @@ def plan_chunks(
     filled = 0
     for index, file in enumerate(files):
         if file.format == "parquet":
-            found = _row_groups(index, file, cutting.text_field)
+            from pipeline.corpus.parquet import row_group_bytes
+
+            groups = enumerate(row_group_bytes(file, cutting.text_field))
+            found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
         elif file.compression != "none":
             found = [Span(index, 0, file.size)]
         else:
@@ -100,13 +97,6 @@ def plan_chunks(
     return chunks
 
 
-def _row_groups(index: int, file: CorpusFile, text_field: str) -> list[Span]:
-    from pipeline.corpus.parquet import row_group_bytes
-
-    groups = enumerate(row_group_bytes(file, text_field))
-    return [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
-
-
 def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
     """Return the inner cuts of one file: ascending, different, none at its start or end."""
     if chunk_bytes < 1:
@@ -118,85 +108,65 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
         size = file_size(stream)
         if size != file.size:
             raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
-        text = _Text(stream, size, read_bytes)
-        reach = -(-size // pieces)
-        wanted = [size * i // pieces for i in range(1, pieces)]
-        find = partial(_line_cut, text, reach)
-        if file.format not in ("jsonl", "lines"):
-            find = partial(_text_cut, text, cutting, SpecialTokens(list(cutting.special_tokens)), reach)
+        is_lines = file.format in ("jsonl", "lines")
+        text = _Text(stream, size, read_bytes, SpecialTokens([] if is_lines else list(cutting.special_tokens)))
+        find = partial(_line_cut if is_lines else partial(_text_cut, cutting), text, -(-size // pieces))
         with ThreadPoolExecutor(max(1, threads)) as pool:
-            found = set(pool.map(find, wanted))
+            found = set(pool.map(find, [size * i // pieces for i in range(1, pieces)]))
     return sorted(cut for cut in found if cut is not None and 0 < cut < size)
 
 
 @dataclass(frozen=True)
 class _Text:
-    """An open file, read by position, so that threads can share it."""
+    """An open file, read by position, so that threads can share it, and the special tokens in it."""
 
     file: OpenFile
     size: int
     read_bytes: int
+    specials: SpecialTokens
 
-    def blocks(self, start: int, stop: int, before: int, after: int) -> Iterator[tuple[int, int, int, bytes]]:
-        """Yield blocks that together cover [start, stop): their range, and the text around it from an offset on."""
+    def first(self, start: int, stop: int, find: Callable[[bytes, int, int], int | None], width: int = 0) -> int | None:
+        """Return the first position in [start, stop) that is not in a special token that starts before it, or None.
+
+        find: returns the next position in a range of a block. width: bytes after the position that may not be in one.
+        """
+        around = max(self.specials.longest, _CHARACTER_BYTES)
         for block in range(start, stop, self.read_bytes):
-            block_stop = min(block + self.read_bytes, stop)
-            begin = max(block - before, 0)
-            yield block, block_stop, begin, self.file.read_at(begin, min(block_stop + after, self.size) - begin)
-
-
-def _text_cut(text: _Text, cutting: Cutting, specials: SpecialTokens, reach: int, wanted: int) -> int | None:
-    """Return the safe cut nearest behind a wanted one, or None."""
-    # Repair of invalid text could produce a token with this character anywhere: no cut is safe then.
-    if any("\N{REPLACEMENT CHARACTER}".encode() in token for token in cutting.special_tokens):
+            begin, end = max(block - around, 0), min(block + self.read_bytes, stop)
+            data = self.file.read_at(begin, min(end + around, self.size) - begin)
+            low, high = block - begin, end - begin
+            while low < high and (cut := find(data, low, high)) is not None:
+                tokens = (self.specials.match_at(data, at) for at in range(max(cut + width - around, 0), cut))
+                if not any(token is not None and token[1] >= cut + width for token in tokens):  # the longest ones
+                    return begin + cut
+                low = cut + 1
         return None
-    stop = min(wanted + reach, text.size)
-    cut = _special_cut(text, specials, wanted, stop)
-    if cut is None and cutting.automaton is not None and not cutting.whole_documents:
-        cut = _provable_cut(text, specials, cutting.automaton, wanted, stop)
-    return cut
 
 
 def _line_cut(text: _Text, reach: int, wanted: int) -> int | None:
     """Return the start of the next line, or None."""
-    for _, _, begin, data in text.blocks(wanted - 1, min(wanted - 1 + reach, text.size), 0, 0):
-        end = data.find(b"\n")
-        if end >= 0:
-            return begin + end + 1
-    return None
+
+    def find(data: bytes, low: int, high: int) -> int | None:
+        at = data.find(b"\n", low, high)
+        return None if at < 0 else at
+
+    end = text.first(wanted - 1, min(wanted - 1 + reach, text.size), find)
+    return None if end is None else end + 1
 
 
-def _special_cut(text: _Text, specials: SpecialTokens, start: int, stop: int) -> int | None:
-    """Return the first start of a special token in [start, stop) that no other one before it can hide."""
-    if not specials.longest:
+def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | None:
+    """Return the safe cut nearest behind a wanted one, or None."""
+    # Repair of invalid text could produce a token with this character anywhere: no cut is safe then.
+    if any("\N{REPLACEMENT CHARACTER}".encode() in token for token in cutting.special_tokens):
         return None
-    around = specials.longest
-    for block, block_stop, begin, data in text.blocks(start, stop, around, around):
-        at = block - begin
-        while (match := specials.find(data, at)) is not None and begin + match[0] < block_stop:
-            if not _covered(specials, data, match[0], match[0] + 1):
-                return begin + match[0]
-            at = match[0] + 1
-    return None
 
+    def find(data: bytes, low: int, high: int) -> int | None:
+        match = text.specials.find(data, low)
+        return None if match is None or match[0] >= high else match[0]
 
-def _covered(specials: SpecialTokens, data: bytes, at: int, end: int) -> bool:
-    """Return whether some special token starts before `at` and ends at or after `end`."""
-    for start in range(max(end - specials.longest, 0), at):
-        match = specials.match_at(data, start)  # the longest that starts there
-        if match is not None and match[1] >= end:
-            return True
-    return False
-
-
-def _provable_cut(text: _Text, specials: SpecialTokens, automaton: Automaton, start: int, stop: int) -> int | None:
-    """Return the first position in [start, stop) where the pattern proves that a piece ends, outside special tokens."""
-    around = max(specials.longest, _CHARACTER_BYTES)
-    for block, block_stop, begin, data in text.blocks(start, stop, around, around):
-        low, high = block - begin, block_stop - begin
-        while low < high and (cut := automaton.find_provable_cut(data, low, high)) is not None:
-            # Right after a token a document starts, but a span that does not start with a token continues one.
-            if not _covered(specials, data, cut, cut):
-                return begin + cut
-            low = cut + 1
-    return None
+    stop = min(wanted + reach, text.size)
+    cut = text.first(wanted, stop, find, 1) if text.specials.longest else None
+    if cut is None and cutting.automaton is not None and not cutting.whole_documents:
+        # Right after a token a document starts, but a span that does not start with a token continues one.
+        cut = text.first(wanted, stop, cutting.automaton.find_provable_cut)
+    return cut

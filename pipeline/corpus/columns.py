@@ -3,14 +3,14 @@
 Imported only where there is a column, since it imports Arrow.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.corpus.records import Records
-from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, SkippedRecords
+from pipeline.corpus.records import Records, SkippedRecords
+from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
 MOST_BYTES = 4 << 20
 
@@ -24,9 +24,12 @@ def is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*tests, types.is_string, types.is_large_string, types.is_string_view))
 
 
-def nested(column: Any, names: Sequence[str]) -> Any:
-    """Return the field of structs that the names lead to."""
-    for name in names:
+def field(records: Any, text_field: str) -> Any:
+    """Return the field of structs with just this name, or to which its dots lead; nulls if there is none."""
+    column = records
+    for name in (text_field,) if column.type.get_all_field_indices(text_field) else text_field.split("."):
+        if not pa.types.is_struct(column.type) or not column.type.get_all_field_indices(name):
+            return pa.nulls(len(records), pa.binary())
         column = pc.struct_field(column, name)
     return column
 
@@ -38,33 +41,29 @@ def plain(column: pa.Array, most_bytes: int = MOST_BYTES) -> Iterator[pa.Array]:
     entries may represent very much text.
     """
     kind = column.type
-    if pa.types.is_dictionary(kind):
+    if kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        yield column
+    elif not pa.types.is_dictionary(kind):
+        yield column.cast(pa.large_binary())
+    else:
         [values] = plain(column.dictionary)
         sizes = pc.cast(pc.binary_length(values), pa.int64())
-        yield from _decoded(values, sizes, column.indices, most_bytes)
-    elif kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-        yield column
-    else:
-        yield column.cast(pa.large_binary())
-
-
-def _decoded(values: pa.Array, sizes: pa.Array, indices: pa.Array, most_bytes: int) -> Iterator[pa.Array]:
-    if len(indices) > 1 and (pc.sum(pc.take(sizes, indices)).as_py() or 0) > most_bytes:
-        half = len(indices) // 2
-        yield from _decoded(values, sizes, indices.slice(0, half), most_bytes)
-        yield from _decoded(values, sizes, indices.slice(half), most_bytes)
-    else:
-        yield pc.take(values, indices)
+        parts = [column.indices]
+        while parts:
+            indices = parts.pop()
+            if len(indices) > 1 and (pc.sum(pc.take(sizes, indices)).as_py() or 0) > most_bytes:
+                half = len(indices) // 2
+                parts += [indices.slice(half), indices.slice(0, half)]
+            else:
+                yield pc.take(values, indices)
 
 
 def records_of(column: pa.Array, position: Callable[[int], int]) -> Records:
     """Return a plain column as records; a row without a value is an empty text."""
-    skipped: list[SkippedRecords] = []
-    if column.null_count:
-        skipped = skipped_rows("records_without_field", pc.is_null(column), position)
+    skipped = skipped_rows("records_without_field", pc.is_null(column), position)
+    if skipped:
         column = pc.fill_null(column, pa.scalar(b"", pa.binary()).cast(column.type))
-    kind = column.type
-    width = 8 if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) else 4
+    width = 8 if column.type in (pa.large_binary(), pa.large_string()) else 4
     _, offsets, data = column.buffers()
     if offsets is None or len(column) == 0:
         return Records(len(column), bytes(width), b"", width, position, skipped)

@@ -3,8 +3,8 @@
 gzip, zstd and bzip2 by Arrow's streams, xz by the standard library, which Arrow does not have. Members and frames that
 follow each other are one text. What is cut short or damaged is an error with the file and the position.
 
-What a decompressor keeps to look back at, the dictionary of xz and the window of zstd, is held of the budget. Headers
-give its size. The memory is allocated at once but used as the text grows, so a small file takes little.
+What a decompressor keeps to look back at, the dictionary of xz and the window of zstd, is held of the budget. The
+memory is allocated at once but used as the text grows, so a small file takes little.
 """
 
 import io
@@ -15,6 +15,7 @@ from typing import Any
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.formats import damaged
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
@@ -44,19 +45,16 @@ def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget) -> Iterat
         blocks = _by_lzma(stream, note)
     else:
         blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], note)
-    while True:
-        try:
-            block = next(blocks, b"")
-        except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-            raise _failure(file, stream, window, out, error) from None
-        if not block:
-            return
-        out += len(block)
-        filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
-        if filled > SMALL_BYTES and not budget.hold("window", filled):
-            what = f"{file.location(out)}: the window of {format_bytes(window)}, which the text from here on fills,"
-            raise budget.too_large("window", window, what)
-        yield block
+    try:
+        for block in blocks:
+            out += len(block)
+            filled = min(window, max(window // _USED_AT_ONCE, 1 << (out + _BLOCK_BYTES).bit_length()))
+            if filled > SMALL_BYTES and not budget.hold("window", filled):
+                what = f"{file.location(out)}: the window of {format_bytes(window)}, which the text from here on fills,"
+                raise budget.too_large("window", window, what)
+            yield block
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        raise _failure(file, stream, window, out, error) from None
 
 
 def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: Exception) -> InputError:
@@ -70,25 +68,16 @@ def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: E
             f"{file.path}: after {out} bytes of its text there is a block of xz with a larger dictionary than the "
             f"first, for which {format_bytes(window)} of memory were reserved; compress it again"
         )
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     at = stream.tell()
     where = f"before its end ({at} bytes)" if at >= file.size else f"before byte {at}"
-    return InputError(
-        f"{file.path} cannot be decompressed as {file.compression}: it is damaged or cut short {where}, after {out} "
-        f"bytes of text ({reason}); restore it, or leave it out"
-    )
+    cause = f"it is damaged or cut short {where}, after {out} bytes of text"
+    return damaged(file.path, f"decompressed as {file.compression}: {cause}", error)
 
 
 def _by_arrow(stream: OpenFile, name: str, note: Callable[[int], None]) -> Iterator[bytes]:
     import pyarrow as pa
 
-    windows = ZstdWindows()
-
-    def see(data: Any) -> None:
-        if name == "zstd":
-            windows.see(data)
-            note(windows.window_bytes)
-
+    see = ZstdWindows(note).see if name == "zstd" else lambda _: None
     with pa.CompressedInputStream(pa.PythonFile(_Borrowed(stream, see), mode="r"), name) as decompressed:
         while block := decompressed.read(_BLOCK_BYTES):
             yield block
@@ -110,54 +99,51 @@ class _Borrowed(io.RawIOBase):
 
 
 class ZstdWindows:
-    """Sees the bytes of zstd frames pass and notes the largest window among them: `window_bytes`."""
+    """Sees the bytes of zstd frames pass and notes the window of each."""
 
-    def __init__(self) -> None:
-        self.window_bytes = 0
-        self._headers = self._parse()
-        self._header = bytearray()
-        self._skip, self._wanted = next(self._headers)  # bytes of content, then of the next header
+    def __init__(self, note: Callable[[int], None]) -> None:
+        self._note = note
+        self._data = memoryview(b"")  # seen, not yet parsed
+        self._parser = self._parse()
+        next(self._parser)
 
     def see(self, data: Any) -> None:
         """Take the next bytes of the file."""
-        at = 0
-        while at < len(data):
-            if self._skip:
-                step = min(self._skip, len(data) - at)
-                self._skip -= step
-            else:
-                step = min(self._wanted - len(self._header), len(data) - at)
-                self._header += data[at : at + step]
-                if len(self._header) == self._wanted:
-                    header = bytes(self._header)
-                    self._header.clear()
-                    self._skip, self._wanted = self._headers.send(header)
-            at += step
+        self._parser.send(data)
 
-    def _parse(self) -> Generator[tuple[int, int], bytes, None]:
-        """Yield how many bytes to skip, and how many of a header to send after them."""
+    def _next(self, size: int, skip: int = 0) -> Generator[None, Any, bytes]:
+        """Return the next `size` bytes after those to skip."""
+        while len(self._data) < skip + size:
+            skip, kept = max(skip - len(self._data), 0), self._data[skip:]
+            self._data = memoryview(bytes(kept) + (yield))
+        data, self._data = self._data[skip : skip + size], self._data[skip + size :]
+        return bytes(data)
+
+    def _parse(self) -> Generator[None, Any, None]:
         skip = 0
-        while (magic := (yield skip, 4)) == _ZSTD_MAGIC or (magic[0] & 0xF0 == 0x50 and magic[1:] == _SKIPPABLE):
-            if magic != _ZSTD_MAGIC:
-                skip = int.from_bytes((yield 0, 4), "little")
+        while True:
+            magic, skip = (yield from self._next(4, skip)), 0
+            if magic[0] & 0xF0 == 0x50 and magic[1:] == _SKIPPABLE:
+                skip = int.from_bytes((yield from self._next(4)), "little")
                 continue
-            [flags] = yield 0, 1
+            if magic != _ZSTD_MAGIC:
+                skip = 1 << 63  # decoding it fails
+                continue
+            [flags] = yield from self._next(1)
             single = flags >> 5 & 1  # its window is its content
             size_bytes = _CONTENT_SIZE_BYTES[flags >> 6] or single
-            header = yield 0, 1 - single + _DICTIONARY_ID_BYTES[flags & 3] + size_bytes
+            header = yield from self._next(1 - single + _DICTIONARY_ID_BYTES[flags & 3] + size_bytes)
+            base = 1 << 10 + (header[0] >> 3)
+            window = base + base // 8 * (header[0] & 7)
             if single:
                 window = int.from_bytes(header[-size_bytes:], "little") + (256 if size_bytes == 2 else 0)
-            else:
-                base = 1 << 10 + (header[0] >> 3)
-                window = base + base // 8 * (header[0] & 7)
-            self.window_bytes = max(self.window_bytes, window)
-            skip = last = 0
+            self._note(window)
+            last = 0
             while not last:
-                block = int.from_bytes((yield skip, 3), "little")
-                last, kind, size = block & 1, block >> 1 & 3, block >> 3
-                skip = 1 if kind == _RUN else size
+                block = int.from_bytes((yield from self._next(3, skip)), "little")
+                last, kind = block & 1, block >> 1 & 3
+                skip = 1 if kind == _RUN else block >> 3
             skip += 4 if flags & 4 else 0  # a checksum
-        yield 1 << 63, 1  # not a frame: decoding it fails
 
 
 def _by_lzma(stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:

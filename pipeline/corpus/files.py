@@ -1,39 +1,27 @@
 """What to read: files, directories and globs become one listing of corpus files, each named once.
 
 The order is that of the inputs, sorted by path within a directory or a glob, so a plan made from the listing is the
-same every time. A digest of samples of a file shows later whether it is still the same. Of the content only the format
-and the compression are looked at (`formats`).
+same every time. A digest of samples of a file shows later whether it is still the same.
 """
 
-import errno
-import glob
 import hashlib
 import os
-import stat
-import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from pipeline.base.errors import InputError
-from pipeline.corpus import remote
 from pipeline.corpus.formats import FileType, recognise
-from pipeline.storage import LocalFile, OpenFile, Remote, each, is_uri, named, open_file
+from pipeline.corpus.inputs import expand, reading, sample_corpus
+from pipeline.storage import OpenFile, each, is_uri, named, open_file
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
-_CHECK = "check the name and its permissions, or leave it out"
-_NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read. `path` is absolute, links kept, or a URI.
-
-    `digest` is of its size and of up to 16 samples of 4 KiB, which shows changes in place. `formats` lists the values
-    of `format` and `compression`.
-    """
+    """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples."""
 
     path: str
     size: int
@@ -65,47 +53,36 @@ def find_files(
 ) -> Listing:
     """List the files that the inputs name; for None, those of the sample corpus.
 
-    Directories are read with everything below them except hidden files and directories; symbolic links to files are
-    followed, and those to directories too, each directory once. A directory with a `run.json` is a run directory of
-    ours and is skipped with everything below it. URIs are read in the same way (`pipeline.corpus.remote`), those of
-    `file://` as local paths. A file that is named twice, also by another spelling or link, is listed where it first
-    appears.
-    Raises `InputError` for an input that does not exist, cannot be read, holds no files or has a name that is not
-    UTF-8, for a corpus without a byte (unless it `may_be_empty`), and for a file whose name contradicts its content.
+    Hidden files, run directories and what is below them are skipped in directories; links are followed. A file that is
+    named twice, also by another spelling or link, is listed where it first appears. Raises `InputError` for an input
+    that names no file or cannot be read, a corpus without a byte (unless it `may_be_empty`), and as `describe` does.
     """
-    if inputs is None:
-        listing = _listing(sample_corpus(), asked)
-        _require_text(listing, "the sample corpus")
-        return replace(listing, empty=())  # the library has empty modules, which the user did not choose
-    names = [os.fspath(name) for name in inputs]
-    if not names:
+    names = None if inputs is None else [os.fspath(name) for name in inputs]
+    if names == []:
         raise InputError("no inputs: name files, directories or globs")
     try:
-        listing = _listing([path for name in names for path in _expand(name)], asked)
+        paths = sample_corpus() if names is None else [path for name in names for path in expand(name)]
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
-    if not may_be_empty:
-        _require_text(listing, "the corpus")
-    return listing
-
-
-def sample_corpus() -> list[str]:
-    """Return the Python files of the running Python's standard library, without its tests and installed packages."""
-    root = sysconfig.get_path("stdlib")
-    paths = [path for path in _walk(root, set(), _NOT_SAMPLED) if path.endswith(".py")]
-    if not paths:
-        raise InputError(f"the sample corpus is missing: no Python files in {root}; name files to train on")
-    return paths
+    different: dict[str, str] = {}
+    for path in paths:
+        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
+    described = partial(describe, asked=asked)
+    files = list(each(described, list(different.values()), remote=any(map(is_uri, paths))))
+    empty = [file.path for file in files if not file.size]
+    if len(empty) == len(files) and not may_be_empty:
+        reason = f"none of its {len(empty)} files has a byte" if len(empty) > 1 else f"{empty[0]} has no bytes"
+        raise InputError(f"the {'sample ' if names is None else ''}corpus is empty: {reason}; name files with text")
+    if names is None:
+        empty = []  # the library has empty modules, which the user did not choose
+    return Listing(tuple(file for file in files if file.size), tuple(empty))
 
 
 @contextmanager
-def opened(path: str, remedy: str = _CHECK) -> Iterator[OpenFile]:
+def opened(path: str, *remedy: str) -> Iterator[OpenFile]:
     """Open a file of a listing to read bytes; raise `InputError` with the remedy if opening or reading fails."""
-    try:
-        with open_file(named(path)) if is_uri(path) else LocalFile(path) as file:
-            yield file
-    except OSError as error:
-        raise _unreadable(path, error, remedy) from None
+    with reading(path, *remedy), open_file(named(path)) as file:
+        yield file
 
 
 def file_size(file: OpenFile) -> int:
@@ -126,138 +103,3 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         found = recognise(path, samples[0], samples[-1], asked)
         return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression)
-
-
-def _listing(paths: Sequence[str], asked: FileType) -> Listing:
-    different: dict[str, str] = {}
-    for path in paths:
-        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
-    files = list(each(partial(describe, asked=asked), list(different.values()), remote=any(map(is_uri, paths))))
-    return Listing(tuple(file for file in files if file.size), tuple(file.path for file in files if not file.size))
-
-
-def _require_text(listing: Listing, what: str) -> None:
-    if not listing.files:
-        [first, *more] = listing.empty
-        reason = f"none of its {len(listing.empty)} files has a byte" if more else f"{first} has no bytes"
-        raise InputError(f"{what} is empty: {reason}; name files with text")
-
-
-def _expand(name: str) -> list[str]:
-    """Return the files that one input names, as absolute paths or URIs."""
-    if not name:
-        raise InputError("an input is empty (''): name a file, a directory or a glob")
-    if "\0" in name:
-        raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
-    _refuse_undecodable(name)
-    if is_uri(name):
-        where = named(name)
-        if isinstance(where, Remote):
-            return remote.expand(where)
-        name = str(where)
-    path = _absolute(name)
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
-    except OSError as error:
-        if glob.has_magic(name):
-            return _expand_glob(name)
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
-        raise _unreadable(name, error) from None
-    if stat.S_ISREG(mode):
-        return [path]
-    if not stat.S_ISDIR(mode):
-        raise InputError(f"{name} is neither a regular file nor a directory: save its content to a file and name that")
-    if _is_run_directory(path):
-        raise remote.output_error(name)
-    if found := list(_walk(path, set())):
-        return found
-    raise InputError(
-        f"{name} is a directory without files to read (hidden ones and run directories are skipped): name another"
-    )
-
-
-def _expand_glob(name: str) -> list[str]:
-    found: list[str] = []
-    for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - an absolute glob is not for Path.glob
-        path = _absolute(match)
-        if os.path.isfile(path):  # noqa: PTH113 - false for what cannot be read
-            if "**" not in name or not _in_run_directory(match, name):
-                _refuse_undecodable(path)
-                found.append(path)
-        elif "**" not in name and os.path.isdir(path):  # noqa: PTH112
-            found += _walk(path, set())
-    if not found:
-        raise InputError(f"no file matches {name}: check the glob and the directory you are in")
-    return found
-
-
-def _absolute(name: str) -> str:
-    """Return the absolute path of a name, links kept except before a `..`, where they decide what it means."""
-    try:
-        if ".." in Path(name).parts:
-            parent, last = os.path.split(name)
-            return os.path.realpath(name) if last in ("", "..") else os.path.join(os.path.realpath(parent), last)  # noqa: PTH118
-        return os.path.abspath(name)  # noqa: PTH100 - keeps links
-    except OSError as error:
-        raise InputError(
-            f"{name} cannot be found: the working directory is gone ({error.strerror}); change to another"
-        ) from None
-
-
-def _unreadable(name: str, error: OSError, remedy: str = _CHECK) -> InputError:
-    return InputError(f"{name} cannot be read: {error.strerror or error}; {remedy}")
-
-
-def _refuse_undecodable(path: str) -> None:
-    """Raise `InputError` for a name that is not UTF-8: neither `run.json` nor a message could hold it."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        try:
-            shown = os.fsencode(path).decode(errors="backslashreplace")
-        except UnicodeEncodeError:
-            shown = ascii(path)
-        raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
-
-
-def _is_run_directory(directory: str) -> bool:
-    return any(os.path.isfile(os.path.join(directory, name)) for name in remote.MANIFESTS)  # noqa: PTH113, PTH118
-
-
-def _in_run_directory(match: str, pattern: str) -> bool:
-    """Return whether a glob went through a run directory to reach a file."""
-    wild = next(i for i, part in enumerate(Path(pattern).parts) if glob.has_magic(part))
-    parts = Path(match).parts
-    return any(_is_run_directory(str(Path(*parts[:end]))) for end in range(wild + 1, len(parts)))
-
-
-def _walk(directory: str, seen: set[str], left_out: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the files in a directory and below, sorted by path, no directory twice.
-
-    Hidden files and directories, broken and looping links, and run directories are skipped.
-    """
-    real = os.path.realpath(directory)
-    if real in seen or _is_run_directory(directory):
-        return
-    seen.add(real)
-    try:
-        with os.scandir(directory) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise _unreadable(f"directory {directory}", error) from None
-    for entry in listed:
-        if entry.name.startswith(".") or entry.name in left_out:
-            continue
-        try:
-            is_directory, is_file = entry.is_dir(), entry.is_file()
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                continue
-            raise _unreadable(entry.path, error) from None
-        if is_directory or is_file:
-            _refuse_undecodable(entry.path)
-        if is_directory:
-            yield from _walk(entry.path, seen, left_out)
-        elif is_file:
-            yield entry.path

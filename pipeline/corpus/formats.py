@@ -1,8 +1,7 @@
 """The format and the compression of a file, two independent facts, from its first bytes and its name.
 
-Content decides first if it has a mark (Parquet, gzip, zstd, bzip2, xz). JSON Lines has none, so its name decides. Lines
-of text are documents only on request. A file whose name contradicts its content is an error, so that a damaged file is
-never read as text. `--input-format` and `--compression` override both for every file.
+Content decides first if it has a mark (Parquet, gzip, zstd, bzip2, xz). JSON Lines has none, so its name decides. A
+file whose name contradicts its content is an error, so that a damaged file is never read as text.
 """
 
 from dataclasses import dataclass
@@ -38,13 +37,20 @@ class FileType:
 def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
     """Return what a file is by its name, its first and its last bytes.
 
-    Raises `InputError` if name and content contradict each other, or for Parquet that is compressed as a whole.
+    Raises `InputError` if they contradict each other, or for Parquet that is compressed as a whole.
     """
+
+    def contradiction(named: str, pronoun: str, option: str) -> InputError:
+        return InputError(
+            f"{path} is named as {named} but does not begin as {pronoun}: it is damaged, or rename it, or say what it "
+            f"is with {option}"
+        )
+
     suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
     by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
     compression = compression_marked(head) if asked.compression == AUTO else asked.compression
     if asked.compression == AUTO and compression == "none" and by_name and head:
-        raise _contradiction(path, _COMPRESSION_SUFFIXES[by_name], "such", "--compression")
+        raise contradiction(_COMPRESSION_SUFFIXES[by_name], "such", "--compression")
     format_ = asked.format
     if format_ == AUTO:
         format_ = _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
@@ -52,17 +58,16 @@ def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
             if tail.endswith(_PARQUET) or starts_as_parquet(head):
                 format_ = "parquet"
         elif format_ == "parquet" and compression == "none" and head:
-            raise _contradiction(path, "Parquet", "one", "--input-format")
+            raise contradiction("Parquet", "one", "--input-format")
     if format_ == "parquet" and compression != "none":
         raise compressed_parquet(path, compression)
     return FileType(format_, compression)
 
 
-def _contradiction(path: str, named: str, pronoun: str, option: str) -> InputError:
-    return InputError(
-        f"{path} is named as {named} but does not begin as {pronoun}: it is damaged, or rename it, or say what it is "
-        f"with {option}"
-    )
+def damaged(path: str, action: str, error: Exception) -> InputError:
+    """Return the error for a file that an action, with the location, has found damaged."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"{path} cannot be {action} ({reason}); restore it, or leave it out")
 
 
 def compressed_parquet(path: str, compression: str) -> InputError:

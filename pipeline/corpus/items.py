@@ -1,21 +1,17 @@
 """Any iterable of documents -> records for the native core: strings, bytes, columns of Arrow, rows of a data set.
 
-Each item is one document; of an Arrow array each element, of a table each row of its text column. Text goes from
-Arrow's memory to the core without a copy, and strings are joined to records of about a mebibyte, so memory holds a few
-of them at a time. A record whose field is missing, or is not text, is skipped as one of JSON Lines is, and
-reported with its kind and the number of its item. A lone surrogate of a string becomes one invalid byte, which the
-errors policy then sees as one invalid sequence, as in JSON Lines.
+Text goes from Arrow's memory to the core without a copy, and strings are joined to records of about a mebibyte, so
+memory holds a few of them at a time. What is no text is skipped, and a lone surrogate becomes one invalid byte, as of
+JSON Lines.
 """
 
 import re
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.corpus.records import Records, skipped_records
+from pipeline.corpus.records import Records, joined
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -41,39 +37,23 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
     for item in _documents(items, text_field):
         is_arrow = _is_arrow(item)
         if not is_arrow:
-            text, kind = (_encoded(item), "") if isinstance(item, _TEXTS) else _text_of(item, text_field, number)
+            text, kind = _text_of(item, text_field, number)
             if kind:
                 skipped.setdefault(kind, []).append(len(texts))
             texts.append(text)  # also an empty one: later documents keep their numbers
             number += 1
             size += len(text)
         if texts and (is_arrow or size >= _BLOCK_BYTES or len(texts) >= _BLOCK_ROWS):
-            joined = _joined(texts, skipped, number - len(texts))
+            records = joined(texts, skipped, (number - len(texts)).__add__)
             texts, skipped, size = [], {}, 0
-            yield joined
-            del joined
+            yield records
+            del records
         if is_arrow:
             for records in _arrow_records(item, text_field, number):
                 yield records
                 number += records.rows
     if texts:
-        yield _joined(texts, skipped, number - len(texts))
-
-
-def _joined(texts: list[bytes], skipped: dict[str, list[int]], first: int) -> Records:
-    """Join texts, the first of which is item `first`."""
-    offsets = array("q", accumulate(map(len, texts), initial=0))
-    position = first.__add__
-    return Records(len(texts), offsets, b"".join(texts), 8, position, skipped_records(skipped, position))
-
-
-def _encoded(text: Any) -> bytes:
-    if not isinstance(text, str):
-        return text if isinstance(text, bytes) else bytes(text)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATE.sub(_INVALID_BYTE, text).encode(errors="surrogateescape")
+        yield joined(texts, skipped, (number - len(texts)).__add__)
 
 
 def _documents(items: Any, text_field: str) -> Iterable[Any]:
@@ -90,14 +70,12 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
     if hasattr(items, "with_format") and hasattr(items, "select_columns"):  # a datasets.Dataset
         names = items.column_names  # None: they are not known before the first row
         columns = items if names is None else items.select_columns([_column_name("the data set", text_field, names)])
-        batches: Iterator[Any] = columns.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-        return batches
+        return cast("Iterable[Any]", columns.with_format("arrow").iter(batch_size=_BATCH_ROWS))
     if not any(hasattr(items, name) for name in ("__iter__", "__getitem__")) and not _is_arrow(items):
         raise UsageError(f"the documents are of type {type(items).__name__}, which has no items; give a list of texts")
     if _of_arrow(items) and hasattr(items, "schema"):
         _column_name("the table", text_field, items.schema.names)
-    documents: Iterable[Any] = [items] if _is_arrow(items) else items
-    return documents
+    return [items] if _is_arrow(items) else cast("Iterable[Any]", items)
 
 
 def _of_arrow(item: object) -> bool:
@@ -124,22 +102,30 @@ def _column_name(owner: str, text_field: str, names: Iterable[str]) -> str:
 
 
 def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
-    """Return the text of a record, or no text and the kind of skipped record that it is."""
-    if _is_scalar(item):
-        raise InputError(
-            f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole column, or "
-            "the value's as_py()"
-        )
-    if item is not None and not isinstance(item, Mapping):
-        raise InputError(
-            f"item {number} is of type {type(item).__name__}; give str, bytes, records with a text in {text_field!r}, "
-            "or pyarrow columns of them"
-        )
-    for name in (text_field,) if item is not None and text_field in item else text_field.split("."):
-        item = item.get(name) if isinstance(item, Mapping) else None
+    """Return the text of an item, or no text and the kind of skipped record that it is."""
+    if not isinstance(item, _TEXTS):
+        if _is_scalar(item):
+            raise InputError(
+                f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole "
+                "column, or the value's as_py()"
+            )
+        if item is not None and not isinstance(item, Mapping):
+            raise InputError(
+                f"item {number} is of type {type(item).__name__}; give str, bytes, records with a text in "
+                f"{text_field!r}, or pyarrow columns of them"
+            )
+        for name in (text_field,) if item is not None and text_field in item else text_field.split("."):
+            item = item.get(name) if isinstance(item, Mapping) else None
     if item is None:
         return b"", "records_without_field"
-    return (_encoded(item), "") if isinstance(item, _TEXTS) else (b"", "records_not_text")
+    if not isinstance(item, _TEXTS):
+        return b"", "records_not_text"
+    if not isinstance(item, str):
+        return bytes(item), ""
+    try:
+        return item.encode(), ""
+    except UnicodeEncodeError:
+        return _SURROGATE.sub(_INVALID_BYTE, item).encode(errors="surrogateescape"), ""
 
 
 def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]:
@@ -157,29 +143,16 @@ def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]
             for start in range(0, len(chunk), _BLOCK_ROWS):
                 column = chunk.slice(start, _BLOCK_ROWS)
                 if is_record:
-                    column = _field(column, text_field)
+                    column = columns.field(column, text_field)
                 skipped = []
-                if is_record and not columns.is_text(column.type) and not pa.types.is_null(column.type):
+                if not columns.is_text(column.type) and not pa.types.is_null(column.type):
+                    if not is_record:
+                        raise InputError(f"the column at item {number} is of type {column.type}, not text or bytes")
                     skipped = columns.skipped_rows("records_not_text", pc.is_valid(column), number.__add__)
                     column = pc.if_else(pc.is_valid(column), pa.scalar(b"", pa.binary()), pa.scalar(None, pa.binary()))
-                elif not columns.is_text(column.type) and not pa.types.is_null(column.type):
-                    raise InputError(f"the column at item {number} is of type {column.type}, not text or bytes")
                 for texts in columns.plain(column):
                     records = columns.records_of(texts, number.__add__)
                     yield replace(records, skipped=[*records.skipped, *skipped]) if skipped else records
                     number += len(texts)
     except pa.ArrowException as error:
         raise InputError(f"the column at item {number} cannot be read as text: {str(error).splitlines()[0]}") from None
-
-
-def _field(records: Any, text_field: str) -> Any:
-    """Return the column of records that has the text; of nulls if there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = records
-    for name in (text_field,) if column.type.get_all_field_indices(text_field) else text_field.split("."):
-        if not pa.types.is_struct(column.type) or not column.type.get_all_field_indices(name):
-            return pa.nulls(len(records), pa.binary())
-        column = pc.struct_field(column, name)
-    return column

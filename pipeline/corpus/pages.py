@@ -1,13 +1,11 @@
 """How large the pages of a Parquet column are, read from their headers before anything in them is decompressed.
 
-A page is held whole, and a few bytes may decompress to very many. The file's index only has the sum of a column's
-pages; their headers (https://parquet.apache.org/docs/file-format/metadata/) are read here, in Thrift's compact
-protocol, as far as they give sizes.
+The file's index only has the sum of a column's pages. Their headers are in Thrift's compact protocol
+(https://parquet.apache.org/docs/file-format/metadata/), which is read as far as it gives sizes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.storage import OpenFile
 
@@ -22,30 +20,23 @@ _DEEPEST = 16
 _REPEATING = "DELTA_BYTE_ARRAY"  # an encoding of values that begin as the one before
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page: the bytes it decompresses to, and its number of values (0 for the page of a dictionary)."""
 
     size: int
     values: int
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What decoding a column chunk may hold, in bytes.
-
-    page, dictionary: its largest page of values, and of a dictionary. densest: the average value, in the page where
-    that is largest. repeating: a bound of the values that a page may hold again and again in few bytes.
-    """
+class Sizes(NamedTuple):
+    """What decoding a column chunk may hold: bytes of its largest page of values, of a dictionary, and of a value."""
 
     page: int
     dictionary: int
-    densest: float
-    repeating: int
+    value: int  # the average where that is largest, or a page if values may begin as the one before
 
     def rows(self, batch_bytes: int, most: int) -> int:
         """Return how many rows, at most `most`, to decode at once for about `batch_bytes`, a page aside."""
-        return max(1, min(most, batch_bytes // max(self.repeating, int(self.densest), 1)))
+        return max(1, min(most, batch_bytes // max(self.value, 1)))
 
 
 def sizes(stream: OpenFile, column: Any) -> Sizes:
@@ -54,8 +45,8 @@ def sizes(stream: OpenFile, column: Any) -> Sizes:
     data = [page for page in found if page.values]
     largest = max((page.size for page in data), default=0)
     dictionary = max((page.size for page in found if not page.values), default=0)
-    densest = max((page.size / page.values for page in data), default=0.0)
-    return Sizes(largest, dictionary, densest, largest if _REPEATING in column.encodings else 0)
+    average = max((page.size // page.values for page in data), default=0)
+    return Sizes(largest, dictionary, largest if _REPEATING in column.encodings else average)
 
 
 def pages(stream: OpenFile, column: Any) -> Iterator[Page]:
@@ -67,10 +58,9 @@ def pages(stream: OpenFile, column: Any) -> Iterator[Page]:
     while at < end:
         header, header_bytes = _read_header(stream, at)
         size, compressed = header.get(_SIZE), header.get(_COMPRESSED_SIZE)
-        if not (isinstance(header.get(_TYPE), int) and isinstance(size, int) and isinstance(compressed, int)):
+        known = isinstance(header.get(_TYPE), int)
+        if not (known and isinstance(size, int) and isinstance(compressed, int)) or min(size, compressed) < 0:
             raise ValueError(f"the header of the page at byte {at} has no sizes")
-        if size < 0 or compressed < 0:
-            raise ValueError(f"the header of the page at byte {at} has a negative size")
         inner = next((header[field] for field in _DATA_HEADERS if field in header), None)
         values = inner.get(1) if header[_TYPE] != _DICTIONARY_PAGE and isinstance(inner, dict) else 0
         yield Page(size, values if isinstance(values, int) else 0)
@@ -99,10 +89,7 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
     while head := data[at]:
         at += 1
         kind = head & 0x0F
-        if head >> 4:
-            field += head >> 4
-        else:
-            field, at = _number(data, at)
+        field, at = (field + (head >> 4), at) if head >> 4 else _number(data, at)
         fields[field] = None
         if kind in _NUMBERS:
             fields[field], at = _number(data, at)
@@ -125,13 +112,10 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
+    number = 0
+    for shift in range(0, 64, 7):
+        number |= (data[at] & 0x7F) << shift
         at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        if data[at - 1] < 0x80:
             return number, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("the header of a page has a number that is too long")
+    raise ValueError("the header of a page has a number that is too long")

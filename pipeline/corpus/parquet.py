@@ -1,12 +1,13 @@
 """Parquet: row groups -> documents, one per row, whose text is one column; nothing else is read.
 
-Pages are read one after the other, in batches of rows, and their checksums verified if the file has them. Rows that are
-mostly numbers in a dictionary of texts stay so until they are counted, in parts, so that few bytes do not become very
-many at once. A page is held in memory whole, as Parquet's compression needs it: if a row group may have one that is
-large for the budget, the headers of its pages are read first. A row whose text is null has no field.
+Rows that are mostly numbers in a dictionary of texts stay so until they are counted, in parts, so that few bytes do not
+become very many at once. A page is held in memory whole, as Parquet's compression needs it: if a row group may have one
+that is large for the budget, the headers of its pages are read first. A row whose text is null has no field.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
-from pipeline.corpus.columns import is_text, nested, plain, records_of
+from pipeline.corpus.columns import field, is_text, plain, records_of
 from pipeline.corpus.files import CorpusFile, opened
+from pipeline.corpus.formats import damaged
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
@@ -24,9 +26,9 @@ from pipeline.storage import OpenFile
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
 _MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
-_BUFFER_BYTES = 1 << 20  # of the file, read at once
 _PAGE_COPIES = 4  # of a page: compressed, not, decoded
 _UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
+_parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
 
 
 def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
@@ -52,55 +54,55 @@ def read_row_groups(
     Raises `InputError` for a damaged file, naming the row group; `TrainingError` for a page over the budget.
     """
     parquet, leaf = _open(file, stream, text_field)
-    if any(_in_dictionary(group.column(leaf), group.num_rows) for group in _groups(parquet)):
-        parquet, leaf = _open(file, stream, text_field, by_dictionary=True)
-    names = _names(parquet.schema_arrow, text_field)
-    for group in groups:
-        facts = parquet.metadata.row_group(group)
+    for group in _groups(parquet):
+        column = group.column(leaf)
+        if column.has_dictionary_page and column.total_uncompressed_size < _FEW_BYTES * group.num_rows:
+            parquet = _parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
+            break
+    for number in groups:
+        facts = parquet.metadata.row_group(number)
         column, rows = facts.column(leaf), facts.num_rows
-        first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(group))
+        first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(number))
         reported = 0
         size = column.total_uncompressed_size
         batch_rows = min(
             max(_BATCH_BYTES * rows // max(size, 1), 1),
             _MOST_ENCODED_ROWS if column.has_dictionary_page else _MOST_BATCH_ROWS,
-            _require_pages(file, stream, column, group, budget),
+            _require_pages(file, stream, column, number, budget),
         )
-        batches = parquet.iter_batches(batch_rows, row_groups=[group], columns=[text_field], use_threads=False)
-        while (batch := _next(file, group, batches)) is not None:
-            for texts in plain(nested(batch.column(0), names[1:])):
-                yield records_of(texts, at.__add__)
-                at += len(texts)
-                done = size * (at - first) // rows
-                progress(done - reported)
-                reported = done
+        with _intact(file, f"row group {number}"):
+            for batch in parquet.iter_batches(batch_rows, row_groups=[number], columns=[text_field], use_threads=False):
+                for texts in plain(field(batch.to_struct_array(), text_field)):
+                    yield records_of(texts, at.__add__)
+                    at += len(texts)
+                    done = size * (at - first) // rows
+                    progress(done - reported)
+                    reported = done
 
 
-def _open(
-    file: CorpusFile, stream: OpenFile, text_field: str, *, by_dictionary: bool = False
-) -> tuple[pq.ParquetFile, int]:
-    """Open a file; return it with the number of its column of texts."""
-    stream.seek(0)
+@contextmanager
+def _intact(file: CorpusFile, where: str) -> Iterator[None]:
+    """Raise `InputError` for what Arrow raises where a file is damaged."""
     try:
-        parquet = pq.ParquetFile(
-            stream,
-            read_dictionary=[text_field] if by_dictionary else None,
-            buffer_size=_BUFFER_BYTES,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
-        schema = parquet.schema_arrow
+        yield
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _damaged(file, "its end, where Parquet keeps its index", error) from None
+        raise damaged(file.path, f"read as Parquet: it is damaged in {where}", error) from None
+
+
+def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.ParquetFile, int]:
+    """Open a file; return it with the number of its column of texts."""
+    with _intact(file, "its end, where Parquet keeps its index"):
+        stream.seek(0)
+        parquet = _parquet_file(stream)
+        schema = parquet.schema_arrow
     paths = [parquet.schema.column(index).path for index in range(len(parquet.schema))]
     if paths.count(text_field) > 1:
         raise InputError(
             f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
         )
     kind: Any = pa.struct(list(schema))
-    for name in _names(schema, text_field):
-        names = [field.name for field in kind] if pa.types.is_struct(kind) else []
-        if names.count(name) != 1:
+    for name in [text_field] if text_field in schema.names else text_field.split("."):
+        if not pa.types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
             raise InputError(
                 f"{file.path} has no column {text_field!r}: it has {', '.join(schema.names[:20])}; say which one is "
                 "the text with --text-field"
@@ -113,18 +115,8 @@ def _open(
     return parquet, paths.index(text_field)
 
 
-def _names(schema: pa.Schema, text_field: str) -> list[str]:
-    """Return the names that lead to a column: its own, if one is called just that, or those between its dots."""
-    return [text_field] if text_field in schema.names else text_field.split(".")
-
-
 def _groups(parquet: pq.ParquetFile) -> Iterator[Any]:
     return map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
-
-
-def _in_dictionary(column: Any, rows: int) -> bool:
-    """Return whether rows are mostly numbers in a dictionary: then few bytes may represent very many."""
-    return bool(column.has_dictionary_page) and column.total_uncompressed_size < _FEW_BYTES * rows
 
 
 def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, budget: ReadBudget) -> int:
@@ -137,25 +129,9 @@ def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, 
     if left is None or _PAGE_COPIES * held <= SMALL_BYTES:
         return most
     if _UNSEEN_SHARE * _PAGE_COPIES * held > left:
-        try:
+        with _intact(file, f"row group {group}"):
             sizes = pages.sizes(stream, column)
-        except ValueError as error:
-            raise _damaged(file, f"row group {group}", error) from None
         held, most = sizes.page + sizes.dictionary, sizes.rows(_BATCH_BYTES, most)
     what = f"{file.path}, row group {group}: a page with its dictionary of {format_bytes(held)}"
     budget.require("page", _PAGE_COPIES * held, what)
     return most
-
-
-def _next(file: CorpusFile, group: int, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    try:
-        return next(batches, None)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _damaged(file, f"row group {group}", error) from None
-
-
-def _damaged(file: CorpusFile, where: str, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(
-        f"{file.path} cannot be read as Parquet: it is damaged in {where} ({reason}); restore it, or leave it out"
-    )

@@ -1,11 +1,11 @@
 """The memory budget of a worker that reads and counts: what reading holds, counting cannot use.
 
-A decompressor's window or a line of JSON is held whole, and the file decides how large it is. Readers announce it
-before they hold it: counting then gets less, and what does not fit is an error. The budget never decides which input is
-skipped.
+Readers announce a decompressor's window or a long line before they hold it: counting then gets less, and what does not
+fit is an error. The budget never decides which input is skipped.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from pipeline.base.errors import TrainingError
 from pipeline.base.units import format_bytes
@@ -14,6 +14,7 @@ LEAST_COUNTING_BYTES = 3 << 20  # what counting needs next to reading
 SMALL_BYTES = 1 << 20  # up to this size nothing need be announced
 
 
+@dataclass
 class ReadBudget:
     """What reading holds of a worker's memory, by name ("window", "line", ...).
 
@@ -21,37 +22,26 @@ class ReadBudget:
     counting. limit_bytes, workers: the memory limit that workers share equally; both only serve error messages.
     """
 
-    def __init__(
-        self,
-        budget_bytes: int | None,
-        on_change: Callable[[int], None],
-        *,
-        limit_bytes: int | None = None,
-        workers: float = 1,
-    ) -> None:
-        self._budget_bytes = budget_bytes
-        self._on_change = on_change
-        self._limit_bytes = limit_bytes
-        self._workers = workers
-        self._held: dict[str, int] = {}
+    budget_bytes: int | None
+    on_change: Callable[[int], None]
+    limit_bytes: int | None = None
+    workers: float = 1
+    _held: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
     def left_bytes(self) -> int | None:
         """What is not held; None: no limit."""
-        return None if self._budget_bytes is None else self._budget_bytes - sum(self._held.values())
-
-    def _held_with(self, name: str, size: int) -> int:
-        return sum(self._held.values()) - self._held.get(name, 0) + size
+        return None if self.budget_bytes is None else self.budget_bytes - sum(self._held.values())
 
     def hold(self, name: str, size: int) -> bool:
         """Hold `size` bytes under this name from now on, 0 to release them; return False, unchanged, if too large."""
-        if self._budget_bytes is None or self._held.get(name, 0) == size:
+        if self.budget_bytes is None or self._held.get(name, 0) == size:
             return True
-        held = self._held_with(name, size)
-        if size and held + LEAST_COUNTING_BYTES > self._budget_bytes:
+        held = sum((self._held | {name: size}).values())
+        if size and held + LEAST_COUNTING_BYTES > self.budget_bytes:
             return False
         self._held[name] = size
-        self._on_change(self._budget_bytes - held)
+        self.on_change(self.budget_bytes - held)
         return True
 
     def require(self, name: str, size: int, what: str) -> None:
@@ -61,14 +51,14 @@ class ReadBudget:
 
     def too_large(self, name: str, size: int, what: str) -> TrainingError:
         """Return the error for something of this size that does not fit; what: its name, with file and position."""
-        held = self._held_with(name, size) + LEAST_COUNTING_BYTES
-        budget = self._budget_bytes or 0
+        needed = sum((self._held | {name: size}).values()) + LEAST_COUNTING_BYTES
+        budget = self.budget_bytes or 0
         limit = "a larger --memory-limit"
-        if self._limit_bytes is not None:
-            limit = f"--memory-limit {-(-(self._limit_bytes + int(self._workers * (held - budget))) >> 20)}MiB"
-        fewer = ", or fewer --workers" if self._workers >= 2 else ""
+        if self.limit_bytes is not None:
+            limit = f"--memory-limit {-(-(self.limit_bytes + int(self.workers * (needed - budget))) >> 20)}MiB"
+        fewer = ", or fewer --workers" if self.workers >= 2 else ""
         return TrainingError(
-            f"{what} would take {format_bytes(held)} to read, and a worker has {format_bytes(budget)}; "
+            f"{what} would take {format_bytes(needed)} to read, and a worker has {format_bytes(budget)}; "
             f"give {limit}{fewer}"
         )
 

@@ -1,8 +1,6 @@
 """A span of a file -> blocks of text, or columns of documents, in bounded memory.
 
-Formats and compressions are independent: compressed bytes become blocks of text (`decompress`), blocks of lines become
-records (`json_lines`) or documents (`lines`), row groups become records too (`parquet`). A file that changed since it
-was listed, or while it is read, is an error.
+Formats and compressions are independent. A file that changed since it was listed, or while it is read, is an error.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, opened
 from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
-from pipeline.corpus.lines import read_lines
+from pipeline.corpus.lines import read_json_lines, read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
@@ -24,32 +22,26 @@ def read_span(
 ) -> Iterator[bytes | Records]:
     """Read the span [start, stop) of a file: blocks of one text, or records, in order.
 
-    start, stop: bytes of a plain file of text or of lines (which are whole), row groups of a Parquet file; a
-    compressed file is read whole. progress: is called with how many more of the span's bytes are done. budget: what is
-    large is held of it.
-
-    Raises `InputError` for a file that changed, cannot be read or is damaged, with the location; `TrainingError` if
-    something in it does not fit the budget.
+    start, stop: bytes of a plain file of text or of whole lines, row groups of a Parquet file; a compressed file is
+    read whole. progress: is called with how many more of the span's bytes are done. Raises `InputError` for a file that
+    changed, cannot be read or is damaged, with the location; `TrainingError` if something does not fit the budget.
     """
     with opened(file.path, "the run resumes where it stopped") as stream:
         _require_unchanged(stream, file)
+        if file.compression == "none":
+            blocks = _read_blocks(file, stream, start, stop, progress)
+        else:
+            start, blocks = 0, _decompressed(file, stream, progress, budget)
         if file.format == "parquet":
             from pipeline.corpus.parquet import read_row_groups
 
             yield from read_row_groups(file, stream, range(start, stop), text_field, progress, budget)
+        elif file.format == "text":
+            yield from blocks
+        elif file.format == "lines":
+            yield from read_lines(file, blocks, start, budget)
         else:
-            if file.compression == "none":
-                blocks = _read_blocks(file, stream, start, stop, progress)
-            else:
-                start, blocks = 0, _decompressed(file, stream, progress, budget)
-            if file.format == "text":
-                yield from blocks
-            elif file.format == "lines":
-                yield from read_lines(file, blocks, start, budget)
-            else:
-                from pipeline.corpus.json_lines import read_json_lines
-
-                yield from read_json_lines(file, blocks, start, text_field, budget)
+            yield from read_json_lines(file, blocks, start, text_field, budget)
         _require_unchanged(stream, file)
 
 

@@ -1,12 +1,23 @@
-"""Documents in columns, as readers yield them."""
+"""Documents in columns, as readers yield them, and the records among them that are none."""
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
-from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, SkippedRecords
+from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
+
+
+@dataclass(frozen=True)
+class SkippedRecords:
+    """Records of one kind that are not documents, and the first positions: bytes, rows, or numbers of items."""
+
+    kind: str
+    count: int
+    positions: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,10 @@ class Records:
         return min(bisect_right(self.starts, byte + self.starts[0]), self.rows) - 1
 
 
-def skipped_records(rows_of: Mapping[str, Sequence[int]], position: Callable[[int], int]) -> list[SkippedRecords]:
-    """Describe skipped rows, given by kind."""
-    return [SkippedRecords(kind, len(rows), [position(row) for row in rows[:MOST_EXAMPLES]])
-            for kind, rows in rows_of.items()]  # fmt: skip
+def joined(texts: Sequence[bytes], skipped: Mapping[str, Sequence[int]], position: Callable[[int], int]) -> Records:
+    """Return texts as records. skipped: the rows that are not documents, by kind."""
+    offsets = array("q", accumulate(map(len, texts), initial=0))
+    kinds = [
+        SkippedRecords(kind, len(rows), list(map(position, rows[:MOST_EXAMPLES]))) for kind, rows in skipped.items()
+    ]
+    return Records(len(texts), offsets, b"".join(texts), 8, position, kinds)

@@ -1,21 +1,16 @@
-"""Samples of a list of files: short texts from all over it, read as counting reads them.
-
-The size of the sample bounds what is read, not the size of the files.
-"""
+"""Samples of a list of files: short texts from all over it, read as counting reads them."""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from random import Random
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.readers import read_span
 
-SAMPLE_BYTES = 1 << 20
-_TEXT_BYTES = 1 << 14
 _SAMPLED_FILES = 64
 _LEAST_STRETCH = 1 << 10
 
@@ -58,26 +53,34 @@ def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> 
 
 def read_chosen(chosen: Sequence[Chosen], text_field: str, *, skip_changed: bool = True) -> list[Drawn]:
     """Read what was chosen: of plain text stretches of whole words, two of which may overlap; of other formats, and of
-    compressed files, as many bytes from the start.
+    compressed files, as many bytes from the start. Invalid UTF-8 becomes U+FFFD.
 
     Raises InputError for what cannot be read, unless `skip_changed`.
     """
     drawn: list[Drawn] = []
     for one in chosen:
-        file, most = one.file, one.stretch_bytes * len(one.starts)
         try:
-            if not _is_plain(file):
-                found = _first_bytes(file, most, text_field)
-            elif file.size <= most:
-                found = [b"".join(_read(file, 0, file.size))]
-            else:
-                found = [_stretch(file, start, one.stretch_bytes) for start in one.starts]
+            texts = [text.decode(errors="replace") for text in _texts_of(one, text_field) if text]
         except InputError:
             if not skip_changed:
                 raise
             continue
-        drawn += [Drawn(file.path, text.decode(errors="replace")) for text in found if text]
+        drawn += [Drawn(one.file.path, text) for text in texts]
     return drawn
+
+
+def _texts_of(one: Chosen, text_field: str) -> Iterator[bytes]:
+    file, left = one.file, one.stretch_bytes * len(one.starts)
+    if file.format != "text" or file.compression != "none":
+        for text in _read(file, 0, 1 if file.format == "parquet" else file.size, text_field):
+            yield text[:left]
+            left -= len(text)
+            if left <= 0:
+                return
+    elif file.size <= left:
+        yield b"".join(_read(file, 0, file.size))
+    else:
+        yield from (_stretch(file, start, one.stretch_bytes) for start in one.starts)
 
 
 def _stretch(file: CorpusFile, start: int, size: int) -> bytes:
@@ -88,55 +91,6 @@ def _stretch(file: CorpusFile, start: int, size: int) -> bytes:
     if start + size < file.size and (last := max(map(data.rfind, (b" ", b"\n")))) > 0:
         data = data[:last]
     return data if start == 0 else data.lstrip(bytes(range(0x80, 0xC0)))  # no half of a character
-
-
-def _first_bytes(file: CorpusFile, most_bytes: int, text_field: str) -> list[bytes]:
-    texts: list[bytes] = []
-    left = most_bytes
-    for text in _read_whole(file, text_field):
-        texts.append(text[:left])
-        left -= len(texts[-1])
-        if left <= 0:
-            break
-    return texts
-
-
-def sample_texts(
-    files: Sequence[CorpusFile], sample_bytes: int = SAMPLE_BYTES, *, text_field: str = "text", skip_changed: bool
-) -> list[str]:
-    """Read texts of up to 64 files, the same number of each, `sample_bytes` in all; invalid UTF-8 becomes U+FFFD.
-
-    Raises InputError for what cannot be read, unless `skip_changed`.
-    """
-    sampled = files[:: max(1, -(-len(files) // _SAMPLED_FILES))]
-    count = max(1, sample_bytes // _TEXT_BYTES // max(1, len(sampled)))
-    texts: list[str] = []
-    for file in sampled:
-        try:
-            texts += [text[:_TEXT_BYTES].decode(errors="replace") for text in _texts_of(file, count, text_field)]
-        except InputError:
-            if not skip_changed:
-                raise
-    return texts
-
-
-def _texts_of(file: CorpusFile, count: int, text_field: str) -> Iterator[bytes]:
-    """Read stretches from all over a plain text; of anything else the first documents, or blocks."""
-    if not _is_plain(file):
-        yield from islice(_read_whole(file, text_field), count)
-        return
-    starts = sorted({file.size * index // count for index in range(count)})
-    for start, stop in pairwise([*starts, file.size]):
-        yield from _read(file, start, min(start + _TEXT_BYTES, stop))
-
-
-def _is_plain(file: CorpusFile) -> bool:
-    return file.format == "text" and file.compression == "none"
-
-
-def _read_whole(file: CorpusFile, text_field: str) -> Iterator[bytes]:
-    """Read a file from its start; of a Parquet file the first row group."""
-    return _read(file, 0, 1 if file.format == "parquet" else file.size, text_field)
 
 
 def _read(file: CorpusFile, start: int, stop: int, text_field: str = "text") -> Iterator[bytes]:

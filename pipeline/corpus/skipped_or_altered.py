@@ -1,12 +1,10 @@
-"""Input that was skipped or altered: its kinds, their words, and how tallies add up.
+"""Input that was skipped or altered: its kinds, their words, and how the tallies of chunks add up.
 
-A worker tallies it for its chunk, with the first locations of each kind. The tallies of all chunks add up to that of
-the run, in the order of the corpus. Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree.
-On disk a tally is called `losses`.
+Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree. On disk a tally is called `losses`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -52,15 +50,6 @@ class SkippedOrAltered:
         what = _PLURAL.sub(r"\1", self.what, count=1) if self.count == 1 else self.what
         shown = "; ".join(self.examples[:3])
         return f"{self.count:,} {what}" + (f" (first: {shown})" if shown else "")
-
-
-@dataclass(frozen=True)
-class SkippedRecords:
-    """Records of one kind that are not documents, and the first positions: bytes, rows, or numbers of items."""
-
-    kind: str
-    count: int
-    positions: Sequence[int]
 
 
 @dataclass

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile, sample_corpus
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.inputs import sample_corpus
 from pipeline.pattern import CompiledPattern
 from pipeline.run import manifest
 from pipeline.run.ids import with_pad_token

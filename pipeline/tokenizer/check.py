@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.corpus.files import find_files
-from pipeline.corpus.sampling import sample_texts
+from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
@@ -27,6 +27,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]
 
+_SAMPLE_BYTES = 1 << 20
 _HARD_TEXTS = (
     "", " ", "\n", "\x00\x00\x01", "x\n  ", "x\n  \n y  \t z   ", "a\r\n\r\nb\r\n", "DON'T I'ſ 'LLama we'Re don't",
     "123４５６ 1 2 12345678 Ⅻ ½", "a\u0085b\u200bc\ufeffd\u180ee\u00a0f\u3000g\u2028h\x1ci",
@@ -60,11 +61,12 @@ def check_command(
     homes = (source, source.parent, source.parent.parent)
     run = next((run for home in homes if home.is_dir() and (run := manifest.load(home))), None)
     texts: list[str] = []
-    if samples:
-        texts = sample_texts(find_files(map(str, samples)).files, skip_changed=False)
-    elif run:
-        text_field = str(run.manifest.counting["text_field"])
-        texts = sample_texts(run.manifest.plan.files, text_field=text_field, skip_changed=True)
+    for sample in samples:
+        chosen = choose(find_files([str(sample)]).files, _SAMPLE_BYTES // len(samples))
+        texts += [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
+    if run and not samples:
+        chosen = choose(run.manifest.plan.files, _SAMPLE_BYTES)
+        texts = [drawn.text for drawn in read_chosen(chosen, str(run.manifest.counting["text_field"]))]
     with _local(directory) as files:
         checks = check_exports(tokenizer, files, formats, texts)
     yield from map(str, checks)

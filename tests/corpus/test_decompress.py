@@ -26,10 +26,12 @@ def test_zstd_windows_do_not_depend_on_the_blocks(powers: list[int], step: int, 
         largest = max(largest, 1 << 10 + power % 18)
         if data.draw(st.booleans()):  # a frame that is to be skipped
             frames += b"\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"
-    seen = ZstdWindows()
+    windows: list[int] = [0]
+    seen = ZstdWindows(windows.append)
     for start in range(0, len(frames), step):
         seen.see(frames[start : start + step])
-    assert seen.window_bytes == largest
+    assert max(windows) == largest
+    assert len(windows) == 1 + len(powers)
 
 
 @pytest.mark.parametrize("level", [1, 3, 19])
@@ -37,12 +39,15 @@ def test_zstd_windows_of_real_frames(level: int) -> None:
     for size in (0, 100, 300, 70_000, 3_000_000):
         text = random_words(size, size)
         frame = pa.Codec("zstd", compression_level=level).compress(text, asbytes=True)
-        seen = ZstdWindows()
+        windows: list[int] = []
+        seen = ZstdWindows(windows.append)
         seen.see(frame + frame)
-        assert (seen._skip, seen._wanted, bytes(seen._header)) == (0, 4, b"")  # the next frame
-        assert seen.window_bytes <= max(size, 8 * MIB)
+        assert len(windows) == 2
+        assert max(windows) <= max(size, 8 * MIB)
         if size < 100_000:  # one block at once: the window is the text
-            assert seen.window_bytes == size
+            assert windows == [size, size]
+        seen.see(zstd_frame(27, 1))  # seen if the frames before were followed to their last byte
+        assert windows[2:] == [1 << 27]
 
 
 @pytest.mark.parametrize("dictionary_bytes", [4096, 3 * MIB, 8 * MIB, 96 * MIB, 1 << 30])

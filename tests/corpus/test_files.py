@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import describe, find_files, sample_corpus
+from pipeline.corpus.files import describe, find_files
+from pipeline.corpus.inputs import sample_corpus
 
 
 @pytest.fixture

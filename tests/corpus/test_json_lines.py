@@ -8,11 +8,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError
-from pipeline.corpus import json_lines
 from pipeline.corpus import lines as line_reader
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.json_lines import parse_lines, read_json_lines
-from pipeline.corpus.lines import whole_lines
+from pipeline.corpus.lines import parse_lines, read_json_lines, whole_lines
 from pipeline.corpus.read_budget import UNLIMITED
 
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
@@ -106,10 +104,10 @@ RECORD = st.one_of(
 def test_records_are_those_of_the_standard_json(records, names, newline):
     lines = newline.join(records)
     texts, lost = expected(lines, names)
-    found = parse_lines(lines, 0, names)
+    found = parse_lines(lines, 0, ".".join(names))
     assert texts_of(found) == texts
     assert lost_of(found) == lost
-    alone = [parse_lines(record, 0, names) for record in records if b"\n" not in record]
+    alone = [parse_lines(record, 0, ".".join(names)) for record in records if b"\n" not in record]
     assert [text for one in alone for text in texts_of(one)] == texts
 
 
@@ -120,9 +118,9 @@ def test_arrow_and_json_agree_on_damaged_lines(records, flips, data):
     lines = bytearray(b"\n".join(records))
     for _ in range(flips if lines else 0):
         lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))
-    found = parse_lines(bytes(lines), 0, ("text",))
-    prepared = json_lines._SURROGATES.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
-    by_record = json_lines._by_json(prepared, json_lines._positions(bytes(lines), 0), ("text",), UNLIMITED, str)
+    found = parse_lines(bytes(lines), 0, "text")
+    prepared = line_reader._SURROGATES.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
+    by_record = line_reader._by_json(prepared, line_reader._positions(bytes(lines), 0), "text", UNLIMITED, str)
     assert texts_of(found) == texts_of(by_record)
     assert lost_of(found) == lost_of(by_record)
 
@@ -153,17 +151,17 @@ def test_lines_do_not_depend_on_the_blocks(lines, size):
 
 def test_invalid_bytes_are_kept_for_the_errors_policy():
     line = b'{"text":"a\xff\xc3(\xed\xa0\x80 b"}'
-    assert texts_of(parse_lines(line, 0, ("text",))) == [b"a\xff\xc3(\xed\xa0\x80 b"]
-    assert texts_of(parse_lines(line + b"\nnonsense", 0, ("text",)))[0] == b"a\xff\xc3(\xed\xa0\x80 b"
+    assert texts_of(parse_lines(line, 0, "text")) == [b"a\xff\xc3(\xed\xa0\x80 b"]
+    assert texts_of(parse_lines(line + b"\nnonsense", 0, "text"))[0] == b"a\xff\xc3(\xed\xa0\x80 b"
 
 
 @pytest.mark.parametrize("other", [b"", b"\nnonsense"])
 def test_nesting_has_no_limit(other):
     deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"text":"a"}'
-    found = parse_lines(deep + other, 0, ("text",))
+    found = parse_lines(deep + other, 0, "text")
     assert texts_of(found)[0] == b"a"
     broken = b'{"x":' + b"[" * 50_000
-    assert lost_of(parse_lines(broken + other, 0, ("text",)))["records_not_json"][0] == 1 + bool(other)
+    assert lost_of(parse_lines(broken + other, 0, "text"))["records_not_json"][0] == 1 + bool(other)
 
 
 def test_byte_order_mark_is_skipped_and_positions_are_bytes():

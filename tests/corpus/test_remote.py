@@ -1,5 +1,6 @@
 """Inputs given as URIs name what the same inputs name locally."""
 
+import glob
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def test_uris_match_the_same_files_as_paths(
     ours = _listed(f"fsspec+file://{root}/{pattern}", "fsspec+file://")
     event("something" if local else "nothing")
     assert ours == local
+    matches = [Path(match) for match in glob.glob(f"{root}/{pattern}", recursive=True)]  # noqa: PTH207 - the oracle
+    first = next((at for at, part in enumerate(pattern.split("/")) if glob.has_magic(part)), 0)
+    if "**" in pattern:  # nothing in a run directory from the first wildcard on
+        above = {match: match.relative_to(root).parents[: -first - 1] for match in matches}
+        runs = {match for match in matches if any((root / one / "run.json").is_file() for one in above[match])}
+        matches = [match for match in matches if match.is_file() and match not in runs]
+        assert [str(match) for match in sorted(set(matches), key=str)] == (local or [])
+    elif glob.has_magic(pattern):
+        assert {str(match) for match in matches if match.is_file()} <= set(local or [])
 
 
 def test_double_star_matches_everything_below_a_prefix(tmp_path: Path) -> None:

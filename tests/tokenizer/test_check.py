@@ -3,6 +3,7 @@
 import gzip
 import json
 from importlib import metadata
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import find_files
-from pipeline.corpus.sampling import sample_texts
+from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.run import manifest
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.formats.save import EXPORTS
@@ -66,7 +67,8 @@ def test_missing_libraries_are_not_checked(tmp_path: Path, monkeypatch: pytest.M
 
 
 def sampled(*paths: Path, sample_bytes: int = 1 << 20) -> list[str]:
-    return sample_texts(find_files(map(str, paths)).files, sample_bytes, skip_changed=False)
+    chosen = choose(find_files(map(str, paths)).files, sample_bytes)
+    return [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
 
 
 def test_samples_are_spread_over_files(tmp_path: Path) -> None:
@@ -81,9 +83,15 @@ def test_samples_are_spread_over_files(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(InputError, match="empty"):
         sampled(tmp_path / "empty")
-    assert sample_texts([], skip_changed=False) == []
     with pytest.raises(InputError, match="none"):
         sampled(tmp_path / "none")
+
+
+def _cut(texts: list[str], size: int) -> list[str]:
+    """The first `size` bytes of the texts; half a character becomes U+FFFD."""
+    ends = list(accumulate(len(text.encode()) for text in texts))
+    pairs = zip([0, *ends], texts, strict=False)
+    return [text.encode()[: size - start].decode(errors="replace") for start, text in pairs if start < size]
 
 
 def test_samples_of_every_input_format(tmp_path: Path) -> None:
@@ -94,10 +102,10 @@ def test_samples_of_every_input_format(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"text": documents}), tmp_path / "c.parquet")
     (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(documents).encode()))
     for name in ("a.jsonl.gz", "b.jsonl", "c.parquet"):
-        assert sampled(tmp_path / name) == documents[:64], name
-        assert sampled(tmp_path / name, sample_bytes=1 << 24) == documents
+        assert sampled(tmp_path / name, sample_bytes=1 << 10) == _cut(documents, 1 << 10), name
+        assert sampled(tmp_path / name) == documents, name
     assert sampled(tmp_path / "d.txt.gz") == ["\n".join(documents)]
-    assert len(sampled(tmp_path)) == 16 * 3 + 1  # a directory
+    assert len(sampled(tmp_path)) == len(documents) * 3 + 1  # a directory
 
 
 def test_changed_or_missing_corpus_files_are_not_sampled(tmp_path: Path) -> None:
@@ -110,12 +118,12 @@ def test_changed_or_missing_corpus_files_are_not_sampled(tmp_path: Path) -> None
     files = found.manifest.plan.files
 
     def corpus_sample() -> list[str]:
-        return sample_texts(files, text_field="body", skip_changed=True)
+        return [drawn.text for drawn in read_chosen(choose(files, 1 << 20), "body")]
 
-    assert "the low the" in "".join(corpus_sample()[32:])
-    assert "the low 31" in corpus_sample()
+    assert "the low the" in corpus_sample()[-1]
+    assert "the low 99" in corpus_sample()
     (tmp_path / "b.txt").write_text("other text")
-    assert len(corpus_sample()) == 32
+    assert len(corpus_sample()) == 100
     (tmp_path / "a.jsonl").unlink()
     assert corpus_sample() == []
 

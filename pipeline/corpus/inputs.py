@@ -1,0 +1,232 @@
+"""What inputs name: a file, everything in a directory, or what matches a glob, on this machine or in a store.
+
+Results are sorted by path. Hidden files and directories are skipped, and so is what is stored in a run directory (with
+a `run.json`) or one of shards. `*`, `**` and `[...]` may be in any part of a glob; `?` too, but begins a URI's query.
+"""
+
+import errno
+import fnmatch
+import os
+import re
+import stat
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.base.errors import InputError
+from pipeline.storage import Location, Remote, is_uri, named
+
+_MANIFESTS = ("run.json", "encoding.json")  # a run directory has the first, a directory of shards the second
+_NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+
+
+@contextmanager
+def reading(name: str, remedy: str = "check the name and its permissions, or leave it out") -> Iterator[None]:
+    """Raise `InputError` with the remedy where the system or a store refuses."""
+    try:
+        yield
+    except OSError as error:
+        name = name.encode(errors="backslashreplace").decode()
+        raise InputError(f"{name} cannot be read: {error.strerror or error}; {remedy}") from None
+
+
+def sample_corpus() -> list[str]:
+    """Return the Python files of the running Python's standard library, without its tests and installed packages."""
+    root = sysconfig.get_path("stdlib")
+    paths = [str(path) for path in _walk(Path(root), set(), _NOT_SAMPLED) if path.suffix == ".py"]
+    if not paths:
+        raise InputError(f"the sample corpus is missing: no Python files in {root}; name files to train on")
+    return paths
+
+
+def expand(name: str) -> list[str]:
+    """Return the files that one input names, as absolute paths or URIs; raise `InputError` if there are none."""
+    if not name:
+        raise InputError("an input is empty (''): name a file, a directory or a glob")
+    if "\0" in name:
+        raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
+    _refuse_undecodable(name)
+    where = named(name)
+    with reading(name):
+        if isinstance(where, Remote):
+            return list(map(str, _in_store(where)))
+        found = _on_disk(str(where) if is_uri(name) else name)
+    for path in found:
+        _refuse_undecodable(path)
+    return found
+
+
+def _on_disk(name: str) -> list[str]:
+    path = _absolute(name)
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
+    except OSError as error:
+        if _is_magic(Path(), name):
+            root = Path("/" if name.startswith("/") else _absolute("."))
+            if matching := [_absolute(str(found)) for found in _matching(root, name.lstrip("/"))]:
+                return matching
+            raise InputError(f"no file matches {name}: check the glob and the directory you are in") from None
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
+        raise
+    if stat.S_ISREG(mode):
+        return [path]
+    if not stat.S_ISDIR(mode):
+        raise InputError(f"{name} is neither a regular file nor a directory: save its content to a file and name that")
+    if found := list(map(str, _below(Path(path), refuse=name))):
+        return found
+    raise InputError(
+        f"{name} is a directory without files to read (hidden ones and run directories are skipped): name another"
+    )
+
+
+def _in_store(where: Remote) -> Sequence[Location]:
+    if where.key and where.is_file():
+        return [where]
+    root = Remote(where.base, where.query, "")
+    if _is_magic(where, where.key):
+        if found := list(_matching(root, where.key)):
+            return found
+        raise InputError(f"no object matches {where}: check the glob and the bucket")
+    if found := _below(where, refuse=str(where)):
+        return found
+    if not root.exists():
+        raise InputError(f"{where} cannot be read: the bucket of {where.base} does not exist; check its name")
+    raise InputError(
+        f"{where} does not exist, or has no objects to read below it (hidden ones and run directories are "
+        "skipped): check the key"
+    )
+
+
+def _absolute(name: str) -> str:
+    """Return the absolute path of a name, links kept except before a `..`, where they decide what it means."""
+    try:
+        if ".." in Path(name).parts:
+            parent, last = os.path.split(name)
+            return os.path.realpath(name) if last in ("", "..") else os.path.join(os.path.realpath(parent), last)  # noqa: PTH118
+        return os.path.abspath(name)  # noqa: PTH100 - keeps links
+    except OSError as error:
+        raise InputError(
+            f"{name} cannot be found: the working directory is gone ({error.strerror}); change to another"
+        ) from None
+
+
+def _refuse_undecodable(path: str) -> None:
+    """Raise `InputError` for a name that is not UTF-8: neither `run.json` nor a message could hold it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        try:
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+        except UnicodeEncodeError:
+            shown = ascii(path)
+        raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
+
+
+def _is_file(where: Location) -> bool:
+    return where.is_file() if isinstance(where, Remote) else os.path.isfile(where)  # noqa: PTH113 - never raises
+
+
+def _is_directory(where: Location) -> bool:
+    return where.is_dir() if isinstance(where, Remote) else os.path.isdir(where)  # noqa: PTH112 - never raises
+
+
+def _is_output_directory(where: Location) -> bool:
+    return any(_is_file(where / name) for name in _MANIFESTS)
+
+
+def _below(where: Location, refuse: str = "") -> list[Location]:
+    """Return all files below a directory or a prefix, for which a store gets one request.
+
+    refuse: the name in the error, if it must not be a directory of ours itself.
+    """
+    if refuse and _is_output_directory(where):
+        raise InputError(f"{refuse} is a run directory or one of shards: name the corpus, not what was made of it")
+    if isinstance(where, Path):
+        return list(_walk(where, set()))
+    children = [child for child in where.children(recursive=True) if not re.search(r"(^|/)\.", child.name)]
+    outputs = tuple(
+        child.name.removesuffix(name)
+        for child in children
+        for name in _MANIFESTS
+        if child.is_file and f"/{child.name}".endswith(f"/{name}")
+    )
+    return [where / child.name for child in children if child.is_file and not child.name.startswith(outputs)]
+
+
+def _walk(directory: Path, seen: set[str], left_out: Iterable[str] = ()) -> Iterator[Path]:
+    """Yield the files in a directory and below, no directory twice; broken and looping links are skipped."""
+    real = os.path.realpath(directory)
+    if real in seen or _is_output_directory(directory):
+        return
+    seen.add(real)
+    with reading(f"directory {directory}"), os.scandir(directory) as entries:
+        listed = sorted(entries, key=lambda entry: entry.name)
+    for entry in listed:
+        if entry.name.startswith(".") or entry.name in left_out:
+            continue
+        with reading(entry.path):
+            try:
+                is_directory, is_file = entry.is_dir(), entry.is_file()
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                continue
+        if is_directory:
+            yield from _walk(directory / entry.name, seen, left_out)
+        elif is_file:
+            yield directory / entry.name
+
+
+def _is_magic(where: Location, name: str) -> bool:
+    return re.search(r"[*[]" if isinstance(where, Remote) else r"[*?[]", name) is not None
+
+
+def _matching(root: Location, pattern: str) -> Iterator[Location]:
+    """Yield the files that a glob matches, and those below matching directories; a `**` matches files only."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    for key, is_file in sorted(set(_glob(root, "", parts))):
+        if not is_file and "**" not in parts:
+            yield from _below(root / key)
+        elif is_file and not pattern.endswith(("/", "/.")):  # these name directories
+            yield root / key
+
+
+def _glob(root: Location, above: str, parts: Sequence[str], deep: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the paths from the root that match, as Python's `glob`, and which are files. `above`: where `parts` begin.
+
+    If there is a `**`, nothing matches in run directories from the first wildcard on: there it is `deep`.
+    """
+    part, *rest = parts
+    if _is_magic(root, part):
+        deep = deep or "**" in parts
+        if part == "**" and rest:
+            yield from _glob(root, above, rest, deep)
+        children = _children(root / above.rstrip("/") if above else root, part)
+    else:
+        where = root / f"{above}{part}"
+        is_above = bool(rest and not deep) or _is_directory(where)
+        kinds = [False] if is_above else [True] if _is_file(where) else []
+        children = [(part, kind) for kind in kinds]
+    for name, is_file in children:
+        path = f"{above}{name}"
+        if not rest and (is_file or part != "**"):
+            yield path, is_file
+        if not is_file and (rest or part == "**") and not (deep and _is_output_directory(root / path)):
+            yield from _glob(root, f"{path}/", parts if part == "**" else rest, deep)
+
+
+def _children(where: Location, part: str) -> list[tuple[str, bool]]:
+    """Return the files and directories that match a part of a glob, and which are files."""
+
+    def matches(name: str) -> bool:
+        return (part.startswith(".") or not name.startswith(".")) and fnmatch.fnmatchcase(name, part)
+
+    if isinstance(where, Remote):
+        return [child for child in where.children() if matches(child.name)]
+    try:
+        paths = [where / name for name in os.listdir(where) if matches(name)]  # noqa: PTH208 - names, not paths
+    except OSError:
+        return []  # as Python's `glob`
+    return [(path.name, _is_file(path)) for path in paths if _is_file(path) or _is_directory(path)]
