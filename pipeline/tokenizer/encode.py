@@ -100,7 +100,7 @@ class TextEncoder:
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
         """Return the ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
         if not isinstance(recognised, SpecialSearch):
-            return _of_valid(self._native.encode_batch, texts, recognised, threads)
+            return _of_valid(self._native.encode_batch, texts, recognised, threads, repair=_all_utf8_of)
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
         rows = [list(recognised.stretches(utf8_of(text))) for text in texts]
@@ -157,12 +157,16 @@ class TextEncoder:
         return _of_valid(self._native.encode_pieces, self._pattern.cut(data.decode()))
 
 
-def _of_valid(function: Callable[..., _T], text: Any, *arguments: Any) -> _T:
-    """Call the core, and again with repaired text where it refuses the text, or one of a list of texts."""
+def _all_utf8_of(texts: Iterable[Text]) -> list[bytes]:
+    return list(map(utf8_of, texts))
+
+
+def _of_valid(function: Callable[..., _T], text: Any, *arguments: Any, repair: Callable[[Any], Any] = utf8_of) -> _T:
+    """Call the core, and again with repaired text where it refuses the text."""
     try:
         try:
             return function(text, *arguments)
         except (UnicodeError, TypeError):
-            return function(list(map(utf8_of, text)) if isinstance(text, list) else utf8_of(text), *arguments)
+            return function(repair(text), *arguments)
     except RuntimeError as reason:
         raise InputError(f"the text cannot be encoded: {reason}") from None
