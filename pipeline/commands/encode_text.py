@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.base.errors import InputError
 from pipeline.report import progress
+from pipeline.shards.decode import decode_shards
 from pipeline.storage import Location, RemoteError
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -68,8 +69,6 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
 
 def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
     """Print the text of shards, byte for byte."""
-    from pipeline.shards.decode import decode_shards
-
     tokenizer = load_tokenizer(tokenizer_path)
     for path in paths:
         for text in decode_shards(path, tokenizer):

@@ -62,10 +62,13 @@ def run_merge(
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory; the corpus is not needed.
 
-    given: the options that were asked for, by name; all others are the run's. Nothing is deleted before everything
-    was checked that can be checked beforehand.
+    All options that are not given are the run's. Nothing is deleted before everything was checked that can be.
     """
-    options = _options_of_run(location, given)
+    stored, asked = manifest.require(location).manifest, make_options(given)
+    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
+    manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
+    before = {} if asked.overwrite else stored.merging or {}
+    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     with open_work(options, pattern, executor, listener) as work:
@@ -82,21 +85,11 @@ def run_merge(
             return merge_and_export(work, run, counted)
 
 
-def _options_of_run(location: Location, given: Mapping[str, Any]) -> Options:
-    """Complete the given options with those of the run; `RunDirectoryError` if one differs that cannot."""
-    stored = manifest.require(location).manifest
-    asked = make_options(given)
-    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
-    manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
-    before = {} if asked.overwrite else stored.merging or {}
-    whole = {"vocab_size": stored.vocab_size, **stored.counting, **before, **given, "output": location}
-    return make_options(whole)
-
-
 def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
-    options, pattern = work.options, work.pattern
+    options = work.options
     learned = merge.learn(work, run, counted)
+    trained = Trained(learned, work.pattern, options)
     exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
     compute = functools.partial(report.after_training, work, run, learned)
     work.directory.require_lock()
@@ -105,7 +98,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
         fits = report.fits_next_to(exporting_bytes, work, learned)
         computing = pool.submit(compute) if fits else None
-        exported = [export_size(run, learned, size, pattern, options) for size in options.vocab_size]
+        exported = [export_size(run, trained, size) for size in options.vocab_size]
         work.times["exporting"] = time.monotonic() - started
         work.watch.begin(report.STAGE)
         started = time.monotonic()
@@ -128,7 +121,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         refused=first.refused,
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
-    return summary, Trained(learned, pattern, options)
+    return summary, trained
 
 
 def _check_memory(learned: MergeList, options: Options) -> int:

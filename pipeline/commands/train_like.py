@@ -1,12 +1,11 @@
 """The story of `train_like`: learn what Hugging Face's BpeTrainer would learn, or refuse.
 
-The trainer and the pre-tokenizer are read, not run: each setting becomes an option of this package that means the
-same, and the first one without such an option is refused by name. Nothing is approximated.
+The trainer and the pre-tokenizer are read, not run; the first setting that no option reproduces is refused by name.
 """
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -75,7 +74,8 @@ def train_like(
     settled: dict[str, Any] = {"errors": "strict", "fail_on_loss": True} | options | follow
     if files is not None:
         return train(_different(files), **settled)
-    return train_from_iterator(_flat(texts or ()), **settled)
+    flat = (text for item in texts or () for text in (item if isinstance(item, list | tuple) else [item]))
+    return train_from_iterator(flat, **settled)
 
 
 def _options_like(trainer: Any) -> dict[str, Any]:
@@ -99,26 +99,6 @@ def _options_like(trainer: Any) -> dict[str, Any]:
         )
     if trainer.limit_alphabet is not None and trainer.limit_alphabet < _BYTES:
         _refuse(trainer, "limit_alphabet", "it would drop bytes from the texts; leave it out")
-    options: dict[str, Any] = {
-        "vocab_size": trainer.vocab_size,
-        "min_frequency": max(1, trainer.min_frequency),  # tokenizers merges no pair that never occurs either
-        "special_tokens": _special_tokens(trainer),
-        "special_ids": "first",
-    }
-    longest = getattr(trainer, "max_token_length", None)
-    if longest is not None:
-        # In tokenizers a longer token must stay below the limit; a first merge of two characters is always allowed.
-        options["max_token_bytes"] = max(2, longest - 1)
-    return options
-
-
-def _refuse(trainer: Any, name: str, remedy: str) -> None:
-    value = repr(getattr(trainer, name))
-    shown = value if len(value) <= 60 else value[:57] + "..."
-    raise UsageError(f"BpeTrainer's {name}={shown} is not reproduced exactly: {remedy}")
-
-
-def _special_tokens(trainer: Any) -> list[str]:
     for token in trainer.special_tokens:
         for rule in _RULES:
             if getattr(token, rule):
@@ -126,7 +106,21 @@ def _special_tokens(trainer: Any) -> list[str]:
                     f"BpeTrainer's special token {token.content!r} has {rule}=True, which is not reproduced exactly: "
                     "leave it out, and set it in the tokenizer.json"
                 )
-    return list(dict.fromkeys(token.content for token in trainer.special_tokens))
+    longest = getattr(trainer, "max_token_length", None)
+    return {
+        "vocab_size": trainer.vocab_size,
+        "min_frequency": max(1, trainer.min_frequency),  # tokenizers merges no pair that never occurs either
+        "special_tokens": list(dict.fromkeys(token.content for token in trainer.special_tokens)),
+        "special_ids": "first",
+        # In tokenizers a longer token must stay below the limit; a first merge of two characters is always allowed.
+        **({} if longest is None else {"max_token_bytes": max(2, longest - 1)}),
+    }
+
+
+def _refuse(trainer: Any, name: str, remedy: str) -> None:
+    value = repr(getattr(trainer, name))
+    shown = value if len(value) <= 60 else value[:57] + "..."
+    raise UsageError(f"BpeTrainer's {name}={shown} is not reproduced exactly: {remedy}")
 
 
 def _pattern_like(pre_tokenizer: Any) -> str:
@@ -167,9 +161,3 @@ def _different(files: str | PathLike[str] | Sequence[str | PathLike[str]]) -> li
             raise UsageError(f"{file} is given twice, which tokenizers would count twice; name it once")
         seen.add(real)
     return listed
-
-
-def _flat(texts: Iterable[Any]) -> Iterator[Any]:
-    """Yield the texts, also those in lists."""
-    for item in texts:
-        yield from item if isinstance(item, list | tuple) else [item]

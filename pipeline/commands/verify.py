@@ -1,12 +1,13 @@
-"""`verify`: check everything in a run directory that can be checked.
+"""`verify`: check everything in a run directory that can be checked; nothing is written.
 
-Checksums of all counters and of the merge list; the combined counter against those of the chunks; every merge against
-a second, plain implementation; the tokenizers' files against the merge list, byte by byte. Nothing is written.
+Checksums; the combined counter against those of the chunks; every merge against a second, plain implementation; the
+tokenizers' files against the merge list, byte by byte.
 """
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, named
 from pipeline.storage.bounded import read_bounded
-from pipeline.tokenizer.export import export_model, model_of
+from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.model import Model
 
@@ -81,12 +82,11 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
 def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
     """Read every counter and compare the combined one with the sum of the others; returns what it holds."""
     found, chunks = run.manifest, range(len(run.manifest.plan.chunks))
+    counters = [(run.counter_path, found.counter_fingerprint())]
+    counters += [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
     budget = memory.budget(work.options.memory_limit)
-    workers = budget.workers(min(worker_count(work.options), 1 + len(chunks)))
-    task_bytes = budget.per_worker(workers)
-    tasks = [SumTask(run.counter_path, found.counter_fingerprint(), task_bytes)] + [
-        SumTask(run.chunk_path(index), found.chunk_fingerprint(index), task_bytes) for index in chunks
-    ]
+    workers = budget.workers(min(worker_count(work.options), len(counters)))
+    tasks = [SumTask(*counter, budget.per_worker(workers)) for counter in counters]
     sums: dict[int, Sum] = {}
     with work.stage("reading", len(tasks), "counters") as advance:
         for index, one in work.executor.run(replay_worker.add_up, tasks, at_once=workers):
@@ -149,20 +149,18 @@ def _require_memory(what: str, needed: int, of_what: str, options: Options) -> t
 def _verify_tokenizers(
     work: Work, run: Run, merges: MergeList, homes: Sequence[Location], verified: dict[str, str]
 ) -> None:
-    """Compare every file of every tokenizer with what the merge list gives.
-
-    One that `run.json` does not list may be an earlier release's or somebody else's: if it differs, it is named so.
-    """
+    """Compare every file of every tokenizer with what the merge list gives; one not in `run.json` may differ."""
     if run.directory / "tokenizer" not in homes:
         verified["tokenizer"] = "none"
-    for name in filter(re.compile("tokenizer-[0-9]+").fullmatch, run.directory.names_in(run.directory.location)):
-        if run.directory / name not in homes:
-            try:
-                verified[name] = _verify_tokenizer(work, run, merges, run.directory / name)
-            except (RunDirectoryError, UsageError) as error:
-                verified[name] = f"not one of this run's: run.json does not list it, and {error}"
-    for home in homes:
-        verified[home.name] = _verify_tokenizer(work, run, merges, home)
+    names = run.directory.names_in(run.directory.location)
+    others = [run.directory / name for name in names if re.fullmatch("tokenizer-[0-9]+", name)]
+    for home in [*(home for home in others if home not in homes), *homes]:
+        try:
+            verified[home.name] = _verify_tokenizer(work, run, merges, home)
+        except (RunDirectoryError, UsageError) as error:
+            if home in homes:
+                raise
+            verified[home.name] = f"not one of this run's: run.json does not list it, and {error}"
 
 
 def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -> str:
@@ -178,33 +176,30 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
         )
     needed = forecast.exporting_bytes(tokens, merges.token_bytes())
     _require_memory(f"reading {home}", needed, format_count(tokens, "tokens"), work.options)
-    model = model_of(merges, tokens, work.pattern, options)
-    with _written(model) as name:
-        compared = _compare(home, Path(name))
-        missing = sorted(path.name for path in Path(name).iterdir() if path.name not in compared)
-    return f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}" + (
-        f"; missing: {', '.join(missing)}" if missing else ""
-    )
+    model = Trained(merges, work.pattern, options).model(tokens)
+    with _written(model) as right:
+        compared = _compare(home, right)
+        missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in compared]
+    verdict = f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
+    return verdict + (f"; missing: {', '.join(missing)}" if missing else "")
 
 
-def _written(model: Model) -> "tempfile.TemporaryDirectory[str]":
+@contextmanager
+def _written(model: Model) -> Iterator[Path]:
     """Write a tokenizer to temporary files, to be compared."""
-    scratch = None
-    try:
-        scratch = tempfile.TemporaryDirectory()
-        home = Path(scratch.name)
-        export_model(model, home, None)
-        if not (home / "tokenizer.json").exists():
-            write_model(model, home)
-    except (OSError, RunDirectoryError) as error:
-        if scratch is not None:
-            scratch.cleanup()
-        cause = error.__context__ or error
-        raise RunDirectoryError(
-            f"temporary files cannot be written: {getattr(cause, 'strerror', None) or cause}; free disk space, or "
-            "name another directory with TMPDIR"
-        ) from None
-    return scratch
+    with ExitStack() as stack:
+        try:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            export_model(model, home, None)
+            if not (home / "tokenizer.json").exists():
+                write_model(model, home)
+        except (OSError, RunDirectoryError) as error:
+            cause = error.__context__ or error
+            raise RunDirectoryError(
+                f"temporary files cannot be written: {getattr(cause, 'strerror', None) or cause}; free disk space, or "
+                "name another directory with TMPDIR"
+            ) from None
+        yield home
 
 
 def _compare(home: Location, right: Path) -> Sequence[str]:
@@ -219,10 +214,9 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
             same = read_bounded(found, len(right_bytes)) == right_bytes
         except ValueError:
             same = False  # it is longer
-        except PermissionError as error:
-            raise RunDirectoryError(f"{found} cannot be read: {error.strerror}; check its permissions") from None
         except OSError as error:
-            raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; run merge again") from None
+            remedy = "check its permissions" if isinstance(error, PermissionError) else "run merge again"
+            raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; {remedy}") from None
         if not same:
             raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
         compared.append(found.name)

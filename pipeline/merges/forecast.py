@@ -1,9 +1,8 @@
 """Forecast the memory that merging and exporting take, and name remedies if it is too much.
 
-The sums follow the merge engine. First the pieces and the words made of them are in memory together. Then come phases,
-each with an index of pairs and their positions. The first index is known from the pairs of bytes; later ones hold pairs
-that do not exist yet, and the rarer the pieces, the more there are. The factors were measured on prose, code, many
-scripts, a single piece and random pieces. Tests hold that the forecast is above what is taken, and not far above it.
+First the pieces and the words made of them are in memory together. Then come phases, each with an index of pairs and
+their positions: the first is known from the pairs of bytes; later ones hold pairs that do not exist yet, the more the
+rarer the pieces are. The factors were measured; tests hold that the forecast is above what is taken, not far above it.
 """
 
 from collections.abc import Sequence
@@ -35,32 +34,24 @@ CountClass = tuple[int, int, int, int, float, float]
 
 @dataclass(frozen=True)
 class CounterShape:
-    """The size of what is merged.
+    """The size of what is merged."""
 
-    pieces, bytes: of the counter. slots: in the engine, one a byte and one a piece, of the pieces that are merged.
-    rare: the fraction of their occurrences that are different pieces. first_pairs, first_positions: in the first index.
-    longest_list: positions of the most frequent pair of bytes.
-    """
-
-    pieces: int
+    pieces: int  # of the counter, like `bytes`
     bytes: int
-    slots: int
-    rare: float = 1.0
-    first_pairs: int = 1
+    slots: int  # in the engine, one a byte and one a piece, of the pieces that are merged
+    rare: float = 1.0  # the fraction of their occurrences that are different pieces
+    first_pairs: int = 1  # in the first index
     first_positions: int = 0
-    longest_list: int = 0
+    longest_list: int = 0  # positions of the most frequent pair of bytes
 
 
 @dataclass(frozen=True)
 class Merging:
-    """A way to merge, and the most memory that it takes on top of the process itself.
-
-    streamed: the engine reads the counter three times instead of holding it in memory.
-    """
+    """A way to merge, and the most memory that it takes on top of the process itself."""
 
     bytes: int
     threads: int
-    streamed: bool
+    streamed: bool  # the engine reads the counter three times instead of holding it in memory
 
 
 def surely_enough(pieces: int, piece_bytes: int, merges: int) -> int:
@@ -70,10 +61,7 @@ def surely_enough(pieces: int, piece_bytes: int, merges: int) -> int:
 
 
 def shape_of(tally: _core.CountTally, merges: int, min_piece_count: int) -> CounterShape:
-    """Return the shape of a counter that was tallied for this `min_piece_count`.
-
-    Pieces that are left out of merging are read too: they are missing only among the slots.
-    """
+    """Return the shape of a counter that was tallied for this `min_piece_count`: rarer pieces have no slots."""
     classes = tally.classes()
     slots, rare = _merged(classes, min_piece_count)
     first = tally.first_index(_pairs(merges, slots), max(_LEAST_POSITIONS, slots // 4))
@@ -119,29 +107,22 @@ def _pairs(merges: int, slots: int) -> int:
     return min(2 * merges + 256, _MOST_PAIRS, slots // 8)
 
 
-def ways(shape: CounterShape, merges: int, threads: int) -> list[Merging]:
-    """Return the ways to merge, the fastest first."""
-    return [
-        Merging(merging_bytes(shape, merges, threads=team, streamed=streamed), team, streamed)
-        for streamed, team in dict.fromkeys([(False, threads), (True, threads), (False, 1), (True, 1)])
-    ]
-
-
 def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int) -> Merging | None:
     """Return the fastest way to merge that fits the budget, or None."""
-    return next((way for way in ways(shape, merges, threads) if way.bytes <= budget_bytes), None)
+    for streamed, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
+        needed = merging_bytes(shape, merges, threads=team, streamed=streamed)
+        if needed <= budget_bytes:
+            return Merging(needed, team, streamed)
+    return None
 
 
 def least(shape: CounterShape, merges: int) -> int:
     """Return what merging takes if memory is short."""
-    return min(way.bytes for way in ways(shape, merges, 1))
+    return min(merging_bytes(shape, merges, threads=1, streamed=streamed) for streamed in (False, True))
 
 
 def smallest_count(classes: Sequence[CountClass], shape: CounterShape, merges: int, budget_bytes: int) -> int | None:
-    """Return about the smallest `min_piece_count` with which merging fits the budget, or None.
-
-    The pairs of what is left are assumed to be distributed as those of `shape`.
-    """
+    """Return about the smallest `min_piece_count` that fits the budget, or None; pairs are assumed to be as before."""
     for below, one in zip([None, *classes], classes, strict=False):
         slots, rare = _merged(classes, one[0])
         left = slots / max(shape.slots, 1)

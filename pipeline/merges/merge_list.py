@@ -1,7 +1,6 @@
-"""The merge list with its counts, and `merges.parquet`, which stores it.
+"""The merge list with its counts, and `merges.parquet`, which stores it: what each merge joined, as bytes.
 
-The file says what each merge joined, as bytes, and how often the pair occurred at that moment. One list serves every
-smaller vocabulary; a larger one is learned again from the counter, never from the corpus.
+One list serves every smaller vocabulary; a larger one is learned again from the counter, never from the corpus.
 """
 
 from array import array
@@ -23,21 +22,17 @@ _LEFT_OUT = b"left_out"  # different pieces and their bytes
 class MergeList:
     """What each merge joins, in order of rank, in the merge engine's numbering, each with its count.
 
-    left, right: ids ("I" arrays): 0..255 the bytes in GPT-2 order, then one for each merge. counts, joined ("Q"
-    arrays): the pair's count when it was merged, and the occurrences that became one token: the count, less overlaps
-    as in `aaa`. bytes: of all pieces with repetitions; the tokens before the first merge. exhausted: no further pair is
-    left. left_out_pieces, left_out_bytes: of pieces too rare to merge (`min_piece_count`), not among `bytes`: different
-    pieces, and their bytes with repetitions.
+    Ids are "I" arrays: 0..255 the bytes in GPT-2 order, then one for each merge; counts are "Q" arrays.
     """
 
     left: "array[int]"
     right: "array[int]"
-    counts: "array[int]"
-    joined: "array[int]"
-    bytes: int
-    exhausted: bool
-    left_out_pieces: int = 0
-    left_out_bytes: int = 0
+    counts: "array[int]"  # of the pair when it was merged
+    joined: "array[int]"  # occurrences that became one token: the count, less overlaps as in `aaa`
+    bytes: int  # of all merged pieces with repetitions: the tokens before the first merge
+    exhausted: bool  # no further pair is left
+    left_out_pieces: int = 0  # different ones, rarer than `min_piece_count`
+    left_out_bytes: int = 0  # of these, with repetitions
 
     def __len__(self) -> int:
         return len(self.left)
@@ -62,14 +57,8 @@ class MergeList:
         """The list up to a number of merges."""
         if merges >= len(self):
             return self
-        return replace(
-            self,
-            left=self.left[:merges],
-            right=self.right[:merges],
-            counts=self.counts[:merges],
-            joined=self.joined[:merges],
-            exhausted=False,
-        )
+        columns = {name: getattr(self, name)[:merges] for name in ("left", "right", "counts", "joined")}
+        return replace(self, **columns, exhausted=False)
 
 
 def save(merges: MergeList, path: Location, fingerprint: str) -> None:
@@ -101,10 +90,7 @@ def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
 
 
 def load(path: Location, fingerprint: str) -> MergeList | None:
-    """Read the merge list at `path`; None if there is none with this fingerprint.
-
-    Raises `RunDirectoryError` if the file is damaged, `StorageError` if it cannot be read.
-    """
+    """Read the merge list at `path`; None if there is none with this fingerprint."""
     try:
         if not path.exists():
             return None
@@ -116,13 +102,10 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
                 return None
             table = file.read()
         pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
-        vocabulary = Vocabulary.from_merges(pairs)
+        ids = Vocabulary.from_merges(pairs)
         counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
-        exhausted = metadata[_STOPPED] == b"exhausted"
-        left_out = map(int, metadata[_LEFT_OUT].split())
-        merges = MergeList(
-            vocabulary.left, vocabulary.right, counts, joined, int(metadata[_BYTES]), exhausted, *left_out
-        )
+        exhausted, left_out = metadata[_STOPPED] == b"exhausted", map(int, metadata[_LEFT_OUT].split())
+        merges = MergeList(ids.left, ids.right, counts, joined, int(metadata[_BYTES]), exhausted, *left_out)
         if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
             raise ValueError("its merges are not those that were written")
         return merges

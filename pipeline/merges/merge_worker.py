@@ -1,7 +1,7 @@
 """Learn the merge list from the combined counter and write it, in a worker process.
 
-The coordinator never holds the pieces. The memory that merging takes is forecast from the counter first; if it exceeds
-the budget, the engine reads the counter in partitions, with fewer threads; if that is still too much, nothing starts.
+The memory that merging takes is forecast first; if it exceeds the budget, the engine reads the counter in partitions,
+with fewer threads; if that is still too much, nothing starts.
 """
 
 import logging
@@ -23,11 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MergeTask:
-    """A combined counter and how to merge it, for a worker; `fingerprint` is the output's.
-
-    budget_bytes: what merging may take on top of the process itself; below 0 if that is too much already. other_bytes:
-    what everything else takes.
-    """
+    """A combined counter and how to merge it, for a worker."""
 
     counter: Location
     counter_fingerprint: str
@@ -38,24 +34,21 @@ class MergeTask:
     tie_break: str
     threads: int
     output: Location
-    fingerprint: str
-    budget_bytes: int
-    other_bytes: int
+    fingerprint: str  # of the output
+    budget_bytes: int  # for merging, on top of the process itself; below 0 if that is too much already
+    other_bytes: int  # what everything else takes
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
 
 
 def stored(task: MergeTask) -> MergeList | None:
-    """Read the merge list that the task would write, if it exists: perhaps a shorter one. Runs in a worker process.
-
-    Raises `RunDirectoryError` if it is damaged.
-    """
+    """Read the merge list that the task would write, if it exists: perhaps a shorter one."""
     return merge_list.load(task.output, task.fingerprint)
 
 
 def check(task: MergeTask) -> int:
-    """Return the bytes that `learn` will take; raises as it does if they are too many. Runs in a worker process."""
+    """Return the bytes that `learn` will take; raise as it does if they are too many."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         return _way(task, counter).bytes
 
@@ -63,12 +56,10 @@ def check(task: MergeTask) -> int:
 def learn(task: MergeTask) -> MergeList:
     """Learn the asked number of merges, or all that are frequent enough, and write `merges.parquet`.
 
-    Runs in a worker process. Raises `TrainingError` if counts exceed 64 bits, merging exceeds memory, or every piece is
-    too rare; `RunDirectoryError` for a damaged counter or an output that cannot be written.
+    Raises `TrainingError` if counts exceed 64 bits, merging exceeds memory, or every piece is too rare.
     """
-    started = time.monotonic()
+    started, done = time.monotonic(), 0
     _core.give_back_memory()
-    done = 0
 
     def progress(now: int, _total: int, _best_count: int) -> None:
         nonlocal done
@@ -114,11 +105,18 @@ def learn(task: MergeTask) -> MergeList:
 
 
 def _way(task: MergeTask, counter: CounterFile) -> Merging:
-    """Choose the fastest way to merge within the budget.
-
-    Raises `TrainingError` if there is none, or if every piece is rarer than those that are to be merged.
-    """
-    _require_some(task, counter)
+    """Choose the fastest way to merge within the budget; `TrainingError` if there is none or nothing to merge."""
+    most = 0
+    for _, _, counts in counter.read_all() if task.min_piece_count > 1 else ():
+        most = max(most, max(memoryview(counts).cast("B").cast("Q"), default=0))
+        if most >= task.min_piece_count:
+            break
+    else:
+        if most:
+            raise TrainingError(
+                f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
+                f"{most:,} times; give at most {most}"
+            )
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
     if enough <= task.budget_bytes:
         return Merging(enough, task.threads, streamed=False)
@@ -126,25 +124,9 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
     for columns in counter.read_all():
         tally.add(*columns)
     shape = shape_of(tally, task.merges, task.min_piece_count)
-    budget_bytes, other_bytes = task.budget_bytes, task.other_bytes
-    way = choose(shape, task.merges, threads=task.threads, budget_bytes=budget_bytes)
+    way = choose(shape, task.merges, threads=task.threads, budget_bytes=task.budget_bytes)
     if way is None:
-        classes = tally.classes()
-        raise TrainingError(too_large(classes, shape, task.merges, budget_bytes=budget_bytes, other_bytes=other_bytes))
-    _log.info("merging: %s, within %d bytes; %s", way, budget_bytes, shape)
+        budgets = {"budget_bytes": task.budget_bytes, "other_bytes": task.other_bytes}
+        raise TrainingError(too_large(tally.classes(), shape, task.merges, **budgets))
+    _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
     return way
-
-
-def _require_some(task: MergeTask, counter: CounterFile) -> None:
-    if task.min_piece_count == 1:
-        return
-    most = 0
-    for _, _, counts in counter.read_all():
-        most = max(most, max(memoryview(counts).cast("B").cast("Q"), default=0))
-        if most >= task.min_piece_count:
-            return
-    if most:
-        raise TrainingError(
-            f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
-            f"{most:,} times; give at most {most}"
-        )

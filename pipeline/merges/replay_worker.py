@@ -55,10 +55,7 @@ class Sum:
 
 
 def add_up(task: SumTask) -> Sum:
-    """Read a whole counter and check its checksums and order.
-
-    Raises `RunDirectoryError` naming what is wrong with it, `TrainingError` if a partition exceeds the budget.
-    """
+    """Read a whole counter and check its checksums and order; `TrainingError` if a partition exceeds the budget."""
     rows = pieces = size = digest = column_bytes = 0
     with open_counter(task.path, fingerprint=task.fingerprint) as counter:
         needed = _COPIES_READ * counter.partition_bytes()
@@ -88,10 +85,7 @@ def add_up(task: SumTask) -> Sum:
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """A merge list to replay against a combined counter, by the rules that it was learned by: a task for a worker.
-
-    budget_bytes: what the replay may take on top of the process itself.
-    """
+    """A merge list to replay against a combined counter, by the rules that it was learned by: a task for a worker."""
 
     counter: Location
     counter_fingerprint: str
@@ -101,7 +95,7 @@ class ReplayTask:
     min_frequency: int
     max_token_bytes: int | None
     min_piece_count: int
-    budget_bytes: int
+    budget_bytes: int  # for the replay, on top of the process itself
 
     def __str__(self) -> str:
         return f"replaying {self.merges}"
@@ -118,10 +112,9 @@ def load(task: ReplayTask) -> MergeList:
 
 
 def replay(task: ReplayTask) -> MergeList:
-    """Replay every merge; returns the list, which is then right.
+    """Replay every merge and return the list, which is then right; `RunDirectoryError` names the first wrong merge.
 
-    Raises `RunDirectoryError` naming the first wrong merge: its rank, what was expected, and what was found;
-    `TrainingError` if the replay exceeds its budget: the memory of many different pairs cannot be predicted.
+    Raises `TrainingError` if the replay exceeds its budget: the memory of many different pairs cannot be predicted.
     """
     _core.give_back_memory()
     before = machine.own_memory()
@@ -139,18 +132,26 @@ def replay(task: ReplayTask) -> MergeList:
         raise RunDirectoryError(
             f"{task.merges} was learned from {merges.bytes:,} bytes of pieces, the counter has {engine.bytes:,}"
         )
+
+    def wrong(rank: int, expected: str, found: str) -> RunDirectoryError:
+        return RunDirectoryError(
+            f"{task.merges} is wrong from rank {rank} on: expected {expected}, found {found}; remove it and run merge "
+            "again, which learns it from the counter"
+        )
+
+    def shown(left: int, right: int, count: int) -> str:
+        pair = (repr(engine.token(id_).decode(errors="backslashreplace")) for id_ in (left, right))
+        return f"{' and '.join(pair)} with count {count:,}"
+
     reported, report_at = 0, time.monotonic() + _REPORT_EVERY_S
     rows = zip(merges.left, merges.right, merges.counts, merges.joined, strict=True)
     for rank, (left, right, count, joined) in enumerate(rows):
         due = engine.best()
         if due != (left, right, count):
-            found = f"{_pair(engine, left, right)} with count {count:,}"
-            expected = "no merge" if due is None else f"{_pair(engine, *due[:2])} with count {due[2]:,}"
-            raise RunDirectoryError(_wrong(task, rank, expected, found))
+            raise wrong(rank, "no merge" if due is None else shown(*due), shown(left, right, count))
         really = engine.merge(left, right)
         if really != joined:
-            expected, found = (f"{number:,} occurrences joined" for number in (really, joined))
-            raise RunDirectoryError(_wrong(task, rank, expected, found))
+            raise wrong(rank, f"{really:,} occurrences joined", f"{joined:,} occurrences joined")
         if time.monotonic() > report_at:
             if machine.own_memory() - before > task.budget_bytes:
                 raise TrainingError(
@@ -161,17 +162,5 @@ def replay(task: ReplayTask) -> MergeList:
             reported, report_at = rank + 1, time.monotonic() + _REPORT_EVERY_S
     further = engine.best()
     if merges.exhausted and further is not None:
-        expected = f"{_pair(engine, *further[:2])} with count {further[2]:,}"
-        raise RunDirectoryError(_wrong(task, len(merges), expected, "the end of the list, as if no pair were left"))
+        raise wrong(len(merges), shown(*further), "the end of the list, as if no pair were left")
     return merges
-
-
-def _pair(engine: _core.MergeReplay, left: int, right: int) -> str:
-    return " and ".join(repr(engine.token(id_).decode(errors="backslashreplace")) for id_ in (left, right))
-
-
-def _wrong(task: ReplayTask, rank: int, expected: str, found: str) -> str:
-    return (
-        f"{task.merges} is wrong from rank {rank} on: expected {expected}, found {found}; remove it and run merge "
-        "again, which learns it from the counter"
-    )

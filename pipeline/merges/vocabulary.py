@@ -1,8 +1,7 @@
 """Token ids and their bytes, derived from the merge list and never stored with it.
 
-`Vocabulary` promises to everything that encodes or exports: all 256 single bytes have an id, every merge joins two
-existing tokens into an existing one, no two ordinary tokens have the same bytes, and no two tokens share an id. It
-knows nothing of files or patterns.
+All 256 single bytes have an id, every merge joins two existing tokens into an existing one, no two ordinary tokens have
+the same bytes, and no two tokens share an id.
 """
 
 import codecs
@@ -60,19 +59,13 @@ def _ends(items: Sequence[bytes] | Sequence[str]) -> Iterable[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Ids, bytes and merges of one tokenizer; read-only. Make it with one of the `from_` constructors.
+    """Ids, bytes and merges of one tokenizer; read-only. Make it with one of the `from_` constructors."""
 
-    tokens: id -> bytes of every ordinary token (bytes and merge results), in order of ids.
-    left, right, result: ids that each merge joins and makes, in order of rank ("I" arrays of one length). Several
-        merges may make the same token: two routes to the same bytes share one id.
-    special_tokens: text -> id, in the order in which they were named. Their bytes are not in `tokens`.
-    """
-
-    tokens: dict[int, bytes]
-    left: "array[int]"
+    tokens: dict[int, bytes]  # id -> bytes of every ordinary token (bytes and merge results), in order of ids
+    left: "array[int]"  # ids that each merge joins, in order of rank
     right: "array[int]"
-    result: "array[int]"
-    special_tokens: dict[str, int]
+    result: "array[int]"  # ids that they make; two routes to the same bytes share one id
+    special_tokens: dict[str, int]  # text -> id, in the order in which they were named; not in `tokens`
 
     @property
     def size(self) -> int:
@@ -101,39 +94,27 @@ class Vocabulary:
         return dict(sorted(joined.items()))
 
     def layout(self) -> Literal["first", "last"] | None:
-        """Return which of the two trained layouts the ids have, or None.
+        """Return where a trained layout has the special tokens, or None for other ids; "last" if there are none.
 
-        "last": 256 bytes in GPT-2 order, one token a merge in order, special tokens in order. "first": special
-        tokens, then bytes, then merges. Without special tokens it is "last".
+        The others are 256 bytes in GPT-2 order and one token a merge, in order.
         """
-        count = len(self.special_tokens)
-        first = next(iter(self.tokens))
-        ordered = list(self.tokens) == list(range(first, first + len(self.tokens)))
+        first, count = next(iter(self.tokens)), len(self.tokens)
         in_byte_order = list(islice(self.tokens.values(), 256)) == [bytes([byte]) for byte in BYTE_ORDER]
-        one_each = self.result == array("I", range(first + 256, first + 256 + len(self.result)))
-        if not (ordered and in_byte_order and one_each and len(self.result) == len(self.tokens) - 256):
+        one_each = self.result == array("I", range(first + 256, first + count))
+        if not (in_byte_order and one_each and list(self.tokens) == list(range(first, first + count))):
             return None
         special_ids = list(self.special_tokens.values())
-        if first == 0 and special_ids == list(range(len(self.tokens), len(self.tokens) + count)):
+        if first == 0 and special_ids == list(range(count, self.size)):
             return "last"
-        if first == count and special_ids == list(range(count)):
-            return "first"
-        return None
+        return "first" if special_ids == list(range(first)) else None
 
     @classmethod
     def from_id_pairs(
-        cls,
-        left: Sequence[int],
-        right: Sequence[int],
-        special_tokens: Sequence[str] = (),
-        *,
-        special_ids: str = "last",
+        cls, left: Sequence[int], right: Sequence[int], special_tokens: Sequence[str] = (), *, special_ids: str = "last"
     ) -> "Vocabulary":
-        """Assign ids to a trained merge list.
+        """Assign ids to a trained merge list; `TrainingError` for a merge of tokens that do not exist yet.
 
-        left, right: what each merge joins, in the merge engine's numbering: 0..255 the bytes in GPT-2 order, then one
-        number for each merge that makes new bytes. Raises `UsageError` for invalid special tokens, `TrainingError` for
-        a merge of tokens that do not exist yet.
+        left, right: in the merge engine's numbering: the bytes in GPT-2 order, then each merge that makes new bytes.
         """
         check_special_tokens(special_tokens)
         if special_ids not in ("first", "last"):
@@ -161,11 +142,7 @@ class Vocabulary:
 
     @classmethod
     def from_merges(
-        cls,
-        merges: Iterable[tuple[bytes, bytes]],
-        special_tokens: Sequence[str] = (),
-        *,
-        special_ids: str = "last",
+        cls, merges: Iterable[tuple[bytes, bytes]], special_tokens: Sequence[str] = (), *, special_ids: str = "last"
     ) -> "Vocabulary":
         """Assign ids to a merge list of pairs of byte strings; `InputError` if one joins a token that is missing."""
         numbers = {bytes([byte]): index for index, byte in enumerate(BYTE_ORDER)}
@@ -181,19 +158,16 @@ class Vocabulary:
 
     @classmethod
     def from_tokens(
-        cls,
-        tokens: Mapping[int, bytes],
-        merges: Iterable[tuple[bytes, bytes]],
-        special_tokens: Mapping[str, int],
+        cls, tokens: Mapping[int, bytes], merges: Iterable[tuple[bytes, bytes]], special_tokens: Mapping[str, int]
     ) -> "Vocabulary":
-        """Keep the ids of another trainer's file: id -> bytes of ordinary tokens, text -> id of special tokens.
-
-        Raises `InputError` naming the token, merge or id that breaks the promises of the class.
-        """
+        """Keep the ids of another trainer's file; `InputError` names what breaks the promises of this module."""
         check_special_tokens(list(special_tokens))
         by_bytes = {token: id_ for id_, token in tokens.items()}
-        if len(by_bytes) < len(tokens) or b"" in by_bytes:
-            _refuse_tokens(tokens)
+        if b"" in by_bytes:
+            raise InputError(f"token {by_bytes[b'']} is empty")
+        if len(by_bytes) < len(tokens):
+            id_, token = next((id_, token) for id_, token in tokens.items() if by_bytes[token] != id_)
+            raise InputError(f"tokens {id_} and {by_bytes[token]} both stand for {token!r}")
         for byte in range(256):
             if bytes([byte]) not in by_bytes:
                 raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
@@ -215,17 +189,6 @@ class Vocabulary:
         if len(set(listed)) < len(listed):
             _refuse_merges(listed, by_bytes)
         return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
-
-
-def _refuse_tokens(tokens: Mapping[int, bytes]) -> NoReturn:
-    """Raise `InputError` for the first token that is empty or has the bytes of another."""
-    by_bytes: dict[bytes, int] = {}
-    for id_, token in tokens.items():
-        if not token:
-            raise InputError(f"token {id_} is empty")
-        if by_bytes.setdefault(token, id_) != id_:
-            raise InputError(f"tokens {by_bytes[token]} and {id_} both stand for {token!r}")
-    raise AssertionError("every token is one of its own")
 
 
 def _refuse_merges(merges: Sequence[tuple[bytes, bytes]], by_bytes: Mapping[bytes, int]) -> NoReturn:

@@ -10,7 +10,7 @@ from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.facts import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.storage import Location
-from pipeline.tokenizer.exported import VocabularyFacts
+from pipeline.tokenizer.export import VocabularyFacts
 
 if TYPE_CHECKING:
     from pipeline.shards.manifest import EncodedCorpus

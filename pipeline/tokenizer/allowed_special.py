@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError, UsageError
-from pipeline.tokenizer.encode import repaired
+from pipeline.tokenizer.encode import utf8_of
 
 Allowed: TypeAlias = Literal["all"] | AbstractSet[str] | None
 Disallowed: TypeAlias = Literal["all"] | Collection[str] | None
@@ -52,6 +52,6 @@ def checked(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]
 def _search_for(texts: frozenset[str]) -> _core.SpecialTokens | None:
     listed = [text for text in texts if text]
     for text in listed:
-        if not isinstance(text, str) or text != repaired(text):
+        if not isinstance(text, str) or text != utf8_of(text).decode():
             raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
     return _core.SpecialTokens(listed, [0] * len(listed)) if listed else None

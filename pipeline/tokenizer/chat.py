@@ -5,6 +5,7 @@ in it are not recognised, so a message cannot be ended from inside. (`apply_chat
 first and recognises them; without such text the ids are the same.)
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -17,47 +18,26 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 Message = Mapping[str, str]
 
 
-class ChatFormat:
-    """Llama 3's chat format.
+class _Format(ABC):
+    """Messages that one special token starts and another ends; a line end may follow it."""
 
-    >>> from pipeline import ChatFormat, Llama3Tokenizer
-    >>> chat = ChatFormat(Llama3Tokenizer("tokenizer.model"))
-    >>> chat.tokenizer.decode(chat.encode_message({"role": "user", "content": "lower"}))
-    '<|start_header_id|>user<|end_header_id|>\\n\\nlower<|eot_id|>'
+    _start: int
+    _end: list[int]
+    _before_dialog: list[int]
+    _before_answer: list[int]
+    _shape: str
 
-    Args:
-        tokenizer: Llama 3's; kept as the attribute `tokenizer`.
-    """
+    @abstractmethod
+    def _inner(self, role: str, content: str) -> list[int]: ...
 
-    def __init__(self, tokenizer: Llama3Tokenizer) -> None:
-        self.tokenizer = tokenizer
-        self._start, self._end, self._end_of_turn = (
-            tokenizer.special_tokens[text] for text in ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
-        )
-        self._blank_line = self._text("\n\n")
-
-    def encode_header(self, message: Message) -> list[int]:
-        """Return the ids of a message's header: its role between the header's marks, and a blank line.
-
-        >>> chat.tokenizer.decode(chat.encode_header({"role": "user"}))
-        '<|start_header_id|>user<|end_header_id|>\\n\\n'
-
-        Args:
-            message: only its "role" matters.
-
-        Returns:
-            The token ids.
-
-        Raises:
-            UsageError: the message has no role.
-        """
-        return [self._start, *self._text(_member(message, "role")), self._end, *self._blank_line]
+    @abstractmethod
+    def _parts(self, inner: list[int]) -> tuple[str, str] | None: ...
 
     def encode_message(self, message: Message) -> list[int]:
-        """Return the ids of a message: header, content without outer white space, end of turn.
+        """Return the ids of a message, from the token that starts it to what ends it.
 
-        >>> chat.encode_message({"role": "user", "content": " lower "})[-3:]
-        [257, 258, 268]
+        >>> chat.tokenizer.decode(chat.encode_message({"role": "user", "content": "lower"}))
+        '<|...user...lower<|...'
 
         Args:
             message: "role" and "content".
@@ -68,14 +48,13 @@ class ChatFormat:
         Raises:
             UsageError: the message has no role or no content.
         """
-        content = _member(message, "content").strip()
-        return [*self.encode_header(message), *self._text(content), self._end_of_turn]
+        return [self._start, *self._inner(_member(message, "role"), _member(message, "content")), *self._end]
 
     def encode_dialog_prompt(self, dialog: Sequence[Message]) -> list[int]:
         """Return the ids of a dialog, up to where the assistant's answer starts.
 
-        >>> chat.tokenizer.decode(chat.encode_dialog_prompt([]))
-        '<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\\n\\n'
+        >>> chat.tokenizer.decode(chat.encode_dialog_prompt([{"role": "user", "content": "lower"}]))
+        '<|...user...lower<|...assistant...'
 
         Args:
             dialog: messages in order.
@@ -86,8 +65,7 @@ class ChatFormat:
         Raises:
             UsageError: a message has no role or no content.
         """
-        messages = chain.from_iterable(map(self.encode_message, dialog))
-        return [self.tokenizer.bos_id, *messages, *self.encode_header({"role": "assistant"})]
+        return [*self._before_dialog, *chain.from_iterable(map(self.encode_message, dialog)), *self._before_answer]
 
     def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
         """Return the message of ids; the inverse of `encode_message`.
@@ -105,25 +83,76 @@ class ChatFormat:
             InputError: the ids are not one message.
         """
         listed = numbers_of(ids)
-        if listed[:1] != [self._start] or self._end not in listed or listed[-1] != self._end_of_turn:
-            raise InputError(_NOT_A_MESSAGE.format("start_header_id, a role, end_header_id, content and eot_id"))
-        header = listed.index(self._end)
-        content = header + 1 + len(self._blank_line)
-        if listed[header + 1 : content] != self._blank_line or self._end_of_turn in listed[:-1]:
-            raise InputError(_NOT_A_MESSAGE.format("one header, a blank line, content and one eot_id"))
-        decode = self.tokenizer.decode
-        return {"role": decode(listed[1:header]), "content": decode(listed[content:-1])}
+        inner = listed[1 : -len(self._end)]
+        whole = [self._start, *inner, *self._end] == listed and not {self._start, self._end[0]} & set(inner)
+        parts = self._parts(inner) if whole else None
+        if parts is None:
+            raise InputError(
+                f"these ids are not one message, which is {self._shape}: give what encode_message returned"
+            )
+        return {"role": parts[0], "content": parts[1]}
+
+
+class ChatFormat(_Format):
+    """Llama 3's chat format: header marks around the role, a blank line, content without outer white space, <|eot_id|>.
+
+    >>> from pipeline import ChatFormat, Llama3Tokenizer
+    >>> chat = ChatFormat(Llama3Tokenizer("tokenizer.model"))
+    >>> chat.tokenizer.decode(chat.encode_message({"role": "user", "content": " lower "}))
+    '<|start_header_id|>user<|end_header_id|>\\n\\nlower<|eot_id|>'
+    >>> chat.tokenizer.decode(chat.encode_dialog_prompt([]))
+    '<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\\n\\n'
+
+    Args:
+        tokenizer: Llama 3's; kept as the attribute `tokenizer`.
+    """
+
+    _shape = "start_header_id, a role, end_header_id, a blank line, content and eot_id"
+
+    def __init__(self, tokenizer: Llama3Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        special_tokens = tokenizer.special_tokens
+        self._start, self._end = special_tokens["<|start_header_id|>"], [special_tokens["<|eot_id|>"]]
+        self._after_role = [special_tokens["<|end_header_id|>"], *self._text("\n\n")]
+        self._before_dialog, self._before_answer = [tokenizer.bos_id], self.encode_header({"role": "assistant"})
+
+    def encode_header(self, message: Message) -> list[int]:
+        """Return the ids of a message's header: its role between the header's marks, and a blank line.
+
+        >>> chat.tokenizer.decode(chat.encode_header({"role": "user"}))
+        '<|start_header_id|>user<|end_header_id|>\\n\\n'
+
+        Args:
+            message: only its "role" matters.
+
+        Returns:
+            The token ids.
+
+        Raises:
+            UsageError: the message has no role.
+        """
+        return [self._start, *self._text(_member(message, "role")), *self._after_role]
+
+    def _inner(self, role: str, content: str) -> list[int]:
+        return [*self._text(role), *self._after_role, *self._text(content.strip())]
+
+    def _parts(self, inner: list[int]) -> tuple[str, str] | None:
+        header = inner.index(self._after_role[0]) if self._after_role[0] in inner else len(inner)
+        content = header + len(self._after_role)
+        if inner[header:content] != self._after_role:
+            return None
+        return self.tokenizer.decode(inner[:header]), self.tokenizer.decode(inner[content:])
 
     def _text(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, bos=False, eos=False)
 
 
-class ChatMLFormat:
+class ChatMLFormat(_Format):
     """ChatML: <|im_start|>, role, line end, content, <|im_end|>, line end.
 
     >>> from pipeline import ChatMLFormat, Tokenizer
-    >>> chatml = ChatMLFormat(Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>"]))
-    >>> chatml.tokenizer.decode(chatml.encode_dialog_prompt([{"role": "user", "content": "low"}]))
+    >>> chat = ChatMLFormat(Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>"]))
+    >>> chat.tokenizer.decode(chat.encode_dialog_prompt([{"role": "user", "content": "low"}]))
     '<|im_start|>user\\nlow<|im_end|>\\n<|im_start|>assistant\\n'
 
     Args:
@@ -133,6 +162,8 @@ class ChatMLFormat:
         UsageError: the tokenizer lacks a special token.
     """
 
+    _shape = "im_start, a role, a line end, content, im_end and a line end"
+
     def __init__(self, tokenizer: Tokenizer) -> None:
         required = CHAT_TEMPLATES["chatml"].required
         missing = [text for text in required if text not in tokenizer.special_tokens]
@@ -141,71 +172,16 @@ class ChatMLFormat:
                 f"ChatML needs the special tokens {' and '.join(required)}; the tokenizer lacks {missing[0]}"
             )
         self.tokenizer = tokenizer
-        self._start, self._end = (tokenizer.special_tokens[text] for text in required)
-        self._line_end = tokenizer.encode_ordinary("\n")
+        self._start, end = (tokenizer.special_tokens[text] for text in required)
+        self._end = [end, *tokenizer.encode_ordinary("\n")]
+        self._before_dialog, self._before_answer = [], [self._start, *tokenizer.encode_ordinary("assistant\n")]
 
-    def encode_message(self, message: Message) -> list[int]:
-        """Return the ids of a message and the line end after it.
+    def _inner(self, role: str, content: str) -> list[int]:
+        return self.tokenizer.encode_ordinary(f"{role}\n{content}")
 
-        >>> chatml.tokenizer.decode(chatml.encode_message({"role": "user", "content": "low"}))
-        '<|im_start|>user\\nlow<|im_end|>\\n'
-
-        Args:
-            message: "role" and "content".
-
-        Returns:
-            The token ids.
-
-        Raises:
-            UsageError: the message has no role or no content.
-        """
-        text = f"{_member(message, 'role')}\n{_member(message, 'content')}"
-        return [self._start, *self.tokenizer.encode_ordinary(text), self._end, *self._line_end]
-
-    def encode_dialog_prompt(self, dialog: Sequence[Message]) -> list[int]:
-        """Return the ids of a dialog, up to where the assistant's answer starts.
-
-        >>> chatml.tokenizer.decode(chatml.encode_dialog_prompt([]))
-        '<|im_start|>assistant\\n'
-
-        Args:
-            dialog: messages in order.
-
-        Returns:
-            The token ids.
-
-        Raises:
-            UsageError: a message has no role or no content.
-        """
-        prompt = [self._start, *self.tokenizer.encode_ordinary("assistant\n")]
-        return [*chain.from_iterable(map(self.encode_message, dialog)), *prompt]
-
-    def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
-        """Return the message of ids; the inverse of `encode_message`.
-
-        >>> chatml.decode_message(chatml.encode_message({"role": "user", "content": "low"}))
-        {'role': 'user', 'content': 'low'}
-
-        Args:
-            ids: of one whole message.
-
-        Returns:
-            "role" and "content".
-
-        Raises:
-            InputError: the ids are not one message.
-        """
-        listed = numbers_of(ids)
-        tail = [self._end, *self._line_end]
-        inner = listed[1 : -len(tail)]
+    def _parts(self, inner: list[int]) -> tuple[str, str] | None:
         role, line_end, content = self.tokenizer.decode(inner).partition("\n")
-        whole = listed[:1] == [self._start] and listed[-len(tail) :] == tail and len(listed) > len(tail)
-        if not whole or not line_end or self._start in inner or self._end in inner:
-            raise InputError(_NOT_A_MESSAGE.format("im_start, a role, a line end, content, im_end and a line end"))
-        return {"role": role, "content": content}
-
-
-_NOT_A_MESSAGE = "these ids are not one message, which is {}: give what encode_message returned"
+        return (role, content) if line_end else None
 
 
 def _member(message: Message, name: str) -> str:

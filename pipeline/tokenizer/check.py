@@ -1,14 +1,12 @@
 """The story of `export --check`: compare each exported file, id by id, in the library that it is for.
 
-The texts are hard strings and a sample of the corpus (or of files that the caller names). A library that is not
-installed is reported as not checked; a difference is reported with its text.
+The texts are hard strings and a sample of the corpus, or of files that the caller names.
 """
 
 import json
 import runpy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from itertools import zip_longest
@@ -67,8 +65,12 @@ def check_command(
     if run and not samples:
         chosen = choose(run.manifest.plan.files, _SAMPLE_BYTES)
         texts = [drawn.text for drawn in read_chosen(chosen, str(run.manifest.counting["text_field"]))]
-    with _local(directory) as files:
-        checks = check_exports(tokenizer, files, formats, texts)
+    with tempfile.TemporaryDirectory() as copied:  # the libraries read local files
+        local = directory if isinstance(directory, Path) else Path(copied)
+        for name in names_in(directory) if local != directory else ():
+            if (directory / name).is_file():
+                (local / name).write_bytes(read_bounded(directory / name, MODEL_BYTES))
+        checks = check_exports(tokenizer, local, formats, texts)
     yield from map(str, checks)
     if run is not None:
         _write_into_report(run, directory, checks)
@@ -148,19 +150,6 @@ _LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
     "gpt2": {"tokenizers": _tokenizers_of_gpt2},
     "tiktoken": {"tiktoken": _tiktoken_of_ranks},
 }
-
-
-@contextmanager
-def _local(directory: Location) -> Iterator[Path]:
-    """Provide the directory, or a local copy of its files, which the libraries can read."""
-    if isinstance(directory, Path):
-        yield directory
-        return
-    with tempfile.TemporaryDirectory() as copied:
-        for name in names_in(directory):
-            if (directory / name).is_file():
-                (Path(copied) / name).write_bytes(read_bounded(directory / name, MODEL_BYTES))
-        yield Path(copied)
 
 
 def _write_into_report(run: manifest.Run, directory: Location, checks: Sequence[Check]) -> None:

@@ -1,8 +1,4 @@
-"""Ids to bytes, and to text as they arrive.
-
-Ids may be any iterable of whole numbers: lists, numpy arrays, torch tensors, memoryviews. None of those packages is
-imported here.
-"""
+"""Ids to bytes, and to text as they arrive; ids are any iterable: lists, numpy arrays, torch tensors, memoryviews."""
 
 import codecs
 from collections.abc import Iterable, Mapping
@@ -37,8 +33,7 @@ def tokens_of(vocab: Mapping[int, bytes], ids: Iterable[int]) -> list[bytes]:
 class StreamDecoder:
     """Decode ids that arrive one after another; the parts together are what `Tokenizer.decode` returns for all ids.
 
-    A character whose bytes are incomplete waits for the rest; invalid UTF-8 becomes U+FFFD as soon as that is certain.
-    Use one decoder for each stream, in one thread.
+    A character whose bytes are incomplete waits for the rest. Use one decoder for each stream, in one thread.
     """
 
     def __init__(self, vocab: Mapping[int, bytes]) -> None:

@@ -1,10 +1,8 @@
 """Texts to ids: one, many at once, or one that arrives in blocks; by the native core, or piece by piece.
 
-Every way produces the ids of the whole text, however many blocks or threads there are. The core cuts and encodes at
-once where the pattern has an automaton and the text needs no preparation. Otherwise a `SpecialSearch` prepares the text
-here, a pattern of several steps or one of the `regex` package cuts it, and the core encodes the pieces. Invalid text
-is repaired first: invalid UTF-8 in bytes and lone surrogates in str become U+FFFD. No state besides caches; threads may
-share an encoder.
+Every way produces the ids of the whole text. The core cuts and encodes at once where the pattern has an automaton and
+the text needs no preparation. Otherwise a `SpecialSearch` prepares the text here, a pattern of several steps or one of
+the `regex` package cuts it, and the core encodes the pieces. No state besides caches; threads may share an encoder.
 """
 
 import codecs
@@ -28,25 +26,16 @@ _T = TypeVar("_T")
 _BLOCK_BYTES = 1 << 16  # of text in blocks, gathered before it is cut
 
 
-def repaired(text: Text) -> str:
-    """Read invalid UTF-8 and lone surrogates as U+FFFD; a pair of surrogates is the character that it means."""
+def utf8_of(text: Text) -> bytes:
+    """Return UTF-8; invalid UTF-8 and lone surrogates become U+FFFD, a pair of surrogates the character it means."""
     if isinstance(text, bytes | bytearray | memoryview):
-        return bytes(text).decode("utf-8", "replace")
+        return bytes(text).decode("utf-8", "replace").encode()
     if not isinstance(text, str):
         raise UsageError(f"a text is of type {type(text).__name__}: give str or bytes")
     try:
-        text.encode()
+        return text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def utf8_of(text: Text) -> bytes:
-    """Return the UTF-8 of a repaired text."""
-    try:
-        return text.encode()  # type: ignore[union-attr]
-    except (AttributeError, UnicodeEncodeError):
-        return repaired(text).encode()
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
@@ -63,15 +52,12 @@ def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
             high = ""
         else:
             raise UsageError(f"a block of the text is of type {type(block).__name__}: give str or bytes")
-        yield repaired(text).encode()
-    yield repaired(high + decoder.decode(b"", True)).encode()
+        yield utf8_of(text)
+    yield utf8_of(high + decoder.decode(b"", True))
 
 
 class TextEncoder:
-    """The native encoder of a model, with the preparation and the pattern for its texts.
-
-    Each call takes the special tokens to find, as `recognising` returns them.
-    """
+    """The native encoder of a model; each call takes the special tokens to find, as `recognising` returns them."""
 
     def __init__(self, model: Model) -> None:
         self._native = model.encoder()
@@ -114,24 +100,16 @@ class TextEncoder:
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
         """Return the ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
         if not isinstance(recognised, SpecialSearch):
-            batch = lambda listed, specials: self._native.encode_batch(listed, specials, threads)  # noqa: E731
-            return _of_valid(batch, texts, recognised, lambda listed: list(map(repaired, listed)))
+            return _of_valid(self._native.encode_batch, texts, recognised, threads, repair=_all_utf8_of)
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
         rows = [list(recognised.stretches(utf8_of(text))) for text in texts]
-        stretches = [stretch for row in rows for stretch, id_ in row if id_ is None]
-        encoded = iter(self.encode_batch(stretches, None, threads))
-        return [
-            list(chain.from_iterable([id_] if id_ is not None else next(encoded) for _, id_ in row)) for row in rows
-        ]
+        encoded = iter(self.encode_batch([part for row in rows for part, id_ in row if id_ is None], None, threads))
+        filled = ([next(encoded) if id_ is None else [id_] for _, id_ in row] for row in rows)
+        return [list(chain.from_iterable(parts)) for parts in filled]
 
     def encode_blocks(self, blocks: Iterable[bytes], recognised: Recognised) -> Iterator[int]:
-        """Iterate over the ids of a text in blocks of valid UTF-8, as soon as no later block can change them.
-
-        At most twice a piece and a block are kept; with a pattern of `regex` a document; with several steps what the
-        first one leaves whole; before NFC a stretch between ASCII characters; the whole text where special tokens have
-        rules that depend on the text around them.
-        """
+        """Iterate over the ids of a text in blocks of valid UTF-8, as soon as no later block can change them."""
         if isinstance(recognised, SpecialSearch):
             return chain.from_iterable(self._encode_prepared(blocks, recognised))
         return chain.from_iterable(self._encode_parts(blocks, recognised))
@@ -176,17 +154,19 @@ class TextEncoder:
             return _of_valid(self._native.encode, data, specials)
         if isinstance(self._pattern, PatternSequence):
             return _of_valid(self._native.encode_cut, data, self._pattern.ends(data))
-        return _of_valid(lambda pieces, _: self._native.encode_pieces(pieces), self._pattern.cut(data.decode()), None)
+        return _of_valid(self._native.encode_pieces, self._pattern.cut(data.decode()))
 
 
-def _of_valid(
-    function: Callable[[Any, Any], _T], text: Any, argument: Any, repair: Callable[[Any], Any] = repaired
-) -> _T:
+def _all_utf8_of(texts: Iterable[Text]) -> list[bytes]:
+    return list(map(utf8_of, texts))
+
+
+def _of_valid(function: Callable[..., _T], text: Any, *arguments: Any, repair: Callable[[Any], Any] = utf8_of) -> _T:
     """Call the core, and again with repaired text where it refuses the text."""
     try:
         try:
-            return function(text, argument)
+            return function(text, *arguments)
         except (UnicodeError, TypeError):
-            return function(repair(text), argument)
+            return function(repair(text), *arguments)
     except RuntimeError as reason:
         raise InputError(f"the text cannot be encoded: {reason}") from None

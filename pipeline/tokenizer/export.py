@@ -14,11 +14,40 @@ from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.exported import Exported, VocabularyFacts
 from pipeline.tokenizer.formats.save import EXPORTS, write_model
 from pipeline.tokenizer.model import Model
 
-_LONGEST_SHOWN, _LONGEST_WIDTH = 5, 24
+_LONGEST_SHOWN, _WIDTH = 5, 24
+
+
+@dataclass(frozen=True)
+class VocabularyFacts:
+    """The result of merging. `tokens` and `bytes` are the lengths of all pieces of the corpus."""
+
+    vocab_size: int
+    merges: int
+    special_tokens: tuple[str, ...]
+    stopped: str
+    tokens: int
+    bytes: int
+    longest: tuple[str, ...]
+    left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
+    left_out_bytes: int = 0
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Bytes of merged pieces for each token of the training corpus; None where all pieces were too rare."""
+        return self.bytes / self.tokens if self.tokens else None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One tokenizer in its directory."""
+
+    facts: VocabularyFacts
+    directory: Location
+    written: tuple[str, ...]  # names of files
+    refused: dict[str, str]  # formats that could not be written, each with the reason
 
 
 def check_before_work(options: Options, pattern: CompiledPattern) -> None:
@@ -41,10 +70,7 @@ def with_chat_template(model: Model, options: Options) -> Model:
 def export_model(
     model: Model, directory: Location, formats: Sequence[str] | None
 ) -> tuple[list[Location], dict[str, str]]:
-    """Write a tokenizer's files; return their paths, and the reason for each format that cannot be written.
-
-    `formats` must be written (otherwise `ExportRefusedError`); None stands for all that can be.
-    """
+    """Write files of these formats, or for None of all that can be; return their paths, and why others cannot."""
     written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else EXPORTS:
@@ -57,14 +83,6 @@ def export_model(
     return written, refused
 
 
-def model_of(learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Model:
-    """Cut the model of `vocab_size` tokens from a merge list, or of fewer where the list is short."""
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    first = learned.first(merge_budget(vocab_size, special_tokens))
-    vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
-    return with_chat_template(Model(vocabulary, pattern, options.pad_token, trained=True), options)
-
-
 @dataclass(frozen=True)
 class Trained:
     """A merge list from which the model of any size is made when it is needed: models are large."""
@@ -74,28 +92,34 @@ class Trained:
     options: Options
 
     def model(self, vocab_size: int) -> Model:
-        """Make the model of `vocab_size` tokens."""
-        return model_of(self.learned, vocab_size, self.pattern, self.options)
+        """Make the model of `vocab_size` tokens, or of fewer where the list is short."""
+        options = self.options
+        special_tokens = with_pad_token(options.special_tokens, options.pad_token)
+        first = self.learned.first(merge_budget(vocab_size, special_tokens))
+        vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
+        return with_chat_template(Model(vocabulary, self.pattern, options.pad_token, trained=True), options)
 
 
-def export_size(run: Run, learned: MergeList, vocab_size: int, pattern: CompiledPattern, options: Options) -> Exported:
+def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
     """Write the tokenizer of `vocab_size` tokens into the run directory."""
-    model = model_of(learned, vocab_size, pattern, options)
+    model = trained.model(vocab_size)
     vocabulary = model.vocabulary
     directory = run.tokenizer_directory(vocab_size)
-    written, refused = export_model(model, directory, options.export)
+    written, refused = export_model(model, directory, trained.options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written
     merges = merge_budget(vocab_size, list(vocabulary.special_tokens))
-    cut = learned.first(merges)
+    cut = trained.learned.first(merges)
+    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
+    texts = [token.decode(errors="replace") for token in longest]
     facts = VocabularyFacts(
         vocab_size=vocabulary.size,
         merges=len(cut),
         special_tokens=tuple(vocabulary.special_tokens),
-        stopped=_why_it_stopped(cut, merges, options),
+        stopped=_why_it_stopped(cut, merges, trained.options),
         tokens=cut.tokens,
         bytes=cut.bytes,
-        longest=_longest(vocabulary),
+        longest=tuple(repr(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…") for text in texts),
         left_out_pieces=cut.left_out_pieces,
         left_out_bytes=cut.left_out_bytes,
     )
@@ -110,9 +134,3 @@ def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
     if not learned.counts:
         return "at the 256 bytes: no merges were asked for"
     return f"at the vocabulary size asked for; the last pair occurred {learned.counts[-1]:,} times"
-
-
-def _longest(vocabulary: Vocabulary) -> tuple[str, ...]:
-    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
-    texts = [token.decode(errors="replace") for token in longest]
-    return tuple(repr(text if len(text) <= _LONGEST_WIDTH else text[: _LONGEST_WIDTH - 1] + "…") for text in texts)

@@ -1,8 +1,4 @@
-"""The interface of GPT-2's tokenizers over vocab.json and merges.txt.
-
-Ids are returned as lists, numpy arrays or torch tensors, as the caller asks, and any of them is decoded. numpy and
-torch are the caller's and are imported only then.
-"""
+"""The interface of GPT-2's tokenizers over vocab.json and merges.txt: ids as lists, numpy arrays or torch tensors."""
 
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -14,7 +10,7 @@ from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-_LIBRARIES = {"list": None, "numpy": "numpy", "torch": "torch"}
+_RETURN_TYPES = ("list", "numpy", "torch")
 
 
 class GPT2Tokenizer:
@@ -115,14 +111,14 @@ class GPT2Tokenizer:
 
 
 def _as_type(ids: list[int], return_type: str) -> Any:
-    if return_type not in _LIBRARIES:
-        raise UsageError(f"return_type is {return_type!r}: give one of {', '.join(_LIBRARIES)}")
-    name = _LIBRARIES[return_type]
-    if name is None:
+    if return_type not in _RETURN_TYPES:
+        raise UsageError(f"return_type is {return_type!r}: give one of {', '.join(_RETURN_TYPES)}")
+    if return_type == "list":
         return ids
     try:
-        library = import_module(name)
+        library = import_module(return_type)
     except ImportError:
-        raise UsageError(f"return_type is {return_type!r}, but {name} is not installed: `pip install {name}`") from None
-    make = library.array if name == "numpy" else library.tensor
-    return make(ids, dtype=library.int64)
+        raise UsageError(
+            f"return_type is {return_type!r}, but {return_type} is not installed: `pip install {return_type}`"
+        ) from None
+    return getattr(library, "array" if return_type == "numpy" else "tensor")(ids, dtype=library.int64)

@@ -1,15 +1,14 @@
 """Llama 3's tokenizer over a tiktoken rank file, with the interface and the ids of Meta's reference.
 
-256 special tokens follow the ranks. Special tokens in a text are ordinary text unless the call allows them. Text is
-encoded in windows of 400,000 characters, and a run of white space, or of anything else, is cut after every 25,000
-characters, as the reference does to relieve its regular expressions. Its ids depend on these cuts.
+256 special tokens follow the ranks. Text is encoded in windows of 400,000 characters, and a run of white space, or of
+anything else, is cut after every 25,000, as the reference does. Its ids depend on these cuts.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from os import PathLike
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
@@ -20,15 +19,10 @@ RUN_CHARACTERS = 25_000
 
 _SPACE, _NO_SPACE = re.compile(r"\s"), re.compile(r"\S")  # for text, `re` means str.isspace by these
 
+_RESERVED = tuple(f"<|reserved_special_token_{number}|>" for number in range(251))
 SPECIAL_TOKENS = (
-    "<|begin_of_text|>",
-    "<|end_of_text|>",
-    *(f"<|reserved_special_token_{number}|>" for number in range(4)),
-    "<|start_header_id|>",
-    "<|end_header_id|>",
-    "<|reserved_special_token_4|>",
-    "<|eot_id|>",
-    *(f"<|reserved_special_token_{number}|>" for number in range(5, 251)),
+    *("<|begin_of_text|>", "<|end_of_text|>", *_RESERVED[:4]),
+    *("<|start_header_id|>", "<|end_header_id|>", _RESERVED[4], "<|eot_id|>", *_RESERVED[5:]),
 )
 
 
@@ -92,10 +86,9 @@ class Llama3Tokenizer:
             SpecialTokenError: the text contains a disallowed special token; a ValueError.
         """
         ids = [self.bos_id] if bos else []
+        specials: Any = {"allowed_special": allowed_special, "disallowed_special": disallowed_special}
         for stretch in stretches(text):
-            ids += self.tokenizer.encode(
-                stretch, allowed_special=allowed_special, disallowed_special=disallowed_special
-            )
+            ids += self.tokenizer.encode(stretch, **specials)
         return [*ids, self.eos_id] if eos else ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -119,10 +112,7 @@ class Llama3Tokenizer:
 def stretches(
     text: str, *, window_characters: int = WINDOW_CHARACTERS, run_characters: int = RUN_CHARACTERS
 ) -> Iterator[str]:
-    """Cut a text where a window ends, and in each window after every `run_characters` of a run.
-
-    A run is of white space (`str.isspace`) or of anything else. With 3: `aaaaaaa` -> `aaa`, `aaa`, `a`.
-    """
+    """Cut a text where a window ends, and in it after every `run_characters` of white space or of anything else."""
     for start in range(0, len(text), window_characters):
         window = text[start : start + window_characters]
         done = 0

@@ -32,10 +32,7 @@ PLAIN_RULE = SpecialRule()
 
 
 def could_be_whole_piece(text: str, rule: SpecialRule) -> bool:
-    """Whether a piece, written in the byte alphabet, may have the name of this special token.
-
-    A file that names both and looks whole pieces up would take such a piece for the special token.
-    """
+    """Whether a file that looks whole pieces up could take a piece, in the byte alphabet, for this special token."""
     try:
         return text_to_token(text) != text.encode() or rule.single_word
     except UnicodeEncodeError:
@@ -104,27 +101,14 @@ class Model:
         return next((text for text in self.vocabulary.special_tokens if text != self.pad_token), None)
 
     def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
-        """Build the native encoder; about 0.1 s for 256,000 tokens.
-
-        `cache_bytes` is for all threads together. `threads` keep caches; 0: as many as there are cores.
-        """
-        vocabulary = self.vocabulary
-        return _core.Encoder(
-            self.pattern.automaton,
-            vocabulary.tokens,
-            vocabulary.left,
-            vocabulary.right,
-            vocabulary.result,
-            whole_pieces=self.whole_pieces,
-            cache_bytes=cache_bytes,
-            threads=threads,
-        )
+        """Build the native encoder. `threads` share `cache_bytes` for their caches; 0: as many as there are cores."""
+        automaton, parts = self.pattern.automaton, self.vocabulary
+        merges = (parts.left, parts.right, parts.result)
+        return _core.Encoder(automaton, parts.tokens, *merges, self.whole_pieces, cache_bytes, threads)
 
     def unreachable_tokens(self) -> list[int]:
-        """Return the ids of the tokens that the merges alone do not make of their own bytes.
+        """Return the ids of the tokens that the merges alone do not make of their own bytes; a trained list has none.
 
-        A trained list has none: each token was made of just these bytes, and no neighbour joins across their ends
-        before. So looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, changes
-        nothing. Finding out takes a second for every few megabytes of tokens.
+        Without any, looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, is alike.
         """
         return [] if self.trained else self.encoder().unreachable(self.vocabulary.tokens)

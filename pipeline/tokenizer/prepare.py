@@ -1,25 +1,43 @@
 """Prepare text as another trainer's file says, before it is cut: special tokens by their rules, NFC, a space in front.
 
-The order is that of the tokenizers library. Special tokens are searched in the text first. The stretches between them
-are normalized. Special tokens with the rule `normalized` are searched in these stretches. What remains gets its space
-and goes to the pattern. All text is UTF-8 in bytes.
+The order is that of the tokenizers library: special tokens are searched first, the stretches between them normalized,
+special tokens with the rule `normalized` searched in these; what remains gets its space and goes to the pattern.
 """
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Generator, Iterator, Mapping
 from functools import cache
 
 from pipeline import _core
 from pipeline.pattern.classes import category_of, property_item
 from pipeline.tokenizer.model import PLAIN_RULE, Preparation
-from pipeline.tokenizer.normal_form import nfc
 
 Stretch = tuple[bytes, int | None]  # a stretch of text, or a special token with its id
 
 _WHITE_SPACE = "".join(map(chr, (*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))))
 _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
+# Characters that Unicode 10 to 17 decompose, join or order. The tables of tokenizers are those of Unicode 9, to which
+# these are inert: text is normalized between them. For older ones it never changes. A test compares every character.
+_INERT = (
+    "5C8-5C9 7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715 1ABF-1AF0 1DF6-1DFA A82C 105C9 105E4 10D24-10D27 10D69-10D6D "
+    "10EAB-10EAC 10ECB-10ECF 10EF0-10EFB 10EFD-10EFF 10F46-10F50 10F82-10F85 11070 1133B 11383 11385 1138E 11391 113B8 "
+    "113BB 113C2 113C5 113C7-113C9 113CE-113D0 1145E 11839-1183A 11930 11938 1193D-1193E 11943 119E0 11A34 11A47 11A99 "
+    "11D42 11D44-11D45 11D97 11F41-11F42 1611E-16129 1612F 16D67-16D6A 16FF0-16FF1 1D127-1D128 1D250-1D252 "
+    "1D25B-1D25C 1D25F 1D280-1D281 1E08F 1E130-1E136 1E2AE 1E2EC-1E2EF 1E4EC-1E4EF 1E5EE-1E5EF 1E6E3 1E6E6 1E6EE-1E6EF "
+    "1E6F5"
+)
+_INERT_CLASS = "".join("-".join(f"\\U{int(end, 16):08X}" for end in run.split("-")) for run in _INERT.split())
+_BETWEEN_INERT = re.compile(f"[^{_INERT_CLASS}]+")
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _SPACE_RUN = re.compile(b"(?:" + b"|".join(re.escape(space.encode()) for space in _WHITE_SPACE) + b")*")
+
+
+def nfc(text: str) -> str:
+    """Return the text in the NFC of tokenizers, independent of the Unicode version of this Python."""
+    if text.isascii() or unicodedata.is_normalized("NFC", text):  # what is normalized today was so in Unicode 9
+        return text
+    return _BETWEEN_INERT.sub(lambda stretch: unicodedata.normalize("NFC", stretch[0]), text)
 
 
 class SpecialSearch:
@@ -42,8 +60,7 @@ class SpecialSearch:
     ) -> Generator[Stretch, None, tuple[int, bool]]:
         """Yield the text as it goes to the pattern, stretch by stretch, and the special tokens between.
 
-        Unless `at_end`, only what later text cannot change, where nothing `reaches_back`. Returns where the rest
-        starts, and whether it continues a stretch, as `continued` says of the start of `data`.
+        Unless `at_end`, what later text may change is left. Return where that starts, and if it continues a stretch.
         """
         done = 0
         for start, stop, id_ in self._matches(self._early, data, len(data) - (0 if at_end else self._longest)):
@@ -62,14 +79,9 @@ class SpecialSearch:
             stop -= 1
         return max(0, stop)
 
-    def _prepared(self, data: bytes, continued: bool) -> Iterable[Stretch]:
+    def _prepared(self, data: bytes, continued: bool) -> Iterator[Stretch]:
         if self._preparation.nfc and not data.isascii():
             data = nfc(data.decode()).encode()
-        if self._late is None:
-            return [(self._with_space_in_front(data, continued), None)] if data else []
-        return self._with_late_tokens(data, continued)
-
-    def _with_late_tokens(self, data: bytes, continued: bool) -> Iterator[Stretch]:
         done = 0
         for start, stop, id_ in self._matches(self._late, data, len(data)):
             if done < start:
@@ -102,10 +114,9 @@ class SpecialSearch:
 
 
 class IncomingText:
-    """Prepare a text that arrives in blocks of valid UTF-8; another text may follow.
+    """Prepare a text that arrives in blocks of valid UTF-8, a stretch in parts; another text may follow.
 
-    A stretch is yielded in parts. Waiting are at most `block_bytes`, or what cannot be normalized before more text is
-    seen; the whole text where the rules of special tokens reach back.
+    Waiting are at most `block_bytes`, what cannot be normalized yet, or the whole text where rules reach back.
     """
 
     def __init__(self, search: SpecialSearch, block_bytes: int) -> None:

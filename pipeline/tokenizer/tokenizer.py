@@ -1,12 +1,11 @@
 """The public tokenizer: text to ids and back, and to and from files.
 
-`Tokenizer` joins a vocabulary with the pattern that cuts text into pieces. Its ids are those of exact byte-pair
-encoding by rank; special tokens are recognised in the text, leftmost and longest first, unless the call says
-otherwise. It holds no state besides caches; threads may share it.
+Ids are those of exact byte-pair encoding by rank. It holds no state besides caches; threads may share it.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -16,6 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.errors import UsageError
+from pipeline.base.machine import default_workers
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.run.ids import with_pad_token
@@ -23,6 +23,9 @@ from pipeline.storage import Remote, named
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
 from pipeline.tokenizer.decode import StreamDecoder, tokens_of
 from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_blocks, utf8_of
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.formats.save import write_model
+from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
@@ -34,10 +37,9 @@ _MOST_THREADS = 4096  # more than any machine has cores
 
 
 class Tokenizer:
-    """Encode and decode text with a vocabulary and a pattern.
+    """Encode and decode text with a vocabulary and a pattern; `model` is the value that exports are written from.
 
-    `model` is the value that exports are written from. Texts are str or bytes; lone surrogates and invalid UTF-8 are
-    read as U+FFFD. The examples of the methods use this tokenizer:
+    Texts are str or bytes; lone surrogates and invalid UTF-8 are read as U+FFFD. The methods' examples use this one:
 
     >>> from pipeline import Tokenizer
     >>> merges = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
@@ -110,7 +112,7 @@ class Tokenizer:
             merges: pairs of byte strings, in order of rank.
             special_tokens: their texts, in order of ids.
             pattern: as for the class.
-            special_ids: "last" for ids after the merges, "first" for ids before the bytes.
+            special_ids: "last": ids after the merges; "first": ids before the bytes.
             pad_token: one of the special tokens, or one to add after them.
 
         Returns:
@@ -163,9 +165,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | PathLike[str] | Remote) -> Tokenizer:
-        """Read a tokenizer from files whose every setting can be reproduced exactly; others are refused.
-
-        The ids are those of the file's own runtime without adding special tokens around the text.
+        """Read a tokenizer; the ids are those of the file's own runtime without special tokens added around the text.
 
         >>> Tokenizer.load("my-tokenizer").encode("lower")
         [257, 258]
@@ -177,20 +177,14 @@ class Tokenizer:
             The tokenizer.
 
         Raises:
-            InputError: a file is missing, damaged, or has a setting that is not reproduced.
+            InputError: a file is missing, damaged, or has a setting that is not reproduced exactly.
             StorageError: an object store cannot be read.
         """
-        from pipeline.tokenizer.formats.load import load_model
-
         return cls.from_model(load_model(named(path)))
 
     @classmethod
     def from_tiktoken_file(
-        cls,
-        path: str | PathLike[str] | Remote,
-        *,
-        pattern: str,
-        special_tokens: Mapping[str, int] | None = None,
+        cls, path: str | PathLike[str] | Remote, *, pattern: str, special_tokens: Mapping[str, int] | None = None
     ) -> Tokenizer:
         """Read a tiktoken rank file; the ids are those of `tiktoken.Encoding` with the same arguments.
 
@@ -211,8 +205,6 @@ class Tokenizer:
             UsageError: tiktoken would read the pattern differently.
             PatternError: the pattern does not compile.
         """
-        from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
-
         file = named(path)
         return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, special_tokens or {}))
 
@@ -229,8 +221,6 @@ class Tokenizer:
         Raises:
             ExportRefusedError: tokenizer.json cannot tell a special token from an ordinary one.
         """
-        from pipeline.tokenizer.formats.save import write_model
-
         write_model(self.model, named(directory))
 
     def to_transformers(self) -> Any:
@@ -246,8 +236,6 @@ class Tokenizer:
             UsageError: transformers is not installed.
             ExportRefusedError: tokenizer.json cannot hold the tokenizer.
         """
-        import tempfile
-
         try:
             from transformers import PreTrainedTokenizerFast
         except ImportError as reason:
@@ -291,7 +279,7 @@ class Tokenizer:
     def encode(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> list[int]:
-        """Return the ids of a text. Special tokens in it are recognised, unless the call says otherwise.
+        """Return the ids of a text; special tokens in it are recognised, leftmost and longest first.
 
         As soon as `allowed_special` or `disallowed_special` is given, both mean what they mean in tiktoken.
 
@@ -315,7 +303,7 @@ class Tokenizer:
             UsageError: the text has another type, or one of the two sets is a text other than "all".
             InputError: a piece is longer than 1 GiB.
         """
-        if allowed_special is None and disallowed_special is None:
+        if allowed_special is None and disallowed_special is None:  # without a further call: texts may be short
             return self._encoder.encode(text, self._all_special)
         return self._encoder.encode(text, self._recognised([text], allowed_special, disallowed_special))
 
@@ -382,18 +370,13 @@ class Tokenizer:
         return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
 
     def encode_iterable(
-        self,
-        blocks: Iterable[Text],
-        *,
-        allowed_special: Allowed = None,
-        disallowed_special: Disallowed = None,
+        self, blocks: Iterable[Text], *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> Iterator[int]:
         """Iterate over the ids of a text that arrives in blocks, such as an open file, in bounded memory.
 
-        The ids are those of `encode` for the joined text. Memory is bounded by the longest piece and the longest
-        block; by the longest document, with a pattern that the `regex` package runs; with a loaded tokenizer by the
-        longest stretch between ASCII characters (NFC) or that the first of several splits leaves whole, and by the
-        whole text where special tokens have rules.
+        The ids are those of `encode` for the joined text. Memory is bounded by the longest piece and block; by the
+        longest document, with a pattern that the `regex` package runs; with a loaded tokenizer by the longest stretch
+        between ASCII characters (NFC) or of its first split, and by the whole text where special tokens have rules.
 
         >>> list(tokenizer.encode_iterable(["lo", "wer<|end", "oftext|>"]))
         [257, 258, 259]
@@ -414,12 +397,7 @@ class Tokenizer:
         return self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
 
     def encode_to_numpy(
-        self,
-        text: Text,
-        *,
-        dtype: Any = None,
-        allowed_special: Allowed = None,
-        disallowed_special: Disallowed = None,
+        self, text: Text, *, dtype: Any = None, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> NDArray[integer]:
         """Return the ids of a text as a numpy array.
 
@@ -588,8 +566,6 @@ def _listed(texts: Iterable[Text]) -> Sequence[Text]:
 
 def _threads(num_threads: int | None) -> int:
     if num_threads is None:
-        from pipeline.base.machine import default_workers
-
         return default_workers()
     try:
         threads = index(num_threads)

@@ -5,7 +5,6 @@ import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import peers
 import pyarrow as pa
@@ -267,19 +266,19 @@ def test_replay_over_budget_is_an_error(imported: Path, monkeypatch: pytest.Monk
 
 def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[Model]] = []
-    real = export.model_of
+    real = export.Trained.model
 
-    def model_of(*arguments: Any) -> Model:
-        assert not any(model() for model in made)
-        model = real(*arguments)
-        made.append(weakref.ref(model))
-        return model
+    def model(trained: export.Trained, vocab_size: int) -> Model:
+        assert not any(earlier() for earlier in made)
+        new = real(trained, vocab_size)
+        made.append(weakref.ref(new))
+        return new
 
-    monkeypatch.setattr(export, "model_of", model_of)
+    monkeypatch.setattr(export.Trained, "model", model)
     with executor_for(make_options({"workers": 1})) as executor:
         _, trained = merge.run_merge(imported, {"vocab_size": [1500, 700, 400]}, executor, lambda _: None)
     assert len(made) == 3
-    assert not any(model() for model in made)
+    assert not any(earlier() for earlier in made)
     assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [1500, 700, 400]
 
 

@@ -17,10 +17,10 @@ OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 
 def _functions(name: str) -> Iterator[tuple[str, Any]]:
-    """A public function, or a public class and its public methods."""
+    """A public function, or a public class and its public methods, inherited ones too."""
     thing = getattr(pipeline, name)
     yield name, thing
-    for own, member in vars(thing).items() if inspect.isclass(thing) else ():
+    for own, member in inspect.getmembers(thing) if inspect.isclass(thing) else ():
         function = getattr(member, "__func__", member)
         if not own.startswith("_") and inspect.isfunction(function):
             yield f"{name}.{own}", function

@@ -24,7 +24,7 @@ from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
-from pipeline.tokenizer.normal_form import nfc
+from pipeline.tokenizer.prepare import nfc
 
 
 def agree(theirs: HuggingFaceTokenizer, ours: Tokenizer, text: str) -> None:

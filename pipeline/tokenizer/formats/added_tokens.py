@@ -1,14 +1,13 @@
 """Read the added tokens of a tokenizer.json: their ids, and how each is recognised in text.
 
-The tokenizers library ignores the ids that the file has for tokens outside of the vocabulary and numbers them itself.
-A file with other ids is refused, and so are rules whose matches could overlap.
+A file is refused whose ids are not those that the tokenizers library assigns, or whose rules' matches could overlap.
 """
 
 from dataclasses import replace
 
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.model import PLAIN_RULE, SpecialRule, could_be_whole_piece
-from pipeline.tokenizer.normal_form import nfc
+from pipeline.tokenizer.prepare import nfc
 
 
 def read_rule(entry: Field) -> SpecialRule:
@@ -33,7 +32,13 @@ def read_added_tokens(
         if whole_pieces and text in ordinary and could_be_whole_piece(text, rules[text]):
             entry.refuse(f"names {text!r}, which a whole piece could be too: with ignore_merges that is not reproduced")
         ids[text] = entry.member("id").read(int)
-    _check_overlaps(entries, rules, normalizes=normalizes)
+    takes_space = any(rule.right_space for rule in rules.values())
+    normalized: dict[str, str] = {}
+    for entry, (text, rule) in zip(entries, rules.items(), strict=True):
+        if takes_space and text[:1].isspace():
+            entry.refuse("begins with white space, which rstrip of another token would take as well")
+        if normalizes and rule.normalized and normalized.setdefault(nfc(text), text) != text:
+            entry.refuse(f"is the same as {normalized[nfc(text)]!r} in NFC")
     if len(set(ids.values())) < len(ids):
         field.refuse("assigns one id to two tokens")
     if not normalizes and all(rule.normalized for rule in rules.values()):  # no text is normalized: found alike
@@ -45,8 +50,7 @@ def read_added_tokens(
 def check_numbering(field: Field, vocab: Field) -> None:
     """Refuse ids that tokenizers would not assign: those of the vocabulary, or else the next ones.
 
-    Its versions disagree on the next id: the number of tokens, or one more than the highest id so far. The file is
-    refused where these are not the same.
+    Its versions disagree on the next id: the number of tokens, or one more than the highest id so far.
     """
     given = vocab.read(dict)
     highest, new = -1, 0
@@ -65,13 +69,3 @@ def check_numbering(field: Field, vocab: Field) -> None:
 
 def _entries(field: Field) -> list[Field]:
     return field.elements() if field.value is not None else []
-
-
-def _check_overlaps(entries: list[Field], rules: dict[str, SpecialRule], *, normalizes: bool) -> None:
-    takes_space = any(rule.right_space for rule in rules.values())
-    normalized: dict[str, str] = {}
-    for entry, (text, rule) in zip(entries, rules.items(), strict=True):
-        if takes_space and text[:1].isspace():
-            entry.refuse("begins with white space, which rstrip of another token would take as well")
-        if normalizes and rule.normalized and normalized.setdefault(nfc(text), text) != text:
-            entry.refuse(f"is the same as {normalized[nfc(text)]!r} in NFC")

@@ -1,13 +1,12 @@
 """Vocabularies and merges in files that write tokens in the byte alphabet and special tokens as they are.
 
-A vocabulary may hold millions of tokens, so each step is one call over all of them; only a refusal looks at them one
-by one.
+For speed each step is one call over all tokens; only a refusal looks at them one by one.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens
@@ -21,24 +20,20 @@ Merges = list[tuple[bytes, bytes]]
 def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, bytes]:
     """Return id -> bytes of the ordinary tokens of a vocabulary (text -> id); refuse texts and ids that clash."""
     listed = vocab.read(dict)
+    ordinary = {text: id_ for text, id_ in listed.items() if special_tokens.get(text) != id_}
     if set(map(type, listed.values())) <= {int}:
-        ordinary = {text: id_ for text, id_ in listed.items() if special_tokens.get(text) != id_}
         with suppress(UnicodeEncodeError):
             tokens = dict(zip(ordinary.values(), texts_to_tokens(ordinary), strict=True))
             if len(tokens) == len(ordinary) and not ordinary.keys() & special_tokens.keys():
                 return tokens
-    return _refuse_tokens(vocab, special_tokens)
-
-
-def _refuse_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> NoReturn:
     texts: dict[int, str] = {}
-    for text, id_ in vocab.read(dict).items():
+    for text, id_ in listed.items():
         if type(id_) is not int:
             vocab.member(text).read(int)
-        if text in special_tokens:
-            if special_tokens[text] != id_:
-                vocab.refuse(f"assigns {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
+        if text not in ordinary:
             continue
+        if text in special_tokens:
+            vocab.refuse(f"assigns {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
         if texts.setdefault(id_, text) != text:
             vocab.refuse(f"assigns the id {id_} to {text!r} and to another token")
         try:
@@ -81,10 +76,7 @@ def vocabulary_of(
 
 
 def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]:
-    """Return id -> text of every token, in order of ids.
-
-    Raises ExportRefusedError where a special token and an ordinary token have the same text.
-    """
+    """Return id -> text of every token, in order of ids; ExportRefusedError where two have the same text."""
     texts = vocabulary.texts.copy()
     ordinary = set(texts.values())
     for text, id_ in vocabulary.special_tokens.items():

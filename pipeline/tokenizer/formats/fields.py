@@ -1,10 +1,15 @@
-"""Typed access to untrusted files: each failure is one InputError that names the file, the location and the reason."""
+"""Read and write the files of a tokenizer. Those that are read are untrusted.
+
+Each failure to read is one InputError that names the file, the location in it and the reason.
+"""
 
 import json
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location
+from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 
 T = TypeVar("T")
@@ -16,9 +21,7 @@ class Field:
     """A value inside a JSON document and the path to it (`model.vocab`)."""
 
     def __init__(self, value: Any, file: Location, path: str = "") -> None:
-        self.value = value
-        self.file = file
-        self.path = path
+        self.value, self.file, self.path = value, file, path
 
     def refuse(self, reason: str) -> NoReturn:
         """Raise InputError for this field."""
@@ -87,3 +90,11 @@ def read_json(file: Location) -> Field:
         return Field(json.loads(text), file)
     except (ValueError, RecursionError) as reason:
         raise InputError(f"{file} is not valid JSON: {reason}") from reason
+
+
+def write_files(directory: Location, contents: Mapping[str, str | bytes]) -> list[Location]:
+    """Write files by name, each whole or not at all, in this order; return their paths."""
+    make_directory(directory)
+    for name, content in contents.items():
+        write_whole(directory / name, content)
+    return [directory / name for name in contents]

@@ -1,20 +1,18 @@
 """GPT-2 style files: vocab.json (token text -> id) and merges.txt (one `left right` a line), read and written.
 
-Neither says which tokens are special. The caller says it, or special_tokens_map.json in the same directory; without
-both they are the tokens that are no byte and that no merge makes. Readers of these files always cut text with GPT-2's
-pattern, so files of another pattern are neither read nor written.
+Neither says which tokens are special: the caller or special_tokens_map.json does, or else they are those that are no
+byte and that no merge makes. Readers always cut text with GPT-2's pattern: files are for that pattern alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import text_to_token
 from pipeline.pattern import compile_pattern
 from pipeline.storage import Location
-from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import read_rule
-from pipeline.tokenizer.formats.fields import read_json, read_text
+from pipeline.tokenizer.formats.fields import read_json, read_text, write_files
 from pipeline.tokenizer.model import PLAIN_RULE, Model, Preparation, SpecialRule
 
 _HEADER = "#version"
@@ -23,14 +21,25 @@ _HEADER = "#version"
 def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Sequence[str] | None = None) -> Model:
     """Load both files; InputError for a damaged one, and for other files next to them that say more."""
     vocab = read_json(vocab_file)
-    merges = _read_merges(merges_file)
+    text = read_text(merges_file)
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    numbers = [number for number, line in enumerate(lines) if not line.startswith(_HEADER)]
+    pairs = [lines[number].split(" ") for number in numbers]
+    merges = byte_alphabet.read_merges(pairs, merges_file, lambda index: f"line {numbers[index] + 1}")
     rules: dict[str, SpecialRule] = {}
     if special_tokens is None:
-        _refuse_added(vocab_file.with_name("added_tokens.json"))
+        added = vocab_file.with_name("added_tokens.json")
+        if added.exists() and read_json(added).read(dict):
+            raise InputError(
+                f"{added} adds tokens, and does not say how they are recognised: save the tokenizer with "
+                "tokenizer.json (transformers does) and load that"
+            )
         map_file = vocab_file.with_name("special_tokens_map.json")
         if map_file.exists():
             rules = _special_rules(map_file)
-        special_tokens = list(rules) if map_file.exists() else _neither_byte_nor_merged(list(vocab.read(dict)), merges)
+            special_tokens = list(rules)
+        else:
+            special_tokens = _neither_byte_nor_merged(vocab.read(dict), merges)
     for text in special_tokens:
         if text not in vocab.read(dict):
             raise InputError(f"{vocab_file} lacks the special token {text!r}: name one that it has")
@@ -41,33 +50,17 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
     return Model(vocabulary, compile_pattern("gpt2"), preparation=Preparation(rules=unlike))
 
 
-def _read_merges(file: Location) -> byte_alphabet.Merges:
-    text = read_text(file)
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    numbers = [number for number, line in enumerate(lines) if not line.startswith(_HEADER)]
-    pairs = [lines[number].split(" ") for number in numbers]
-    return byte_alphabet.read_merges(pairs, file, lambda index: f"line {numbers[index] + 1}")
-
-
-def _neither_byte_nor_merged(texts: Sequence[str], merges: byte_alphabet.Merges) -> list[str]:
+def _neither_byte_nor_merged(texts: Iterable[str], merges: byte_alphabet.Merges) -> list[str]:
     made = {left + right for left, right in merges}
-
-    def is_special(text: str) -> bool:
+    found = []
+    for text in texts:
         try:
             token = text_to_token(text)
         except UnicodeEncodeError:
-            return True
-        return len(token) != 1 and token not in made
-
-    return list(filter(is_special, texts))
-
-
-def _refuse_added(file: Location) -> None:
-    if file.exists() and read_json(file).read(dict):
-        raise InputError(
-            f"{file} adds tokens, and does not say how they are recognised: save the tokenizer with tokenizer.json "
-            "(transformers does) and load that"
-        )
+            token = b""
+        if len(token) != 1 and token not in made:
+            found.append(text)
+    return found
 
 
 def _special_rules(file: Location) -> dict[str, SpecialRule]:
@@ -106,8 +99,5 @@ def export_gpt2(model: Model, directory: Location) -> list[Location]:
     if f"\n{_HEADER}" in f"\n{pairs}":
         raise ExportRefusedError(f"a merge of a token that begins with '{_HEADER}' looks like the header of merges.txt")
     ids = byte_alphabet.joined(byte_alphabet.quoted(texts).values(), map(str, texts), between=":", after=",")
-    make_directory(directory)
-    vocab_path, merges_path = directory / "vocab.json", directory / "merges.txt"
-    write_whole(vocab_path, f"{{{ids}}}")
-    write_whole(merges_path, "\n".join([f"{_HEADER}: 0.2", *([pairs] if pairs else []), ""]))
-    return [vocab_path, merges_path]
+    merges = "\n".join([f"{_HEADER}: 0.2", *([pairs] if pairs else []), ""])
+    return write_files(directory, {"vocab.json": f"{{{ids}}}", "merges.txt": merges})

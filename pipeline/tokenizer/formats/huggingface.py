@@ -1,11 +1,8 @@
 """Hugging Face's directory: tokenizer.json, tokenizer_config.json and special_tokens_map.json, read and written.
 
-tokenizer.json is also the project's own model file. It is laid out as the tokenizers library saves it, so loading and
-saving it there changes nothing. It is written last: a directory that has it is complete. Reading accepts byte-level
-BPE of this project and of other trainers; the first field whose meaning is not reproduced is refused by name.
-tokenizer_config.json adds the pad token, the user's spelling of a pattern that has no name, and the chat template.
-
-Ids are those without the special tokens that a post-processor adds around a text (`add_special_tokens=False` there).
+tokenizer.json is also the project's own model file, laid out as the tokenizers library saves it. It is written last: a
+directory that has it is complete. The first field whose meaning is not reproduced is refused by name. Ids are those
+without the special tokens that a post-processor adds around a text (`add_special_tokens=False` there).
 Known difference: when decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes.
 """
 
@@ -15,15 +12,10 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern import PatternSequence
 from pipeline.storage import Location
-from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
-from pipeline.tokenizer.formats.fields import Field, read_json, read_text
-from pipeline.tokenizer.formats.pre_tokenizer import (
-    private_pre_tokenizer,
-    public_pre_tokenizer,
-    read_pre_tokenizer,
-)
+from pipeline.tokenizer.formats.fields import Field, read_json, read_text, write_files
+from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
 
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
@@ -62,7 +54,10 @@ def load_huggingface(file: Location) -> Model:
     added, vocab = document.member("added_tokens"), model.member("vocab")
     special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
     tokens = byte_alphabet.read_tokens(vocab, special_tokens)
-    vocabulary = byte_alphabet.vocabulary_of(file, tokens, _merges(model.member("merges")), special_tokens)
+    listed = model.member("merges")
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
+    merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
+    vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens)
     check_numbering(added, vocab)
     pad = _token_field(config, "pad_token")
     if pad.value is not None and pad.read(str) not in special_tokens:
@@ -85,11 +80,9 @@ def _normalizes(field: Field) -> bool:
     """Whether text is put into NFC; any other normalizer is refused."""
     if field.value is None:
         return False
-    kind = field.member("type")
-    if kind.value == "Sequence":
-        steps = [_normalizes(step) for step in field.member("normalizers").elements()]  # each is checked
-        return any(steps)
-    kind.expect("NFC")
+    if field.member("type").value == "Sequence":
+        return True in [_normalizes(step) for step in field.member("normalizers").elements()]  # each is checked
+    field.member("type").expect("NFC")
     return True
 
 
@@ -99,11 +92,6 @@ def _check_post_processor(field: Field) -> None:
     kind.expect(*_POST_PROCESSORS)
     for step in field.member("processors").elements() if kind.value == "Sequence" else []:
         _check_post_processor(step)
-
-
-def _merges(field: Field) -> byte_alphabet.Merges:
-    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in field.read(list)]
-    return byte_alphabet.read_merges(pairs, field.file, lambda index: f"{field.path}[{index}]")
 
 
 def _chat_template(config: Field, special_tokens: dict[str, int]) -> ChatTemplate | None:
@@ -132,14 +120,11 @@ def export_huggingface(model: Model, directory: Location) -> list[Location]:
 
 
 def write_model(model: Model, directory: Location) -> list[Location]:
-    """Write the directory for `Tokenizer.load`: the export, also for a pattern that tokenizers would cut differently.
-
-    For such a pattern tokenizer.json names a pre-tokenizer that only this project has.
-    """
+    """Write the directory for `Tokenizer.load`; a pattern that tokenizers would cut differently is named as our own."""
     try:
         pre_tokenizer = public_pre_tokenizer(model)
     except ExportRefusedError:
-        pre_tokenizer = private_pre_tokenizer(model.pattern)
+        pre_tokenizer = {"type": REGEX_STAGE, "pattern": model.pattern.name or model.pattern.expression}
     return _write(model, directory, pre_tokenizer)
 
 
@@ -158,18 +143,10 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     if model.chat_template:
         config["chat_template"] = model.chat_template.jinja
     contents = {
-        directory / _MAP_NAME: _json_text(named),
-        directory / _CONFIG_NAME: _json_text(config),
-        directory / _MODEL_NAME: _tokenizer_json(model, pre_tokenizer),
+        name: json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+        for name, value in ((_MAP_NAME, named), (_CONFIG_NAME, config))
     }
-    make_directory(directory)
-    for path, content in contents.items():
-        write_whole(path, content)
-    return list(contents)
-
-
-def _json_text(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    return write_files(directory, contents | {_MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
 
 
 def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:

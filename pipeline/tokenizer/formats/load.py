@@ -1,8 +1,4 @@
-"""Read tokenizer files into a `Model`: accepted only if the ids will be exactly those of the file's own runtime.
-
-A file is untrusted: anything that is missing, of the wrong type, out of range or not understood raises InputError
-naming the file, the location in it and the reason.
-"""
+"""Read tokenizer files into a `Model`: accepted only if the ids will be exactly those of the file's own runtime."""
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location

@@ -33,8 +33,8 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
             return compile_pattern(expression.read(str)), False
         except PatternError as reason:
             expression.refuse(f"is not a pattern: {reason}")
-    stages = field.member("pretokenizers").elements() if field.member("type").value == "Sequence" else [field]
-    *splits, last = stages if stages else [field]
+    sequence = field.member("type").value == "Sequence"
+    *splits, last = (field.member("pretokenizers").elements() if sequence else []) or [field]
     last.member("type").expect("ByteLevel")
     in_front, own_regex = last.member("add_prefix_space"), last.member("use_regex")
     in_front.expect(*((False,) if splits else (False, True)))
@@ -119,8 +119,3 @@ def public_pre_tokenizer(model: Model) -> dict[str, Any]:
         for step in steps
     ]
     return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
-
-
-def private_pre_tokenizer(pattern: CompiledPattern) -> dict[str, Any]:
-    """Return what only this project reads."""
-    return {"type": REGEX_STAGE, "pattern": pattern.name or pattern.expression}

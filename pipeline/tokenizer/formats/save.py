@@ -1,8 +1,7 @@
-"""Tokenizer files for other runtimes: one module a format writes what its runtime encodes with exactly as we do.
+"""Tokenizer files for other runtimes: `EXPORTS[name](model, directory)` writes one format and returns its paths.
 
-`EXPORTS[name](model, directory)` writes the files of a format and returns their paths. Files are written whole or not
-at all and are the same byte for byte for the same tokenizer. A format whose runtime would produce other ids raises
-ExportRefusedError with the reason and writes nothing.
+The same tokenizer gives the same bytes. A format whose runtime would produce other ids raises ExportRefusedError with
+the reason and writes nothing.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,8 @@
 """tiktoken's rank files: a line "base64-of-the-bytes rank" for each token, read and written.
 
 tiktoken joins by the rank of the *resulting bytes* and looks whole pieces up first. Reading finds the merge list that
-produces the same ids. Written is only what both ways encode alike: ranks that are ids in order of merging, and no
-token that merging never reaches. Pattern and special tokens are not in the file: the caller names them, and an export
-adds tiktoken_encoding.py, which defines `encoding` and runs as it is.
+produces the same ids; written is only what both ways encode alike. Pattern and special tokens are not in the file: the
+caller names them, and an export adds tiktoken_encoding.py, which defines `encoding`.
 """
 
 import binascii
@@ -17,9 +16,8 @@ from pipeline.pattern.parse import first_difference
 from pipeline.pattern.translate import for_tiktoken, leaves_text
 from pipeline.run.ids import MAX_IDS
 from pipeline.storage import Location
-from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.formats.byte_alphabet import refuse_preparation, vocabulary_of
-from pipeline.tokenizer.formats.fields import read_bytes
+from pipeline.tokenizer.formats.fields import read_bytes, write_files
 from pipeline.tokenizer.model import Model
 
 RANKS_NAME = "tokenizer.tiktoken"
@@ -53,10 +51,7 @@ encoding = tiktoken.Encoding(
 
 
 def model_of_ranks(file: Location, tokens: dict[int, bytes], pattern: str, special_tokens: Mapping[str, int]) -> Model:
-    """Make a model of ranks, a pattern (a name, or tiktoken's spelling) and special tokens (text -> id).
-
-    `file` is what errors name.
-    """
+    """Make a model of the ranks in a file, a pattern (a name, or tiktoken's spelling) and special tokens."""
     compiled = _pattern(pattern)
     for text, id_ in special_tokens.items():
         if not isinstance(text, str) or type(id_) is not int:
@@ -125,26 +120,6 @@ def _prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
 def export_tiktoken(model: Model, directory: Location) -> list[Location]:
     """Write the rank file and the Python text; ExportRefusedError where tiktoken would produce other ids."""
     refuse_preparation(model, "a tiktoken rank file")
-    _check_tokens(model)
-    pattern = for_tiktoken(model.pattern)
-    specials = "".join(f"\n        {text!r}: {id_}," for text, id_ in model.vocabulary.special_tokens.items())
-    snippet = _SNIPPET.format(
-        ranks_name=RANKS_NAME,
-        name=f"bpe-pipeline-{model.pattern.name or 'custom'}-{model.vocabulary.size}",
-        pattern=pattern,
-        specials=specials + "\n    " if specials else "",
-        size=model.vocabulary.size,
-    )
-    tokens = model.vocabulary.tokens.items()
-    ranks = b"".join([b"%b %d\n" % (binascii.b2a_base64(token, newline=False), id_) for id_, token in tokens])
-    make_directory(directory)
-    ranks_path, snippet_path = directory / RANKS_NAME, directory / SNIPPET_NAME
-    write_whole(ranks_path, ranks)
-    write_whole(snippet_path, snippet)
-    return [ranks_path, snippet_path]
-
-
-def _check_tokens(model: Model) -> None:
     layout = model.vocabulary.layout()
     if layout == "first":
         raise ExportRefusedError(
@@ -167,3 +142,10 @@ def _check_tokens(model: Model) -> None:
             f"a tiktoken rank file is not written: the special token {shorter!r} begins {longer!r}, and tiktoken "
             "does not take the longest. Rename one of them, or use the hf export"
         )
+    pattern, size = for_tiktoken(model.pattern), model.vocabulary.size
+    specials = "".join(f"\n        {text!r}: {id_}," for text, id_ in model.vocabulary.special_tokens.items())
+    name, specials = f"bpe-pipeline-{model.pattern.name or 'custom'}-{size}", specials + "\n    " if specials else ""
+    snippet = _SNIPPET.format(ranks_name=RANKS_NAME, name=name, pattern=pattern, specials=specials, size=size)
+    tokens = model.vocabulary.tokens.items()
+    ranks = b"".join([b"%b %d\n" % (binascii.b2a_base64(token, newline=False), id_) for id_, token in tokens])
+    return write_files(directory, {RANKS_NAME: ranks, SNIPPET_NAME: snippet})
