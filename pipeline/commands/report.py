@@ -60,15 +60,17 @@ def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
-def _free_bytes(options: Options) -> int:
-    """Bytes of the memory limit that nothing uses now."""
-    return memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+def _shortage(needed_bytes: int, options: Options) -> str:
+    """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
+    free_bytes = memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+    there = f"{format_bytes(needed_bytes)} and there are {format_bytes(max(free_bytes, 0))}"
+    return "" if needed_bytes <= free_bytes else there
 
 
 def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
     needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
-    return not work.nodes and needed + other_bytes <= _free_bytes(work.options)
+    return not work.nodes and not _shortage(needed + other_bytes, work.options)
 
 
 def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
@@ -77,11 +79,9 @@ def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
         return None
     try:
         needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
-        free = _free_bytes(work.options)
-        if not work.nodes and needed > free:
-            text = f"they take {format_bytes(needed)} and there are {format_bytes(max(free, 0))}"
+        if not work.nodes and (shortage := _shortage(needed, work.options)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
-            work.inform(f"no numbers in the report: {text}; {remedy}")
+            work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
         trained = Trained(learned, replace(work.pattern, tree=None), work.options)
         chosen = choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES)
@@ -140,12 +140,8 @@ def run_report(
         raise UsageError(f"{directory} has no tokenizer yet: bpe-pipeline merge {directory}")
     size = int(stored.vocab_size or 0)
     loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
-    needed = _needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading
-    if needed > (free := _free_bytes(options)):
-        raise UsageError(
-            f"the report takes {format_bytes(needed)} and there are {format_bytes(max(free, 0))}: give a larger "
-            "--memory-limit, or compare with fewer tokenizers"
-        )
+    if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, options):
+        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     learned = merge_list.load(run.merges_path, stored.merge_fingerprint())
     if learned is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")

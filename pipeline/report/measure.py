@@ -7,6 +7,7 @@ logarithm of the vocabulary size.
 """
 
 import math
+import os
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -143,9 +144,7 @@ def source_names(paths: Sequence[str]) -> dict[str, str]:
     """
     split = {path: path.split("/") for path in paths}
     parents = [parts[:-1] for parts in split.values()]
-    common = 0
-    while parents and all(len(parts) > common and parts[common] == parents[0][common] for parts in parents):
-        common += 1
+    common = len(os.path.commonprefix(parents))  # noqa: RUF071 - of lists, component by component
     if len(split) <= _MOST_SOURCES:
         return {path: "/".join(parts[common:]) for path, parts in split.items()}
     names = {path: parts[common] if len(parts) > common + 1 else _TOP for path, parts in split.items()}

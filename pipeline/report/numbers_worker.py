@@ -25,8 +25,7 @@ _CURVE_STEPS = 160
 
 @dataclass(frozen=True)
 class SizePoint:
-    """A vocabulary size on the training corpus. saved: share of the tokens at half this size that this size saves;
-    None if half the size has no merges."""
+    """A size on the training corpus. saved: of the tokens at half this size; None if that size has no merges."""
 
     vocab_size: int
     tokens: int
@@ -61,8 +60,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class SentenceTokens:
-    """A sentence cut by this tokenizer. tokens: ids with their readable text; tokens that share a character are one
-    entry. counts: number of tokens for each tokenizer."""
+    """A sentence. tokens: ids and text; those that share a character are one entry. counts: of each tokenizer."""
 
     language: str
     text: str
@@ -84,9 +82,9 @@ class Numbers:
 
 @dataclass(frozen=True)
 class NumbersTask:
-    """What to compute numbers of. compare: names and locations of other tokenizers. description: of the sample.
+    """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
 
-    trained: its pattern without the native automaton, its first vocabulary size.
+    compare: names and locations of other tokenizers. description: of the sample.
     """
 
     trained: Trained

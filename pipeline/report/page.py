@@ -17,8 +17,8 @@ from pipeline import __version__
 from pipeline.base.units import format_bytes
 from pipeline.report import tables
 from pipeline.report.numbers_worker import Numbers, SentenceTokens
-from pipeline.report.plots import Plot, page_plots
-from pipeline.report.tables import ReportHeader, Table, TokenList
+from pipeline.report.plots import Figure, page_plots
+from pipeline.report.tables import ReportHeader, Table
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _MEASURES = (
@@ -74,8 +74,8 @@ def table(shown: Table, class_: str = "facts") -> Html:
 def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numbers) -> None:
     """Write the page. script: plotly's."""
     drawn = page_plots(header, numbers)
-    figures = {plot.name: {"data": plot.data, "layout": plot.layout} for plot in drawn}
-    content: dict[str, str] = {"times": ""} | {plot.name.replace("-", "_"): _figure(plot) for plot in drawn}
+    figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
+    content: dict[str, str] = {"times": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
     content |= {
         "directory": escaped(header.directory),
         "style": (_HERE / "page.css").read_text(),
@@ -147,15 +147,15 @@ def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
     return escaped(title, element("p", *spans, class_="cut", dir="auto"))
 
 
-def _token_list(one: TokenList) -> Html:
-    items = (element("li", element("code", text), **({"title": more} if more else {})) for text, more in one.tokens)
-    tokens = element("ul", *items, class_="tokens") if one.tokens else ""
-    return escaped(element("h3", f"{one.title} ({one.count:,})"), _note(one.explanation), tokens)
+def _token_list(one: Table) -> Html:
+    items = (element("li", element("code", text), **({"title": more} if more else {})) for text, more in one.rows)
+    tokens = element("ul", *items, class_="tokens") if one.rows else ""
+    return escaped(element("h3", one.title), _note(one.note), tokens)
 
 
-def _figure(plot: Plot) -> Html:
-    drawing = element("div", id=plot.name, role="img", aria_label=f"{plot.title}. {plot.caption}")
-    return element("figure", drawing, element("figcaption", element("b", plot.title), plot.caption))
+def _figure(name: str, plot: Figure) -> Html:
+    drawing = element("div", id=name, role="img", aria_label=f"{plot['title']}. {plot['caption']}")
+    return element("figure", drawing, element("figcaption", element("b", plot["title"]), plot["caption"]))
 
 
 def _note(text: str) -> Html:

@@ -7,7 +7,6 @@ script replaces. Here are their values and captions.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,11 @@ from pipeline.report.tables import ReportHeader
 
 _MOST_BARS, _LONGEST = 16, 32
 Pairs = Sequence[tuple[Any, Any]]
+Figure = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A plotly figure. name: id of its element; caption: screen readers announce it, too."""
-
-    name: str
-    title: str
-    caption: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-
-
-def page_plots(header: ReportHeader, numbers: Numbers) -> list[Plot]:
-    """Return all plots; without "times" if no stage was timed."""
+def page_plots(header: ReportHeader, numbers: Numbers) -> dict[str, Figure]:
+    """Return title, caption, data and layout of each plot by the id of its element; no "times" if none are known."""
     merged, vocabulary = numbers.merged, numbers.vocabulary
     times = [(name, round(s, 3)) for name, s in header.stages.items() if s is not None]
     saved = [(_short(size.vocab_size), round(size.saved * 100, 2)) for size in merged.marked if size.saved is not None]
@@ -57,24 +46,23 @@ def page_plots(header: ReportHeader, numbers: Numbers) -> list[Plot]:
         "scripts": (scripts, _listed(scripts)),
     }
     described = json.loads(Path(__file__).with_name("plots.json").read_bytes())
-    plots = {name: _plot(name, described, *shown[name]) for name in shown}
+    plots = {name: _plot(described["figures"][name], described["template"], *shown[name]) for name in shown}
     peaks = {name: f", peak {format_bytes(peak)}" for name, peak in header.stage_peak_bytes.items()}
-    plots["times"].data[0]["customdata"] = [peaks.get(name, "") for name, _ in times]
-    by_size = plots["size-curve"]
+    plots["times"]["data"][0]["customdata"] = [peaks.get(name, "") for name, _ in times]
+    [line], layout = plots["size-curve"]["data"], plots["size-curve"]["layout"]
     marks = {"mode": "markers+text", "text": [_short(size) for size, _ in marked], **_columns(marked)}
-    by_size.data.append(by_size.data[0] | marks)
-    by_size.layout["xaxis"]["range"] = [math.log10(240), math.log10(curve[-1][0] * 1.25)]
-    return [plot for plot in plots.values() if times or plot.name != "times"]
+    plots["size-curve"]["data"] = [line, line | marks]
+    layout["xaxis"]["range"] = [math.log10(240), math.log10(curve[-1][0] * 1.25)]
+    return {name: plot for name, plot in plots.items() if times or name != "times"}
 
 
-def _plot(name: str, described: dict[str, Any], rows: Pairs, caption: str) -> Plot:
-    figure = described["figures"][name]
-    trace, layout = figure["trace"] | _columns(rows), figure["layout"] | {"template": described["template"]}
+def _plot(figure: Figure, template: Figure, rows: Pairs, caption: str) -> Figure:
+    trace, layout = figure["trace"] | _columns(rows), figure["layout"] | {"template": template}
     if trace.get("orientation") == "h":
         names = [name.replace("<", "‹") for name in trace["x"]]  # plotly would interpret tags in names
         trace |= {"x": trace["y"], "y": names, "text": [f"{value:,}" for value in trace["y"]]}
         layout["height"] = 110 + 26 * len(rows)
-    return Plot(name, figure["title"], caption, [trace], layout)
+    return {"title": figure["title"], "caption": caption, "data": [trace], "layout": layout}
 
 
 def _columns(rows: Pairs) -> dict[str, list[Any]]:

@@ -38,22 +38,12 @@ class ReportHeader:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headers."""
+    """Rows under headers; a list of tokens has none, and rows of readable texts with ids and lengths."""
 
     title: str
     headers: tuple[str, ...]
     rows: Rows
     note: str = ""
-
-
-@dataclass(frozen=True)
-class TokenList:
-    """Tokens that deserve a look. tokens: the readable text of each, and its id and length."""
-
-    title: str
-    explanation: str
-    count: int
-    tokens: tuple[tuple[str, str], ...]
 
 
 def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
@@ -147,8 +137,8 @@ def sample_tables(numbers: Numbers, sample: Sample) -> tuple[Table, ...]:
     return (*tables, _measures("By script", ("script",), [((one.name,), one) for one in this.scripts], note))
 
 
-def token_lists(numbers: Numbers) -> tuple[TokenList, ...]:
-    """The kinds of tokens that deserve a look."""
+def token_lists(numbers: Numbers) -> list[Table]:
+    """The kinds of tokens that deserve a look, with the number of each in its title."""
     vocabulary, sample, variants = numbers.vocabulary, numbers.sample, numbers.vocabulary.variants
     several = f"{format_count(variants.tokens, 'tokens')} in {format_count(variants.groups, 'groups')}"
     groups = [
@@ -164,18 +154,15 @@ def token_lists(numbers: Numbers) -> tuple[TokenList, ...]:
         explanation = "In the sample four times or more, all in one source, which is at most a tenth of it."
         groups.append(("From one rare source", explanation, sample.single_source))
     lists = [
-        TokenList(title, explanation, group.count, tuple(
+        Table(f"{title} ({group.count:,})", (), tuple(
             (token.text, f"id {token.id}, {format_count(token.bytes, 'bytes')}") for token in group.examples
-        ))
+        ), explanation)
         for title, explanation, group in groups
     ]  # fmt: skip
-    lists.insert(1, TokenList(
-        "The same but for case or a space in front",
-        f"{several}: with one token for each group, {variants.beyond_one:,} fewer.",
-        variants.tokens,
-        tuple((" ".join(group), "") for group in variants.largest),
-    ))  # fmt: skip
-    return tuple(lists)
+    title = f"The same but for case or a space in front ({variants.tokens:,})"
+    explanation = f"{several}: with one token for each group, {variants.beyond_one:,} fewer."
+    lists.insert(1, Table(title, (), tuple((" ".join(group), "") for group in variants.largest), explanation))
+    return lists
 
 
 def about_sample(sample: Sample) -> str:
@@ -195,8 +182,8 @@ def render_text(numbers: Numbers) -> str:
     scripts = tuple((name, f"{count:,}") for name, count in numbers.vocabulary.scripts.items())
     tokens = ["Tokens that deserve a look"]
     for one in token_lists(numbers):
-        examples = "  ".join(text for text, _ in one.tokens[:_MOST_TEXT_TOKENS])
-        tokens.append(f"  {one.title} ({one.count:,})" + (f": {examples}" if examples else ""))
+        examples = "  ".join(text for text, _ in one.rows[:_MOST_TEXT_TOKENS])
+        tokens.append(f"  {one.title}" + (f": {examples}" if examples else ""))
     blocks = [_text(sizes(numbers.merged)), _text(Table("Tokens by script", ("script", "tokens"), scripts))]
     blocks.append("\n".join(tokens))
     if (sample := numbers.sample) is not None:

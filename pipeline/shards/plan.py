@@ -160,7 +160,6 @@ def task_of(
         pattern=replace(model.pattern, tree=None, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
         special_tokens=_special_bytes(model),
-        special_ids=tuple(special_tokens.values()),
         errors=options.errors,
         budget_bytes=workers.text_bytes,
         limit_bytes=workers.budget.limit_bytes,
