@@ -81,24 +81,23 @@ def measure(
     used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
     for source, text in texts:
         ids = encode(text)
-        sources[source].update(bytes=len(text.encode()), tokens=len(ids))
         used[source].update(ids)
         data = [tokens[id_] for id_ in ids]
         ends = list(accumulate(map(len, data)))
         prepared = b"".join(data).decode(errors="replace")  # the tokenizer may have normalized the text
+        cuts: defaultdict[tuple[str, int, int], int] = defaultdict(int)  # words by script, bytes and tokens
         end = character = 0
         for match in find_words(prepared):
             word, start = match[0], match.start()
             begin = end + len(prepared[character:start].encode())
             end, character = begin + len(word.encode()), match.end()
             overlaps = bisect_left(ends, end) - bisect_right(ends, begin) + 1
-            of_script = scripts[script_of_character(word[0])]
-            of_script["bytes"] += end - begin
-            of_script["tokens"] += overlaps
-            for sums in (sources[source], of_script):
-                sums["words"] += 1
-                sums["overlaps"] += overlaps
-                sums["whole"] += overlaps == 1
+            cuts[script_of_character(word[0]), end - begin, overlaps] += 1
+        sources[source].update(bytes=len(text.encode()), tokens=len(ids))
+        for (script, size, overlaps), words in cuts.items():
+            found = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
+            sources[source].update(found)
+            scripts[script].update(found, bytes=words * size, tokens=words * overlaps)
     total, all_ids = sum(sources.values(), Counter[str]()), sum(used.values(), Counter[int]())
     largest_bytes = total["bytes"] * _LARGEST_SHARE if len(sources) >= FEWEST_SOURCES else -1
     single_source = (

@@ -110,7 +110,7 @@ def encode_files(
         warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
     listing = list_corpus(settled, warn_of)
     id_bytes = ID_BYTES[dtype_of(model)]
-    plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, settled)
+    plan = cut_corpus(listing, model, settled)
     ids, ends = bytearray(), array("Q")
     total = ChunkStatistics(losses=plan.files_without_text())
     with closing(_encode_chunks(model, settled, plan)) as parts:

@@ -22,7 +22,7 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import warn_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.options import make_options
-from pipeline.run.plan import Plan, list_corpus
+from pipeline.run.plan import list_corpus
 from pipeline.shards import encode_worker, in_memory
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.plan import cut_corpus
@@ -124,7 +124,7 @@ def test_interruption_does_not_wait_for_chunks(
     path.write_text("the low lower lowest " * 400_000)
     model = tokenizer.model
     options = make_options({"inputs": path, "chunk_size": 1 << 20, "workers": 2})
-    plan = cut_corpus(Plan(), list_corpus(options, warn_of).files, model, options)
+    plan = cut_corpus(list_corpus(options, warn_of), model, options)
     assert len(plan.chunks) > 4
     parts = in_memory._encode_chunks(model, options, plan)
     assert next(parts)[0].bytes > 0
