@@ -1,8 +1,7 @@
 """`encode --output`: a corpus becomes shards of token ids.
 
-Workers encode chunks into parts, each a checkpoint; the parts' sizes decide where shards start and end; workers write
-the shards from the parts. A resumed run writes the parts and shards that are missing. What the shards hold depends on
-corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
+Workers encode chunks into parts, each a checkpoint, and then write the shards from the parts. What the shards hold
+depends on corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
 """
 
 from collections.abc import Sequence
@@ -16,13 +15,13 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.report.summary import EncodingSummary
 from pipeline.run.options import Options, make_options, refuse_unfit
-from pipeline.run.work import open_work
+from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
-from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding, ShardFacts
+from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding
 from pipeline.shards.plan import OF_TRAINING, open_encoding
-from pipeline.storage import Location, Remote, each, existing, named, unreadable
+from pipeline.storage import Location, Remote, each, named, unreadable
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -72,17 +71,8 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     with open_work(options, model.pattern, executor, listener, kind=SHARDS) as work:
         encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
-            corpus = _complete(encoding)
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
-            if corpus is None:
-                work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
-                parts = encode_chunks(work, encoding, model)
-                empty = ChunkStatistics(losses=encoding.plan.files_without_text())
-                total = sum((part.statistics for part in parts), empty)
-                if options.fail_on_loss and total.losses:
-                    raise fail_on_loss_error(in_words(total.losses))
-                corpus = _described(encoding, model, total, write_shards(work, encoding, parts))
-                manifest.save_result(corpus, work.directory)
+            corpus = _complete(encoding) or _encode(work, encoding, model)
             work.directory.remove(encoding.owned_parts())
             work.watch.look()
             return EncodingSummary(
@@ -96,28 +86,30 @@ def _complete(encoding: Encoding) -> EncodedCorpus | None:
     corpus = manifest.load_result(location)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
-    sizes = {shard.name: shard.bytes for shard in corpus.shards}
-    sizes |= {shard.offsets: shard.offsets_bytes or 0 for shard in corpus.shards if shard.offsets is not None}
-    files = [location / name for name in sizes]
-    if not all(existing(files)):
-        return None
-    found = each(_size, files, remote=isinstance(location, Remote))
-    return corpus if list(found) == list(sizes.values()) else None
+    sizes = {location / shard.name: shard.bytes for shard in corpus.shards}
+    sizes |= {location / shard.offsets: shard.offsets_bytes or 0 for shard in corpus.shards if shard.offsets}
+    found = each(_size, [*sizes], remote=isinstance(location, Remote))
+    return corpus if [*found] == [*sizes.values()] else None
 
 
-def _size(where: Location) -> int:
+def _size(where: Location) -> int | None:
     try:
         return where.stat().st_size
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise unreadable(where, error) from None
 
 
-def _described(
-    encoding: Encoding, model: Model, total: ChunkStatistics, written: Sequence[ShardFacts]
-) -> EncodedCorpus:
-    options = encoding.options
-    separator = options["separator"]
-    return EncodedCorpus(
+def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
+    work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    parts = encode_chunks(work, encoding, model)
+    total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
+    if work.options.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
+    written = write_shards(work, encoding, parts)
+    options, separator = encoding.options, encoding.options["separator"]
+    corpus = EncodedCorpus(
         format=options["shard_format"],
         dtype=options["dtype"],
         vocab_size=model.vocabulary.max_id + 1,
@@ -133,3 +125,5 @@ def _described(
         shards=tuple(written),
         encoding=encoding.fingerprint(),
     )
+    manifest.save_result(corpus, work.directory)
+    return corpus

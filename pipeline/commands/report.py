@@ -13,27 +13,28 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.base import machine
-from pipeline.base.errors import PipelineError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
 from pipeline.commands.encode_text import tokenizer_path
 from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor
+from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
+from pipeline.pattern import compile_pattern
 from pipeline.report import page
-from pipeline.report.numbers import Numbers
-from pipeline.report.numbers_worker import LearnedTokenizer, NumbersTask, StoredTokenizer, compute_numbers
+from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
 from pipeline.report.summary import Summary
-from pipeline.report.tables import ReportHeader, render_text, report_header
+from pipeline.report.tables import render_text, report_header
 from pipeline.run import manifest, memory
-from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options
+from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
+from pipeline.tokenizer.export import Trained
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"
@@ -59,42 +60,32 @@ def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
-def _needed_after_training(learned: MergeList) -> int:
-    return _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
-
-
-def _free_bytes(options: Options) -> int:
-    """Bytes of the memory limit that nothing uses now."""
-    return memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+def _shortage(needed_bytes: int, options: Options) -> str:
+    """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
+    free_bytes = memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+    there = f"{format_bytes(needed_bytes)} and there are {format_bytes(max(free_bytes, 0))}"
+    return "" if needed_bytes <= free_bytes else there
 
 
 def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    return not work.nodes and _needed_after_training(learned) + other_bytes <= _free_bytes(work.options)
+    needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
+    return not work.nodes and not _shortage(needed + other_bytes, work.options)
 
 
 def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
     """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail."""
     if os.environ.get(EXTENT) == "none":
         return None
-    options = work.options
-    special_tokens = tuple(with_pad_token(options.special_tokens, options.pad_token))
-    merges = merge_budget(options.vocab_size[0], special_tokens)
-    pattern = replace(work.pattern, tree=None)
     try:
-        needed, free = _needed_after_training(learned), _free_bytes(options)
-        if not work.nodes and needed > free:
-            text = f"they take {format_bytes(needed)} and there are {format_bytes(max(free, 0))}"
+        needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
+        if not work.nodes and (shortage := _shortage(needed, work.options)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
-            work.listener(Notice("info", f"no numbers in the report: {text}; {remedy}"))
+            work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        task = NumbersTask(
-            "this tokenizer",
-            LearnedTokenizer(learned, merges, pattern, special_tokens, options.special_ids),
-            choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES),
-            str(run.manifest.counting["text_field"]),
-            _RANDOM,
-        )
+        trained = Trained(learned, replace(work.pattern, tree=None), work.options)
+        chosen = choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES)
+        task = NumbersTask(trained, chosen, str(run.manifest.counting["text_field"]), _RANDOM)
         [(_, numbers)] = work.executor.run(compute_numbers, [task])
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(work.listener, "no numbers in the report", error)
@@ -110,11 +101,8 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
 
 def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
     """Write the report of a command into the run directory. A failure is a warning."""
-    document = summary.to_json()
     try:
-        _write_text(run.directory.location, summary.render(), document, numbers)
-        if numbers is not None and _page_wanted():
-            _write_page(run.directory / "report.html", report_header(run, document), numbers)
+        _write_files(run, summary.render(), summary.to_json(), numbers, with_page=_page_wanted())
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
 
@@ -147,37 +135,30 @@ def run_report(
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
     run = manifest.require(directory)
-    if run.manifest.merging is None or not (run.directory / "tokenizer" / "tokenizer.json").exists():
+    stored = run.manifest
+    if stored.merging is None or not (run.directory / "tokenizer" / "tokenizer.json").exists():
         raise UsageError(f"{directory} has no tokenizer yet: bpe-pipeline merge {directory}")
-    files = find_files(map(str, held_out)).files if held_out else run.manifest.plan.files
+    size = int(stored.vocab_size or 0)
+    loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
+    if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, options):
+        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
+    learned = merge_list.load(run.merges_path, stored.merge_fingerprint())
+    if learned is None:
+        raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
+    of_run = make_options({**stored.counting, **stored.merging, "vocab_size": size})
     task = NumbersTask(
-        "this tokenizer",
-        StoredTokenizer(run.directory / "tokenizer", run.merges_path, run.manifest.merge_fingerprint()),
-        choose(files, _SAMPLE_BYTES),
-        "text" if held_out else str(run.manifest.counting["text_field"]),
+        Trained(learned, replace(compile_pattern(of_run.pattern), tree=None), of_run),
+        choose(find_files(map(str, held_out)).files if held_out else stored.plan.files, _SAMPLE_BYTES),
+        "text" if held_out else of_run.text_field,
         f"From {', '.join(map(str, held_out))}." if held_out else _RANDOM,
         held_out=bool(held_out),
         compare=tuple(zip(_short_names(compare), map(tokenizer_path, compare), strict=True)),
     )
-    size = int(run.manifest.vocab_size or 0)
-    loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
-    needed = _needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading
-    if needed > (free := _free_bytes(options)):
-        raise UsageError(
-            f"the report takes {format_bytes(needed)} and there are {format_bytes(max(free, 0))}: give a larger "
-            "--memory-limit, or compare with fewer tokenizers"
-        )
     with contextlib.nullcontext() if output is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
-        document, rendered, header = _stored_summary(run)
-        if output is None:
-            written = _write_text(run.directory.location, rendered, document, numbers)
-        else:
-            written = [output.parent / f"{output.name.removesuffix('.html')}.json"]
-            write_whole(written[0], _as_json(document, numbers))
-        where = run.directory / "report.html" if output is None else output
-        drawn = _write_page(where, header, numbers)
-    return WrittenReport((where, *written) if drawn else tuple(written), "" if drawn else page.HINT)
+        document, rendered = _stored_summary(run)
+        written = _write_files(run, rendered, document, numbers, output)
+    return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT)
 
 
 def _short_names(paths: Sequence[Location]) -> list[str]:
@@ -186,37 +167,43 @@ def _short_names(paths: Sequence[Location]) -> list[str]:
     return short if all(short) and len(set(short)) == len(short) else list(map(str, paths))
 
 
-def _write_text(
-    directory: Location, rendered: str, document: Mapping[str, Any], numbers: Numbers | None
-) -> list[Location]:
-    below = "" if numbers is None else f"\n{render_text(numbers)}\n"
-    write_whole(directory / "report.txt", f"{rendered}\n{below}")
-    write_whole(directory / "report.json", _as_json(document, numbers))
-    return [directory / "report.txt", directory / "report.json"]
-
-
-def _as_json(document: Mapping[str, Any], numbers: Numbers | None) -> str:
+def _write_files(
+    run: Run,
+    rendered: str,
+    document: Mapping[str, Any],
+    numbers: Numbers | None,
+    output: Location | None = None,
+    *,
+    with_page: bool = True,
+) -> tuple[Location, ...]:
+    """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
+    where, as_json = run.directory / "report.html", run.directory / "report.json"
+    written = []
+    if output is not None:
+        where, as_json = output, output.parent / f"{output.name.removesuffix('.html')}.json"
+    else:
+        written.append(run.directory / "report.txt")
+        write_whole(written[0], f"{rendered}\n" + ("" if numbers is None else f"\n{render_text(numbers)}\n"))
+    written.append(as_json)
     values = {**document, "numbers": None if numbers is None else asdict(numbers)}
-    return json.dumps(values, default=str, indent=1) + "\n"
-
-
-def _write_page(where: Location, header: ReportHeader, numbers: Numbers) -> bool:
-    """Write the page if plotly is installed."""
+    write_whole(as_json, json.dumps(values, default=str, indent=1) + "\n")
     script = page.plotly_script()
-    if script is None:
-        return False
-    with whole_file(where) as path, path.open("wb") as file:
-        page.write_page(file, script, header, numbers)
-    return True
+    if with_page and numbers is not None and script is not None:
+        with whole_file(where) as path, path.open("wb") as file:
+            page.write_page(file, script, report_header(run, document), numbers)
+        written.insert(0, where)
+    return tuple(written)
 
 
-def _stored_summary(run: Run) -> tuple[dict[str, Any], str, ReportHeader]:
+def _stored_summary(run: Run) -> tuple[dict[str, Any], str]:
     """Read the summary that the run's own command wrote, from report.json and the head of report.txt; an empty one if
     they are missing or damaged."""
     try:
         document = {**json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES))}
-        rendered = read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0].rstrip("\n")
-        return document, rendered, report_header(run, document)
+        report_header(run, document)
+        return document, read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0].rstrip(
+            "\n"
+        )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         _log.info("the summary of %s cannot be read: %s", run.directory, error)
-        return {}, f"run  {run.directory}", report_header(run, {})
+        return {}, f"run  {run.directory}"

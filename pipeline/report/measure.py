@@ -7,41 +7,63 @@ logarithm of the vocabulary size.
 """
 
 import math
+import os
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
-from pipeline.report.numbers import FEWEST_SOURCES, TextMeasures, TokenizerMeasures
 from pipeline.report.tokens import script_of_character
 
 _ORDER = 2.5
 _LARGEST_SHARE, _FEWEST_TIMES, _FEWEST_BYTES, _MOST_TOKENS = 0.1, 4, 4, 24  # of tokens of a single source
 _MOST_SOURCES = 12
+FEWEST_SOURCES = 3  # with fewer, no token is reported as one of a single source
 _TOP, _OTHERS = "(not in a directory)", "(others)"
 
 
-@dataclass
-class _Tally:
-    bytes: int = 0
-    tokens: int = 0
-    words: int = 0
-    overlaps: int = 0  # tokens that overlap a word, summed over the words
-    whole: int = 0
-    ids: Counter[int] = field(default_factory=Counter)
+@dataclass(frozen=True)
+class TextMeasures:
+    """How a tokenizer cuts some text. For a script, bytes and tokens count its words only, and renyi is None.
 
-    def measures(self, name: str, vocab_size: int | None = None) -> TextMeasures:
-        return TextMeasures(
-            name=name,
-            bytes=self.bytes,
-            tokens=self.tokens,
-            words=self.words,
-            fertility=self.overlaps / self.words if self.words else None,
-            whole=self.whole / self.words if self.words else None,
-            bytes_per_token=self.bytes / self.tokens if self.tokens else None,
-            renyi=None if vocab_size is None else renyi_efficiency(self.ids.values(), vocab_size),
-        )
+    fertility: tokens per word; whole: share of words kept whole. Both are None without words.
+    """
+
+    name: str
+    bytes: int
+    tokens: int
+    words: int
+    fertility: float | None
+    whole: float | None
+    bytes_per_token: float | None
+    renyi: float | None = None
+
+
+@dataclass(frozen=True)
+class TokenizerMeasures:
+    """How a tokenizer cuts a sample: all of it, by source, and by script of the words. used: ids that occur in it."""
+
+    whole: TextMeasures
+    sources: tuple[TextMeasures, ...]
+    scripts: tuple[TextMeasures, ...]
+    used: int
+    single_source: tuple[tuple[int, str, int], ...]  # id, source, occurrences
+
+
+def _text_measures(name: str, sums: Counter[str], renyi: float | None = None) -> TextMeasures:
+    """Divide what was counted. overlaps: tokens that overlap a word, summed over the words."""
+    tokens, words = sums["tokens"], sums["words"]
+    return TextMeasures(
+        name=name,
+        bytes=sums["bytes"],
+        tokens=tokens,
+        words=words,
+        fertility=sums["overlaps"] / words if words else None,
+        whole=sums["whole"] / words if words else None,
+        bytes_per_token=sums["bytes"] / tokens if tokens else None,
+        renyi=renyi,
+    )
 
 
 def measure(
@@ -54,41 +76,48 @@ def measure(
     import regex
 
     find_words = regex.compile(r"[\p{L}\p{M}\p{N}]+").finditer
-    total = _Tally()
-    sources: defaultdict[str, _Tally] = defaultdict(_Tally)
-    scripts: defaultdict[str, _Tally] = defaultdict(_Tally)
+    sources: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    scripts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
     for source, text in texts:
         ids = encode(text)
-        of_source = sources[source]
-        text_bytes = len(text.encode())
-        for tally in (total, of_source):
-            tally.bytes += text_bytes
-            tally.tokens += len(ids)
-            tally.ids.update(ids)
+        used[source].update(ids)
         data = [tokens[id_] for id_ in ids]
         ends = list(accumulate(map(len, data)))
         prepared = b"".join(data).decode(errors="replace")  # the tokenizer may have normalized the text
+        cuts: defaultdict[tuple[str, int, int], int] = defaultdict(int)  # words by script, bytes and tokens
         end = character = 0
         for match in find_words(prepared):
             word, start = match[0], match.start()
             begin = end + len(prepared[character:start].encode())
             end, character = begin + len(word.encode()), match.end()
             overlaps = bisect_left(ends, end) - bisect_right(ends, begin) + 1
-            of_script = scripts[script_of_character(word[0])]
-            of_script.bytes += end - begin
-            of_script.tokens += overlaps
-            for tally in (total, of_source, of_script):
-                tally.words += 1
-                tally.overlaps += overlaps
-                tally.whole += overlaps == 1
-    by_bytes = sorted(sources.items(), key=lambda item: -item[1].bytes)
-    by_words = sorted(scripts.items(), key=lambda item: -item[1].words)
+            cuts[script_of_character(word[0]), end - begin, overlaps] += 1
+        sources[source].update(bytes=len(text.encode()), tokens=len(ids))
+        for (script, size, overlaps), words in cuts.items():
+            found = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
+            sources[source].update(found)
+            scripts[script].update(found, bytes=words * size, tokens=words * overlaps)
+    total, all_ids = sum(sources.values(), Counter[str]()), sum(used.values(), Counter[int]())
+    largest_bytes = total["bytes"] * _LARGEST_SHARE if len(sources) >= FEWEST_SOURCES else -1
+    single_source = (
+        (id_, source, times)
+        for source, ids_of_source in used.items()
+        if sources[source]["bytes"] <= largest_bytes
+        for id_, times in ids_of_source.items()
+        if times >= _FEWEST_TIMES and times == all_ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
+    )
     return TokenizerMeasures(
-        whole=total.measures(name, len(tokens)),
-        sources=tuple(tally.measures(source, len(tokens)) for source, tally in by_bytes),
-        scripts=tuple(tally.measures(script) for script, tally in by_words),
-        used=len(total.ids),
-        single_source=_single_source(total, sources, tokens),
+        whole=_text_measures(name, total, renyi_efficiency(all_ids.values(), len(tokens))),
+        sources=tuple(
+            _text_measures(source, sums, renyi_efficiency(used[source].values(), len(tokens)))
+            for source, sums in sorted(sources.items(), key=lambda item: -item[1]["bytes"])
+        ),
+        scripts=tuple(
+            _text_measures(script, sums) for script, sums in sorted(scripts.items(), key=lambda item: -item[1]["words"])
+        ),
+        used=len(all_ids),
+        single_source=tuple(sorted(single_source, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS]),
     )
 
 
@@ -106,22 +135,6 @@ def renyi_efficiency(counts: Iterable[int], vocab_size: int) -> float | None:
     return math.log(power_sum) / (1 - _ORDER) / math.log(vocab_size) + 0.0
 
 
-def _single_source(
-    total: _Tally, sources: Mapping[str, _Tally], tokens: Mapping[int, bytes]
-) -> tuple[tuple[int, str, int], ...]:
-    """List long enough tokens that occur several times, all in one small source."""
-    if len(sources) < FEWEST_SOURCES:
-        return ()
-    found = [
-        (id_, source, times)
-        for source, tally in sources.items()
-        if tally.bytes <= total.bytes * _LARGEST_SHARE
-        for id_, times in tally.ids.items()
-        if times >= _FEWEST_TIMES and times == total.ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
-    ]
-    return tuple(sorted(found, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS])
-
-
 def source_names(paths: Sequence[str]) -> dict[str, str]:
     """Name the source of each path, with at most 12 different names.
 
@@ -130,9 +143,7 @@ def source_names(paths: Sequence[str]) -> dict[str, str]:
     """
     split = {path: path.split("/") for path in paths}
     parents = [parts[:-1] for parts in split.values()]
-    common = 0
-    while parents and all(len(parts) > common and parts[common] == parents[0][common] for parts in parents):
-        common += 1
+    common = len(os.path.commonprefix(parents))  # noqa: RUF071 - of lists, component by component
     if len(split) <= _MOST_SOURCES:
         return {path: "/".join(parts[common:]) for path, parts in split.items()}
     names = {path: parts[common] if len(parts) > common + 1 else _TOP for path, parts in split.items()}

@@ -1,4 +1,4 @@
-"""Compute the numbers of the report in a worker process: from the vocabulary, the merge counts and a sample.
+"""The numbers of the report, as report.json stores them, computed in a worker process.
 
 Memory and time grow with the vocabulary and the sample, not with the corpus.
 """
@@ -11,71 +11,83 @@ from itertools import accumulate
 from pathlib import Path
 
 from pipeline.base import machine
-from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, read_chosen
-from pipeline.merges import merge_list
-from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import CompiledPattern
-from pipeline.report.measure import measure, source_names
-from pipeline.report.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
-from pipeline.report.tokens import readable, token_group, vocabulary_numbers
+from pipeline.report.measure import TokenizerMeasures, measure, source_names
+from pipeline.report.tokens import TokenGroup, VocabularyNumbers, readable, token_group, vocabulary_numbers
 from pipeline.storage import Location
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.tokenizer import Tokenizer
 
+MARKED_SIZES = tuple(1000 * 2**power for power in range(3, 9))  # 8,000 to 256,000
 SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
 _CURVE_STEPS = 160
 
 
 @dataclass(frozen=True)
-class LearnedTokenizer:
-    """A tokenizer of the first `merge_count` merges that were just learned. pattern: without its native automaton."""
+class SizePoint:
+    """A size on the training corpus. saved: of the tokens at half this size; None if that size has no merges."""
 
-    merges: MergeList
-    merge_count: int
-    pattern: CompiledPattern
-    special_tokens: tuple[str, ...]
-    special_ids: str
-
-    def load(self) -> tuple[Tokenizer, MergeList, Sequence[int]]:
-        """Return the tokenizer, its merges, and the ids of tokens that no text is encoded with."""
-        first = self.merges.first(self.merge_count)
-        vocabulary = Vocabulary.from_id_pairs(
-            first.left, first.right, self.special_tokens, special_ids=self.special_ids
-        )
-        tokenizer = Tokenizer.from_model(Model(vocabulary, self.pattern, trained=True))
-        return tokenizer, self.merges, tokenizer.model.unreachable_tokens()
+    vocab_size: int
+    tokens: int
+    bytes_per_token: float
+    saved: float | None
 
 
 @dataclass(frozen=True)
-class StoredTokenizer:
-    """The tokenizer of a run directory. fingerprint: that of the merge list, which may be longer than the vocabulary.
+class MergeNumbers:
+    """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
+    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged)."""
 
-    Each token is tried, which takes about a second for a few megabytes of tokens.
-    """
+    merges: int
+    bytes: int
+    curve: tuple[SizePoint, ...]
+    marked: tuple[SizePoint, ...]
+    ranks: tuple[tuple[int, int], ...]
 
-    directory: Location
-    merges_path: Location
-    fingerprint: str
 
-    def load(self) -> tuple[Tokenizer, MergeList, Sequence[int]]:
-        """Return the tokenizer, its merges, and the ids of tokens that no text is encoded with."""
-        learned = merge_list.load(self.merges_path, self.fingerprint)
-        if learned is None:
-            raise RunDirectoryError(f"{self.merges_path} is missing or belongs to another run: merge first")
-        tokenizer = Tokenizer.load(self.directory)
-        native = tokenizer.model.encoder(threads=1)
-        tokens = tokenizer.vocabulary.tokens
-        return tokenizer, learned, native.unreachable(tokens) if native else tokenizer.model.unreachable_tokens()
+@dataclass(frozen=True)
+class Sample:
+    """A sample as each tokenizer cuts it, this one first. unused: ids of this one that do not occur in it."""
+
+    held_out: bool
+    description: str
+    bytes: int
+    texts: int
+    tokenizers: tuple[TokenizerMeasures, ...]
+    unused: int
+    single_source: TokenGroup
+
+
+@dataclass(frozen=True)
+class SentenceTokens:
+    """A sentence. tokens: ids and text; those that share a character are one entry. counts: of each tokenizer."""
+
+    language: str
+    text: str
+    tokens: tuple[tuple[tuple[int, ...], str], ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """All numbers. tokenizers: names and vocabulary sizes, this one first. sample: None if there was no text."""
+
+    tokenizers: tuple[tuple[str, int], ...]
+    vocabulary: VocabularyNumbers
+    merged: MergeNumbers
+    sample: Sample | None
+    sentences: tuple[SentenceTokens, ...]
+    machine: dict[str, str]
 
 
 @dataclass(frozen=True)
 class NumbersTask:
-    """What to compute numbers of. compare: names and locations of other tokenizers. description: of the sample."""
+    """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
 
-    name: str
-    subject: LearnedTokenizer | StoredTokenizer
+    compare: names and locations of other tokenizers. description: of the sample.
+    """
+
+    trained: Trained
     chosen: Sequence[Chosen]
     text_field: str
     description: str
@@ -83,22 +95,21 @@ class NumbersTask:
     compare: tuple[tuple[str, Location], ...] = ()
 
     def __str__(self) -> str:
-        return f"the numbers of {self.name}"
+        return "the numbers of this tokenizer"
 
 
 def compute_numbers(task: NumbersTask) -> Numbers:
-    """Compute all numbers.
-
-    Raises `InputError` for a tokenizer or a held-out file that cannot be read.
-    """
-    tokenizer, merges, unreachable = task.subject.load()
-    named = [(task.name, tokenizer), *((name, Tokenizer.load(path)) for name, path in task.compare)]
+    """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read."""
+    learned = task.trained.learned
+    tokenizer = Tokenizer.from_model(task.trained.model(task.trained.options.vocab_size[0]))
+    named = [("this tokenizer", tokenizer), *((name, Tokenizer.load(path)) for name, path in task.compare)]
     vocabulary = tokenizer.vocabulary
+    unreachable = tokenizer.model.unreachable_tokens()
     fixed = vocabulary.size - len(vocabulary.left)
     return Numbers(
         tokenizers=tuple((name, one.vocab_size) for name, one in named),
         vocabulary=vocabulary_numbers(vocabulary.tokens, tuple(vocabulary.special_tokens), unreachable),
-        merged=merge_numbers(merges.counts, merges.joined, merges.bytes, fixed, vocabulary.size),
+        merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
         sample=_sample(task, named),
         sentences=tuple(_sentence(language, text, [one for _, one in named]) for language, text in SENTENCES.items()),
         machine=machine.describe(),

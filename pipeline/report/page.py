@@ -2,9 +2,10 @@
 
 page.html is its text, page.css its style; page.js draws the plots. plotly's script is copied from the installed
 package, which is not imported. A content security policy keeps the page from loading anything, whatever its texts hold;
-`markup` escapes these.
+every text is escaped, unless it is `Html`, which only this module makes.
 """
 
+import html
 import json
 import shutil
 from importlib.util import find_spec
@@ -14,11 +15,10 @@ from typing import BinaryIO
 
 from pipeline import __version__
 from pipeline.base.units import format_bytes
-from pipeline.report import markup, tables
-from pipeline.report.markup import Html, element, escaped
-from pipeline.report.numbers import Numbers, SentenceTokens
-from pipeline.report.plots import Plot, page_plots
-from pipeline.report.tables import ReportHeader, Table, TokenList
+from pipeline.report import tables
+from pipeline.report.numbers_worker import Numbers, SentenceTokens
+from pipeline.report.plots import Figure, page_plots
+from pipeline.report.tables import ReportHeader, Table
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _MEASURES = (
@@ -26,6 +26,27 @@ _MEASURES = (
     "are those that overlap it. Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used."
 )
 _HERE = Path(__file__).parent
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escaped(*values: object) -> Html:
+    """Concatenate values as text in HTML, also for use in attributes; `Html` is kept as it is."""
+    return Html("".join(value if isinstance(value, Html) else html.escape(str(value)) for value in values))
+
+
+def element(tag: str, *children: object, **attributes: object) -> Html:
+    """Make an element; `class_` is the attribute `class`, `aria_label` is `aria-label`.
+
+    >>> element("b", "a < b", class_="x")
+    '<b class="x">a &lt; b</b>'
+    """
+    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"' for name, value in attributes.items())
+    return Html(f"<{tag}{written}>{escaped(*children)}</{tag}>")
 
 
 def plotly_script() -> Path | None:
@@ -36,21 +57,35 @@ def plotly_script() -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def table(shown: Table, class_: str = "facts") -> Html:
+    """Make a table that scrolls if it is wider than the page; without headers only screen readers read its title."""
+    if not shown.rows:
+        return escaped()
+    rows = [
+        element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
+        for first, *cells in shown.rows
+    ]
+    head = element("thead", element("tr", *(element("th", header, scope="col") for header in shown.headers)))
+    content = element("table", head, *rows) if shown.headers else element("table", *rows, class_=class_)
+    framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=shown.title)
+    return escaped(element("h3", shown.title), _note(shown.note), framed) if shown.headers else framed
+
+
 def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numbers) -> None:
     """Write the page. script: plotly's."""
     drawn = page_plots(header, numbers)
-    figures = {plot.name: {"data": plot.data, "layout": plot.layout} for plot in drawn}
-    content: dict[str, str] = {plot.name.replace("-", "_"): _figure(plot) for plot in drawn}
+    figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
+    content: dict[str, str] = {"times": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
     content |= {
         "directory": escaped(header.directory),
         "style": (_HERE / "page.css").read_text(),
         "tiles": _tiles(header, numbers),
-        "options": markup.table((), header.options, "Options"),
-        "corpus": markup.table((), header.corpus, "Corpus", "files"),
+        "options": table(Table("Options", (), header.options)),
+        "corpus": table(Table("Corpus", (), header.corpus), "files"),
         "skipped": _skipped(header),
-        "versions": markup.table((), (header.versions | numbers.machine).items(), "Versions and machine"),
-        "stages": _table(tables.stages(header)),
-        "sizes": _table(tables.sizes(numbers.merged)),
+        "versions": table(Table("Versions and machine", (), tuple((header.versions | numbers.machine).items()))),
+        "stages": table(tables.stages(header)),
+        "sizes": table(tables.sizes(numbers.merged)),
         "tokens": escaped(*map(_token_list, tables.token_lists(numbers))),
         "sample": _sample(numbers),
         "sentences": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
@@ -58,7 +93,7 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
         "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script
         "drawing": (_HERE / "page.js").read_text(),
     }
-    page = Template((_HERE / "page.html").read_text()).substitute({"times": ""} | content)
+    page = Template((_HERE / "page.html").read_text()).substitute(content)
     before, after = page.encode(errors="replace").split(b"<!-- plotly -->\n")
     file.write(before)
     with script.open("rb") as source:
@@ -95,7 +130,7 @@ def _sample(numbers: Numbers) -> Html:
     if sample is None:
         return _note("There was no text to sample: name some with bpe-pipeline report RUN --held-out PATH.")
     about = element("p", tables.about_sample(sample), class_="quiet" if sample.held_out else "warn")
-    listed = map(_table, tables.sample_tables(numbers, sample))
+    listed = map(table, tables.sample_tables(numbers, sample))
     return escaped(about, _note(_MEASURES), *listed, _note(f"{tables.unused_tokens(sample)}."))
 
 
@@ -112,22 +147,15 @@ def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
     return escaped(title, element("p", *spans, class_="cut", dir="auto"))
 
 
-def _token_list(one: TokenList) -> Html:
-    items = (element("li", element("code", text), **({"title": more} if more else {})) for text, more in one.tokens)
-    tokens = element("ul", *items, class_="tokens") if one.tokens else ""
-    return escaped(element("h3", f"{one.title} ({one.count:,})"), _note(one.explanation), tokens)
+def _token_list(one: Table) -> Html:
+    items = (element("li", element("code", text), **({"title": more} if more else {})) for text, more in one.rows)
+    tokens = element("ul", *items, class_="tokens") if one.rows else ""
+    return escaped(element("h3", one.title), _note(one.note), tokens)
 
 
-def _figure(plot: Plot) -> Html:
-    drawing = element("div", id=plot.name, role="img", aria_label=f"{plot.title}. {plot.caption}")
-    return element("figure", drawing, element("figcaption", element("b", plot.title), plot.caption))
-
-
-def _table(table: Table) -> Html:
-    if not table.rows:
-        return escaped()
-    title = element("h3", table.title)
-    return escaped(title, _note(table.note), markup.table(table.headers, table.rows, table.title))
+def _figure(name: str, plot: Figure) -> Html:
+    drawing = element("div", id=name, role="img", aria_label=f"{plot['title']}. {plot['caption']}")
+    return element("figure", drawing, element("figcaption", element("b", plot["title"]), plot["caption"]))
 
 
 def _note(text: str) -> Html:

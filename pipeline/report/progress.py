@@ -1,9 +1,7 @@
 """Standard output and error of the command, and listeners that show a run's progress.
 
-There is one listener for each style of output: bars on a terminal, plain lines elsewhere, JSON lines for machines, and
-only warnings. Bars and lines show a stage's rate since it started, the time left at this rate, and the memory of all
-processes. Colour is only for terminals, and not if NO_COLOR is set. Progress and notices go to standard error, so that
-results can be piped; JSON lines are the result that was asked for and go to standard output.
+Bars on a terminal, plain lines elsewhere, or only warnings go to standard error, so that results can be piped. JSON
+lines for machines are the result that was asked for and go to standard output.
 """
 
 import contextlib
@@ -23,8 +21,8 @@ from pipeline.base.units import format_bytes, format_count
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
-_MARKS = {"warning": "warning: ", "info": ""}
 _StageEvent = StageStarted | Advanced | StageEnded
+_MARKS = {"warning": "warning: ", "info": ""}
 _NAMES = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stage_ended", Notice: "notice"}
 
 
@@ -92,15 +90,14 @@ class _Stage:
         return format_bytes(count) if self.unit == "bytes" else format_count(round(count), self.unit)
 
     def text(self) -> str:
-        """Say how much is done, the rate, the time left at this rate, and the memory in use."""
-        now_s = time.monotonic()
-        words = [self.amount(self.done)]
+        """Say how much is done, the rate since it started, the time left at this rate, and the memory in use."""
+        now_s, words = time.monotonic(), [self.amount(self.done)]
         if self.total:
             done = words[0] if self.unit == "bytes" else f"{self.done:,}"
             words = [f"{done} of {self.amount(self.total)}, {self.done / self.total:.0%}"]
-        elapsed_s = now_s - self._start_s
-        if elapsed_s >= _RATE_AFTER_S and self.done > self._earlier:
-            rate = (self.done - self._earlier) / elapsed_s
+        elapsed_s, new = now_s - self._start_s, self.done - self._earlier
+        if elapsed_s >= _RATE_AFTER_S and new > 0:
+            rate = new / elapsed_s
             words.append(f"{self.amount(rate) if self.unit == 'bytes' or rate >= 10 else f'{rate:.1f} {self.unit}'}/s")
             if self.total > self.done:
                 words.append(f"about {_duration((self.total - self.done) / rate)} left")

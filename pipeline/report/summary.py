@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
@@ -48,11 +49,6 @@ class Summary:
     report: str = ""  # path of the report, with a hint if it lacks plots
 
     @property
-    def bytes_per_token(self) -> float | None:
-        """Bytes of pieces per token on the training corpus."""
-        return None if self.vocabulary is None else self.vocabulary.bytes_per_token
-
-    @property
     def tokenizer_directories(self) -> tuple[Location, ...]:
         """Every tokenizer written, in the order in which the sizes were asked for."""
         first = () if self.tokenizer_directory is None else (self.tokenizer_directory,)
@@ -61,8 +57,9 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for `--log-json` and report.json."""
         tokenizer = None if self.tokenizer_directory is None else str(self.tokenizer_directory)
-        places = {"directory": str(self.directory), "tokenizer_directory": tokenizer}
-        return {**asdict(self), **places, "bytes_per_token": self.bytes_per_token}
+        paths = {"directory": str(self.directory), "tokenizer_directory": tokenizer}
+        rate = None if self.vocabulary is None else self.vocabulary.bytes_per_token
+        return {**asdict(self), **paths, "bytes_per_token": rate}
 
     def render(self) -> str:
         """Return the summary as text: one fact a line, the next commands at the end."""
@@ -78,39 +75,30 @@ class Summary:
         if concerned := corpus.concerned_characters:
             codes = " ".join(f"U+{ord(character):04X}" for character in concerned[:8])
             rows.append(("newer characters", f"{len(concerned)} that runtimes classify differently: {codes}"))
+        rows += [] if vocabulary is None else _vocabulary_rows(vocabulary, corpus)
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        rows += _used_rows(self.stages, self.retries, self.peak_memory_bytes, cluster)
+        merge_again = 32_000
         if vocabulary is not None:
-            rows += _vocabulary_rows(vocabulary, corpus)
-        rows += _used_rows(
-            self.stages, self.retries, self.peak_memory_bytes, ClusterUse(self.nodes, self.peak_node_bytes)
-        )
-        if self.tokenizer_directory is not None:
             rows.append(("tokenizer", f"{self.tokenizer_directory} ({', '.join(self.written)})"))
+            sizes = {vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
+            merge_again = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
         for other in self.other_sizes:
             rate = other.vocabulary.bytes_per_token
-            facts = f"{other.vocabulary.vocab_size:,} tokens" + (
-                "" if rate is None else f", {rate:.3f} bytes per token"
-            )
-            rows.append(("other sizes", f"{other.tokenizer_directory} ({facts})"))
+            known = "" if rate is None else f", {rate:.3f} bytes per token"
+            rows.append(("other sizes", f"{other.tokenizer_directory} ({other.vocabulary.vocab_size:,} tokens{known})"))
         rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
         rows += [("report", self.report)] if self.report else []
-        return two_columns([*rows, *(("next", command) for command in self._next_commands())])
-
-    def _next_commands(self) -> list[str]:
-        run = shlex.quote(str(self.directory))
-        if self.vocabulary is None:
-            return [f"bpe-pipeline merge {run} --vocab-size 32000"]
-        sizes = {self.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
-        other_size = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
-        return [
-            f"bpe-pipeline encode --tokenizer {shlex.quote(str(self.tokenizer_directory))} --text 'Hello world'",
-            f"bpe-pipeline merge {run} --vocab-size {other_size}",
-        ]
+        if vocabulary is not None:
+            tokenizer = shlex.quote(str(self.tokenizer_directory))
+            rows.append(("next", f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'"))
+        merge = f"bpe-pipeline merge {shlex.quote(str(self.directory))} --vocab-size {merge_again}"
+        return two_columns([*rows, ("next", merge)])
 
 
 @dataclass(frozen=True)
 class EncodingSummary:
-    """One run of `encode --output`. times: seconds of each stage; None: kept from an earlier run. cluster: None: this
-    machine alone."""
+    """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone."""
 
     directory: Location
     corpus: "EncodedCorpus"
@@ -176,8 +164,5 @@ def two_columns(rows: Iterable[tuple[str, object]]) -> str:
     """Align names and values; a repeated name is written once."""
     listed = list(rows)
     width = max(len(name) for name, _ in listed)
-    lines, previous = [], ""
-    for name, value in listed:
-        lines.append(f"{name if name != previous else '':<{width}}  {value}")
-        previous = name
-    return "\n".join(lines)
+    shown = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *listed])]
+    return "\n".join(f"{name:<{width}}  {value}" for name, (_, value) in zip(shown, listed, strict=True))

@@ -6,7 +6,9 @@ from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered
-from pipeline.report.numbers import FEWEST_SOURCES, MergeNumbers, Numbers, Sample, TextMeasures, TokenGroup
+from pipeline.report.measure import FEWEST_SOURCES, TextMeasures
+from pipeline.report.numbers_worker import MergeNumbers, Numbers, Sample
+from pipeline.report.tokens import TokenGroup
 from pipeline.run.manifest import Run
 
 _MOST_FILES = 8
@@ -29,29 +31,19 @@ class ReportHeader:
     versions: dict[str, str]
     stages: dict[str, float | None]
     stage_peak_bytes: dict[str, int]
-    peak_memory_bytes: int = 0
-    documents: int = 0
-    skipped: tuple[str, ...] | None = None
+    peak_memory_bytes: int
+    documents: int
+    skipped: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headers."""
+    """Rows under headers; a list of tokens has none, and rows of readable texts with ids and lengths."""
 
     title: str
     headers: tuple[str, ...]
     rows: Rows
     note: str = ""
-
-
-@dataclass(frozen=True)
-class TokenList:
-    """Tokens that deserve a look. tokens: the readable text of each, and its id and length."""
-
-    title: str
-    explanation: str
-    count: int
-    tokens: tuple[tuple[str, str], ...]
 
 
 def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
@@ -61,29 +53,27 @@ def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
     """
     plan = run.manifest
     options = {**plan.counting, **(plan.merging or {}), "vocab_size": plan.vocab_size}
-    corpus = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
-    rows = [(path, format_bytes(size)) for path, size in corpus[:_MOST_FILES]]
-    if rest := corpus[_MOST_FILES:]:
-        rows.append((f"{len(rest):,} more files", format_bytes(sum(size for _, size in rest))))
-    source = () if plan.source is None else (("counts from", plan.source.description),)
-    known: dict[str, Any] = {"stages": {}, "stage_peak_bytes": {}}
-    if summary:
-        known = {
-            "stages": {name: None if s is None else float(s) for name, s in summary["stages"].items()},
-            "stage_peak_bytes": {name: int(peak) for name, peak in summary.get("stage_peak_bytes", {}).items()},
-            "peak_memory_bytes": int(summary["peak_memory_bytes"]),
-            "documents": int(summary["corpus"]["documents"]),
-            "skipped": tuple(
-                str(SkippedOrAltered(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"]))))
-                for loss in summary["corpus"]["losses"]
-            ),
-        }
+    files = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
+    if rest := files[_MOST_FILES:]:
+        files[_MOST_FILES:] = [(f"{len(rest):,} more files", sum(size for _, size in rest))]
+    known = summary or {"stages": {}, "peak_memory_bytes": 0, "corpus": {"documents": 0, "losses": ()}}
+    losses = (
+        SkippedOrAltered(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"])))
+        for loss in known["corpus"]["losses"]
+    )
     return ReportHeader(
         directory=str(run.directory),
         options=tuple((name.replace("_", " "), _plain(value)) for name, value in options.items()),
-        corpus=(*source, *rows),
+        corpus=(
+            *(() if plan.source is None else [("counts from", plan.source.description)]),
+            *((path, format_bytes(size)) for path, size in files),
+        ),
         versions=plan.cutting,
-        **known,
+        stages={name: None if s is None else float(s) for name, s in known["stages"].items()},
+        stage_peak_bytes={name: int(peak) for name, peak in known.get("stage_peak_bytes", {}).items()},
+        peak_memory_bytes=int(known["peak_memory_bytes"]),
+        documents=int(known["corpus"]["documents"]),
+        skipped=tuple(map(str, losses)) if summary else None,
     )
 
 
@@ -100,10 +90,9 @@ def shown(value: float | None, form: str = ",.3f") -> str:
 
 def stages(header: ReportHeader) -> Table:
     """Time and memory by stage."""
+    peaks = {name: format_bytes(peak) for name, peak in header.stage_peak_bytes.items()}
     rows = tuple(
-        (name, "kept" if s is None else f"{s:.2f} s", format_bytes(peaks[name]) if name in peaks else "–")
-        for peaks in [header.stage_peak_bytes]
-        for name, s in header.stages.items()
+        (name, "kept" if s is None else f"{s:.2f} s", peaks.get(name, "–")) for name, s in header.stages.items()
     )
     return Table("Time and memory by stage", ("stage", "time", "peak memory"), rows)
 
@@ -148,8 +137,8 @@ def sample_tables(numbers: Numbers, sample: Sample) -> tuple[Table, ...]:
     return (*tables, _measures("By script", ("script",), [((one.name,), one) for one in this.scripts], note))
 
 
-def token_lists(numbers: Numbers) -> tuple[TokenList, ...]:
-    """The kinds of tokens that deserve a look."""
+def token_lists(numbers: Numbers) -> list[Table]:
+    """The kinds of tokens that deserve a look, with the number of each in its title."""
     vocabulary, sample, variants = numbers.vocabulary, numbers.sample, numbers.vocabulary.variants
     several = f"{format_count(variants.tokens, 'tokens')} in {format_count(variants.groups, 'groups')}"
     groups = [
@@ -165,18 +154,15 @@ def token_lists(numbers: Numbers) -> tuple[TokenList, ...]:
         explanation = "In the sample four times or more, all in one source, which is at most a tenth of it."
         groups.append(("From one rare source", explanation, sample.single_source))
     lists = [
-        TokenList(title, explanation, group.count, tuple(
+        Table(f"{title} ({group.count:,})", (), tuple(
             (token.text, f"id {token.id}, {format_count(token.bytes, 'bytes')}") for token in group.examples
-        ))
+        ), explanation)
         for title, explanation, group in groups
     ]  # fmt: skip
-    lists.insert(1, TokenList(
-        "The same but for case or a space in front",
-        f"{several}: with one token for each group, {variants.beyond_one:,} fewer.",
-        variants.tokens,
-        tuple((" ".join(group), "") for group in variants.largest),
-    ))  # fmt: skip
-    return tuple(lists)
+    title = f"The same but for case or a space in front ({variants.tokens:,})"
+    explanation = f"{several}: with one token for each group, {variants.beyond_one:,} fewer."
+    lists.insert(1, Table(title, (), tuple((" ".join(group), "") for group in variants.largest), explanation))
+    return lists
 
 
 def about_sample(sample: Sample) -> str:
@@ -196,8 +182,8 @@ def render_text(numbers: Numbers) -> str:
     scripts = tuple((name, f"{count:,}") for name, count in numbers.vocabulary.scripts.items())
     tokens = ["Tokens that deserve a look"]
     for one in token_lists(numbers):
-        examples = "  ".join(text for text, _ in one.tokens[:_MOST_TEXT_TOKENS])
-        tokens.append(f"  {one.title} ({one.count:,})" + (f": {examples}" if examples else ""))
+        examples = "  ".join(text for text, _ in one.rows[:_MOST_TEXT_TOKENS])
+        tokens.append(f"  {one.title}" + (f": {examples}" if examples else ""))
     blocks = [_text(sizes(numbers.merged)), _text(Table("Tokens by script", ("script", "tokens"), scripts))]
     blocks.append("\n".join(tokens))
     if (sample := numbers.sample) is not None:

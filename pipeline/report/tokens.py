@@ -8,10 +8,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from heapq import nsmallest
-
-from pipeline.report.numbers import TokenExample, TokenGroup, Variants, VocabularyNumbers
 
 PARTIAL, SPACE, DIGITS, SIGNS, SEVERAL = (
     *("part of a character", "white space", "digits", "punctuation and symbols", "several scripts"),
@@ -26,6 +25,50 @@ _TIMES = 8
 _REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1},}}", re.DOTALL)
 _EXAMPLES, _LONGEST, _SHOWN_CHARACTERS = 24, 20, 48
 _ESCAPES = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+@dataclass(frozen=True)
+class TokenExample:
+    """A token for people: its readable, shortened text and its full length in bytes."""
+
+    id: int
+    text: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TokenGroup:
+    """Tokens of one kind: their number, and the first or longest of them."""
+
+    count: int
+    examples: tuple[TokenExample, ...]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Tokens that differ only by case or a leading space. beyond_one: tokens saved if each group kept one."""
+
+    groups: int
+    tokens: int
+    beyond_one: int
+    largest: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class VocabularyNumbers:
+    """The tokens except special ones. lengths: bytes -> tokens; scripts: most frequent first."""
+
+    tokens: int
+    bytes: int
+    special_tokens: tuple[str, ...]
+    lengths: dict[int, int]
+    scripts: dict[str, int]
+    longest: tuple[TokenExample, ...]
+    variants: Variants
+    partial: TokenGroup
+    unreachable: TokenGroup
+    urls: TokenGroup
+    repeats: TokenGroup
 
 
 def vocabulary_numbers(

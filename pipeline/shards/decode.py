@@ -54,8 +54,9 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     for shard in shards:
         first = 0
         for ids, ends in _blocks(directory, corpus, shard):
-            tokens, at = tokens_of(tokenizer.vocab, ids), 0
+            tokens = tokens_of(tokenizer.vocab, ids)
             text: list[bytes] = []
+            at = 0
             for end in ends if by_offsets else ():
                 text += [*tokens[at : end - first], separator]
                 at = end - first
@@ -73,9 +74,6 @@ def _blocks(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> It
         if offsets is not None and checksum(offsets)[1] != shard.offsets_crc32:
             raise ValueError(f"the CRC-32 of its offsets, {shard.offsets}, is not the one in {RESULT}")
         yield from FORMATS[corpus.format].read(where, offsets, ID_BYTES[corpus.dtype], shard.tokens, shard.documents)
-    except OSError as error:
-        raise InputError(
-            f"{where} cannot be read: {error.strerror or error}; restore it, or encode the corpus again"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{where} is damaged: {error}; restore it, or encode the corpus again") from None
+    except (OSError, ValueError) as error:
+        wrong = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"is damaged: {error}"
+        raise InputError(f"{where} {wrong}; restore it, or encode the corpus again") from None

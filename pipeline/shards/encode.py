@@ -1,11 +1,13 @@
 """The two stages of encoding a corpus, run by workers: chunks become parts, parts become shards.
 
-Each writes what the directory does not hold yet, and returns what is complete.
+Each writes what the directory does not hold yet, and returns what is complete. Where shards start and end depends on
+the ids and the ends of documents alone, not on the parts: chunks of any size make the same shards.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 from pipeline.run import memory
 from pipeline.run.work import Work
@@ -14,9 +16,8 @@ from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.layout import Slice, plan_shards
 from pipeline.shards.manifest import Encoding, ShardFacts
-from pipeline.shards.part_file import Part, open_part, part_of
+from pipeline.shards.part_file import Part, Slice, open_part, part_of
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.write_worker import ShardTask, write_shard
 from pipeline.storage import existing
@@ -25,13 +26,14 @@ from pipeline.tokenizer.model import Model
 
 _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
+LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
 
 
 def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
     work.warn_of_regex()
-    plan = encoding.plan
-    workers = encoding_workers(work.options, model, len(plan.chunks), work.nodes)
+    plan, stored = encoding.plan, encoding.parts()
+    workers = encoding_workers(work.options, model, len(stored), work.nodes)
     task = task_of(
         EncodeTask,
         model,
@@ -41,7 +43,6 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
     )
-    stored = encoding.parts()
     there = existing([path for path, _ in stored])
     found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
     missing = [index for index in range(len(stored)) if index not in found]
@@ -50,7 +51,7 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
         for index in missing
     ]
     done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
-    _log.info("%d chunks, %d to encode", len(plan.chunks), len(missing))
+    _log.info("%d chunks, %d to encode", len(stored), len(missing))
     work.directory.require_lock()
     make_directory(work.directory / "parts")
     with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
@@ -61,28 +62,27 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
 
 def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[ShardFacts]:
     """Write the shards that are missing; returns all of them, in order."""
-    options = encoding.options
-    format_ = options["shard_format"]
-    by_offsets, rows = options["documents"] == "offsets", FORMATS[format_].rows
-    stored = encoding.parts()
+    options, stored = encoding.options, encoding.parts()
+    format_, rows = options["shard_format"], FORMATS[options["shard_format"]].rows
+    by_offsets = options["documents"] == "offsets"
 
     def last_end(part: int, stop: int) -> int | None:
         with open_part(*stored[part]) as reader:
             return reader.last_end(stop)
 
-    def task(index: int, shard: Sequence[Slice]) -> ShardTask:
-        return ShardTask(
-            output=work.directory / manifest.shard_name(index, format_),
-            offsets=work.directory / manifest.offsets_name(index) if by_offsets and not rows else None,
+    sizes = [part.ids for part in parts]
+    planned = plan_shards(sizes, options["shard_size"], last_end if by_offsets or rows else None)
+    tasks = [
+        ShardTask(
+            output=work.directory / f"shard-{index:05d}.{format_}",
+            offsets=work.directory / f"shard-{index:05d}.documents.npy" if by_offsets and not rows else None,
             format=format_,
             id_bytes=ID_BYTES[options["dtype"]],
             tokens=sum(one.stop - one.start for one in shard),
             parts=tuple((*stored[one.part], one) for one in shard),
         )
-
-    sizes = [part.ids for part in parts]
-    planned = plan_shards(sizes, options["shard_size"], last_end if by_offsets or rows else None)
-    tasks = [task(index, shard) for index, shard in enumerate(planned)]
+        for index, shard in enumerate(planned)
+    ]
     names = [path.name for one in tasks for path in (one.output, one.offsets) if path is not None]
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     whole = memory.budget(work.options.memory_limit, work.nodes)
@@ -92,3 +92,39 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
         run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)
     return [written[index] for index in range(len(tasks))]
+
+
+def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | None) -> list[tuple[Slice, ...]]:
+    """Return the slices of each shard of parts with these numbers of ids, none larger than `shard_tokens`.
+
+    With `last_end` a shard ends with the last document that ends within it; a document longer than a shard is cut.
+    Without it every shard but the last has exactly `shard_tokens`.
+
+    >>> [[(one.part, one.start, one.stop) for one in shard] for shard in plan_shards([5, 4], 4, None)]
+    [[(0, 0, 4)], [(0, 4, 5), (1, 0, 3)], [(1, 3, 4)]]
+    """
+    offsets = list(accumulate(part_ids, initial=0))
+    borders = [0]
+    while borders[-1] < offsets[-1]:
+        start, limit = borders[-1], min(borders[-1] + shard_tokens, offsets[-1])
+        if last_end is not None and limit < offsets[-1]:
+            # The parts that may hold the last end, from the last one
+            within = (
+                part for part in reversed(range(len(part_ids))) if offsets[part] <= limit and offsets[part + 1] >= start
+            )
+            ends = (
+                offsets[part] + end for part in within if (end := last_end(part, limit - offsets[part])) is not None
+            )
+            end = next(ends, start)
+            limit = end if end > start else limit
+        borders.append(limit)
+    if not offsets[-1] and part_ids:
+        borders.append(0)  # one shard, of documents without ids
+    return [
+        tuple(  # a part from `stop` on may start with the end of a document
+            Slice(part, max(start - first, 0), min(stop, after) - first, with_start=first > start or start == 0)
+            for part, (first, after) in enumerate(pairwise(offsets))
+            if first <= stop and after >= start
+        )
+        for start, stop in pairwise(borders)
+    ]

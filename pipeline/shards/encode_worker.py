@@ -8,6 +8,7 @@ import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from pipeline import _core
@@ -31,16 +32,11 @@ Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where docume
 
 @dataclass(frozen=True, kw_only=True)
 class IdsTask(ChunkTask):
-    """One chunk to encode.
-
-    special_ids: of `special_tokens`, in their order. separator: the id that ends a document; `separators`: whether it
-    is written among the ids.
-    """
+    """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids."""
 
     work: ClassVar[str] = "encoded"
     again: ClassVar[str] = "encode it again"
 
-    special_ids: tuple[int, ...]
     separator: int | None
     separators: bool
     id_bytes: int
@@ -73,15 +69,6 @@ def packed(model: Model) -> bytes:
 _loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # at most one
 
 
-def _load_encoder(task: EncodeTask) -> tuple[Model, _core.Encoder]:
-    key = task.tokenizer, task.cache_bytes
-    if key not in _loaded:
-        _loaded.clear()
-        model: Model = pickle.loads(task.model.get())  # noqa: S301 - from our own coordinator
-        _loaded[key] = model, model.encoder(cache_bytes=task.cache_bytes, threads=1)
-    return _loaded[key]
-
-
 def encode_chunk(task: EncodeTask) -> Part:
     """Encode one chunk and write its part. Runs in a worker process.
 
@@ -89,7 +76,12 @@ def encode_chunk(task: EncodeTask) -> Part:
     `InputError` for a file that changed or cannot be read.
     """
     started = time.monotonic()
-    model, encoder = _load_encoder(task)
+    key = task.tokenizer, task.cache_bytes
+    if key not in _loaded:
+        _loaded.clear()
+        sent: Model = pickle.loads(task.model.get())  # noqa: S301 - from our own coordinator
+        _loaded[key] = sent, sent.encoder(cache_bytes=task.cache_bytes, threads=1)
+    model, encoder = _loaded[key]
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, task.id_bytes)
         written = part.finish(task.fingerprint, make_ids(task, model, encoder, part.add))
@@ -101,24 +93,19 @@ def encode_chunk(task: EncodeTask) -> Part:
 def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> ChunkStatistics:
     """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered.
 
-    encoder: the model's; threads may share it. The time limit of the `regex` package is that of the task's pattern.
-    Raises as `encode_chunk` does.
+    encoder: the model's; threads may share it. Raises as `encode_chunk` does.
     """
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
-    cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern)
+    cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern)  # whose time limit is the task's
     prepared = model.preparation.changes_ids
-    ids = _core.ChunkIds(
-        encoder,
-        list(task.special_ids),
-        separator=task.separator,
-        separators=task.separators,
-        judged=task.errors == "skip" and not prepared,  # prepared text was judged before
-    )
+    judged = task.errors == "skip" and not prepared  # prepared text was judged before
+    special_ids = list(model.vocabulary.special_tokens.values())
+    ids = _core.ChunkIds(encoder, special_ids, separator=task.separator, separators=task.separators, judged=judged)
     if prepared:
-        feeding: Feeding = PreparedFeeding(task, model, cutter, ids, sink)
+        feeding: _Feeding = _PreparedFeeding(task, model, cutter, ids, sink)
     else:
-        feeding = Feeding(task, cutter, list(task.special_tokens), ids, ids, sink)
+        feeding = _Feeding(task, cutter, list(task.special_tokens), ids, ids, sink)
 
     def before(file: CorpusFile, _: int, stop: int) -> None:
         if file.format == "text" and file.compression == "none" and stop < file.size:
@@ -129,7 +116,7 @@ def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) ->
     return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
 
 
-class Feeding(_core.ChunkCounter):
+class _Feeding(_core.ChunkCounter):
     """A counter that counts nothing: its pieces become ids, which are written to the sink in blocks."""
 
     def __init__(
@@ -146,12 +133,10 @@ class Feeding(_core.ChunkCounter):
         self._ids.end_inside_document()
 
     def feed(self, block: Any, end: bool = False) -> None:
-        """Feed the next bytes of a text."""
         super().feed(block, end)
         self.write(at_least=_BLOCK_IDS)
 
     def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
-        """Feed documents in a column."""
         super().feed_documents(offsets, data, offset_bytes)
         self.write(at_least=_BLOCK_IDS)
 
@@ -161,7 +146,7 @@ class Feeding(_core.ChunkCounter):
             self._sink(self._ids.take(self._id_bytes), self._ids.take_ends())
 
 
-class PreparedFeeding(Feeding):
+class _PreparedFeeding(_Feeding):
     """Feeding of a tokenizer whose file has texts changed before they are cut.
 
     This counter repairs the text, Python changes it, and a second counter makes ids of it.
@@ -180,23 +165,18 @@ class PreparedFeeding(Feeding):
         self._continues = False
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Set the memory budget of both counters from now on."""
         super().set_budget(budget_bytes)
         self._encoding.set_budget(budget_bytes)
         self._budget_bytes = budget_bytes
 
     def end_inside_document(self) -> None:
-        """Announce that the last document of the next text continues elsewhere."""
         self._continues = True
 
     def write(self, *, at_least: int) -> None:
-        """Encode the text that no later text changes, and write its ids."""
         data, ends = self._text.take()
-        start = 0
-        for end in ends:
+        for start, end in pairwise([0, *ends]):
             self._encode(data[start:end], at_end=True)
-            start = end
-        self._encode(data[start:], at_end=False)
+        self._encode(data[ends[-1] if ends else 0 :], at_end=False)
         super().write(at_least=at_least)
 
     def _encode(self, data: bytes, *, at_end: bool) -> None:

@@ -1,8 +1,4 @@
-"""A corpus to ids in memory: those that `encode_corpus` writes as shards, without any files.
-
-Threads of this process encode chunks at the same time, with one encoder; reading and repairing is that of
-`encode_corpus`.
-"""
+"""A corpus to ids in memory: those that `encode_corpus` writes as shards, by threads of this process, without files."""
 
 from array import array
 from collections.abc import Generator, Iterator, Sequence
@@ -31,18 +27,16 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 _OF_SHARDS = names_of("run", "encode") - {
     *("inputs", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss", "documents", "separator")
 }
+Blocks = list[tuple[memoryview, memoryview]]
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedFiles(Sequence[memoryview]):
     """The ids of a corpus; a sequence of documents, each with its ids.
 
-    Args:
-        ids: of all documents, uint16 or uint32; `numpy.asarray` takes them without a copy. A document's separator, if
-            there is one, is its last id.
-        ends: where each document ends in `ids`, uint64.
-        text_bytes: bytes of the text that was read.
-        losses: skipped or altered input: kind -> count and first locations.
+    ids: of all documents, uint16 or uint32; `numpy.asarray` takes them without a copy. A document's separator, if there
+    is one, is its last id. ends: where each document ends in `ids`, uint64. text_bytes: of the text that was read.
+    losses: skipped or altered input: kind -> count and first locations.
     """
 
     ids: memoryview
@@ -116,55 +110,42 @@ def encode_files(
         warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
     listing = list_corpus(settled, warn_of)
     id_bytes = ID_BYTES[dtype_of(model)]
-    plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, settled)
+    plan = cut_corpus(listing, model, settled)
     ids, ends = bytearray(), array("Q")
     total = ChunkStatistics(losses=plan.files_without_text())
     with closing(_encode_chunks(model, settled, plan)) as parts:
-        for part in parts:
+        for statistics, blocks in parts:
             first = len(ids) // id_bytes
-            for block in part.ids:
+            for block, ends_of_block in blocks:
                 ids += block
-            ends.extend(first + end for block in part.ends for end in block)
-            total += part.statistics
+                ends.extend(first + end for end in ends_of_block)
+            total += statistics
     if settled.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)
 
 
-@dataclass
-class _IdsInMemory:
-    """The ids of one chunk. given_up: no more are wanted."""
-
-    given_up: Event
-    ids: list[memoryview] = field(default_factory=list)
-    ends: list[memoryview] = field(default_factory=list)
-    statistics: ChunkStatistics = field(default_factory=ChunkStatistics)
-
-    def add(self, ids: memoryview, ends: memoryview) -> None:
-        """Take a block, as a `Sink`."""
-        if self.given_up.is_set():
-            raise CancelledError
-        self.ids.append(ids)
-        self.ends.append(ends)
-
-
-def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[_IdsInMemory, None, None]:
-    """Encode all chunks by threads; yields the ids of each, in the order of the corpus, as soon as they are there."""
+def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[tuple[ChunkStatistics, Blocks], None, None]:
+    """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)
     workers = encoding_workers(options, model, len(plan.chunks))
-    threads = workers.count
-    encoder = model.encoder(cache_bytes=threads * workers.cache_bytes, threads=threads)
+    encoder = model.encoder(cache_bytes=workers.count * workers.cache_bytes, threads=workers.count)
     task = task_of(IdsTask, model, options, workers)
-
-    def encode(index: int) -> _IdsInMemory:
-        ids = _IdsInMemory(given_up)
-        ids.statistics = make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, ids.add)
-        return ids
-
     given_up = Event()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="encode_files")
+
+    def encode(index: int) -> tuple[ChunkStatistics, Blocks]:
+        blocks: Blocks = []
+
+        def add(ids: memoryview, ends: memoryview) -> None:
+            if given_up.is_set():
+                raise CancelledError
+            blocks.append((ids, ends))
+
+        return make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, add), blocks
+
+    pool = ThreadPoolExecutor(workers.count, thread_name_prefix="encode_files")
     try:
         yield from pool.map(encode, range(len(plan.chunks)))
     finally:

@@ -11,6 +11,7 @@ import hashlib
 import re
 import zlib
 from array import array
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, get_args
@@ -36,10 +37,9 @@ SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD
 
 @dataclass(frozen=True)
 class Encoding:
-    """What `encoding.json` says.
+    """What `encoding.json` says. options: those that decide what the shards hold, and the tokenizer's fingerprint.
 
-    options: those that decide what the shards hold, and the tokenizer's fingerprint. shards: names of files that may
-    be there.
+    shards: names of files that may be there.
     """
 
     directory: Directory
@@ -58,21 +58,10 @@ class Encoding:
 
     def parts(self) -> list[tuple[Location, str]]:
         """Return the path of each part, and the fingerprint of what it depends on."""
-        depends_on = self.options, FORMAT_VERSION
         return [
-            (self.directory / name, self.plan.fingerprint(index, *depends_on))
+            (self.directory / name, self.plan.fingerprint(index, self.options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
-
-
-def shard_name(index: int, format_: str) -> str:
-    """Return `shard-00000.npy`, ..."""
-    return f"shard-{index:05d}.{format_}"
-
-
-def offsets_name(index: int) -> str:
-    """Return `shard-00000.documents.npy`, ..., the offsets of its documents."""
-    return f"shard-{index:05d}.documents.npy"
 
 
 def tokenizer_fingerprint(model: Model) -> str:
@@ -95,8 +84,9 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
-    document = {"options": encoding.options, "shards": encoding.shards, **encoding.plan.to_json()}
-    encoding.directory.write_manifest(document)
+    encoding.directory.write_manifest(
+        {"options": encoding.options, "shards": encoding.shards, **encoding.plan.to_json()}
+    )
 
 
 def load(directory: Directory) -> Encoding | None:
@@ -106,9 +96,7 @@ def load(directory: Directory) -> Encoding | None:
         return None
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
-        for name in names:
-            if not _SHARD.fullmatch(name):
-                raise ValueError(f"{name!r} is not the name of a shard")
+        _check_names(names)
         return Encoding(directory, dict(document["options"]), Plan.from_json(document), names)
 
 
@@ -118,7 +106,7 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
     with contextlib.suppress(InputError):  # shards.json lists what a manifest without a list of shards has written
         result = load_result(encoding.directory.location)
         if result is not None and result.encoding == encoding.fingerprint():
-            names += [name for shard in result.shards for name in (shard.name, shard.offsets) if name is not None]
+            names += result.file_names()
     encoding.directory.remove([RESULT, *encoding.owned_parts(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
@@ -142,10 +130,7 @@ def checksum(where: Location) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """One shard: documents are those that end in it; crc32 is of the file's bytes, in hexadecimal.
-
-    offsets: the name of the file with the offsets of its documents, if there is one, with its bytes and CRC-32.
-    """
+    """One shard. documents: that end in it; offsets: the file with the offsets of its documents, if there is one."""
 
     name: str
     tokens: int
@@ -161,21 +146,10 @@ class ShardFacts:
 class EncodedCorpus:
     """What `shards.json` says.
 
-    Args:
-        format: of the shards: npy, bin or parquet.
-        dtype: of an id, little-endian: uint16 or uint32.
-        vocab_size: all ids are below it.
-        tokenizer: the fingerprint of the tokenizer.
-        documents_by: what separates documents: "separator" or "offsets".
-        separator: the special token that ends a document, or None.
-        separator_id: its id.
-        tokens: in all shards.
-        documents: in all shards.
-        text_bytes: bytes of the text that was read.
-        files: number of files that were read.
-        losses: skipped or altered input: kind -> count and first locations.
-        shards: in order.
-        encoding: the fingerprint of everything that the shards depend on.
+    dtype: of an id, little-endian: uint16 or uint32. vocab_size: all ids are below it. documents_by: "separator" or
+    "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
+    files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
+    fingerprints of the tokenizer, and of everything that the shards depend on.
     """
 
     format: str
@@ -192,6 +166,10 @@ class EncodedCorpus:
     losses: Tallies
     shards: tuple[ShardFacts, ...]
     encoding: str
+
+    def file_names(self) -> list[str]:
+        """Return the names of all shards and of their offsets."""
+        return [name for shard in self.shards for name in (shard.name, shard.offsets) if name is not None]
 
 
 def save_result(encoded: EncodedCorpus, directory: Directory) -> None:
@@ -226,20 +204,20 @@ def _checked(found: EncodedCorpus) -> EncodedCorpus:
         if type(tallied["count"]) is not int or not all(type(text) is str for text in tallied["examples"]):
             raise ValueError(f"losses of {kind} are not a count and examples")
     holders: list[EncodedCorpus | ShardFacts] = [found, *found.shards]
+    together = [("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")]
     for holder in holders:
         for field in fields(holder):
             value, kinds = getattr(holder, field.name), {*(get_args(field.type) or [field.type])}
             if kinds <= {int, str, NoneType} and (type(value) not in kinds or (type(value) is int and value < 0)):
                 raise ValueError(f"{field.name} is {value!r}")
-    _require_together(found, "separator", "separator_id")
-    for shard in found.shards:
-        _require_together(shard, "offsets", "offsets_bytes", "offsets_crc32")
-        for file in (shard.name, shard.offsets):
-            if file is not None and not _SHARD.fullmatch(file):
-                raise ValueError(f"{file!r} is not the name of a shard")
+        for names in together:
+            if len({getattr(holder, name, None) is None for name in names}) > 1:
+                raise ValueError(f"only some of {', '.join(names)} are known")
+    _check_names(found.file_names())
     return found
 
 
-def _require_together(holder: EncodedCorpus | ShardFacts, *names: str) -> None:
-    if len({getattr(holder, name) is None for name in names}) > 1:
-        raise ValueError(f"only some of {', '.join(names)} are known")
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if not _SHARD.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a shard")

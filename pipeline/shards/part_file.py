@@ -56,16 +56,30 @@ class PartWriter:
         return Part(sum(ids for ids, _, _ in self._blocks), statistics)
 
 
+@dataclass(frozen=True)
+class Slice:
+    """The ids [start, stop) of one part. with_start: documents that end at `start` are counted here, not before."""
+
+    part: int
+    start: int
+    stop: int
+    with_start: bool
+
+
 @contextlib.contextmanager
 def open_part(where: Location, fingerprint: str) -> Iterator["PartReader"]:
     """Open a part; raises `RunDirectoryError` if it is damaged or depends on something else."""
     with open_file(where) as file:
-        try:
-            footer = _read_footer(file)
-            if footer["fingerprint"] != fingerprint:
-                raise ValueError("it is of another chunk")
-        except (KeyError, ValueError) as error:
-            raise _damaged(where, str(error)) from None
+        stop = max(file.seek(0, 2) - _TAIL.size, 0)
+        checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
+        if mark != _MARK or length > stop:
+            raise _damaged(where, "it is not whole")
+        data = file.read_at(stop - length, length)
+        if _core.hash64(data) != checksum:
+            raise _damaged(where, "its footer is not as it was written")
+        footer = json.loads(data)
+        if footer["fingerprint"] != fingerprint:
+            raise _damaged(where, "it is of another chunk")
         yield PartReader(where, file, footer)
 
 
@@ -81,19 +95,16 @@ class PartReader:
         self._firsts = list(accumulate((ids for ids, _, _ in self._blocks), initial=0))
         self.part = Part(self._firsts[-1], ChunkStatistics.from_values(footer["statistics"]))
 
-    def blocks(self, start: int, stop: int, *, with_start: bool) -> Iterator[Block]:
-        """Yield the ids [start, stop) of the part, and where documents end after `start` and up to `stop`.
-
-        with_start: also those that end at `start`.
-        """
-        least = start if with_start else start + 1
-        for number in range(max(bisect_left(self._firsts, start) - 1, 0), len(self._blocks)):
+    def blocks(self, of: Slice) -> Iterator[Block]:
+        """Yield the ids of a slice, and where documents end in it."""
+        for number in range(max(bisect_left(self._firsts, of.start) - 1, 0), len(self._blocks)):
             first = self._firsts[number]
-            if first > stop:
+            if first > of.stop:
                 break
             ids, ends = self._block(number)
-            low, high = min(max(start - first, 0), len(ids)), min(stop - first, len(ids))
-            yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, stop)]
+            low, high = min(max(of.start - first, 0), len(ids)), min(of.stop - first, len(ids))
+            least = of.start if of.with_start else of.start + 1
+            yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, of.stop)]
 
     def last_end(self, stop: int) -> int | None:
         """Return the last position up to `stop` where a document ends, or None."""
@@ -125,15 +136,3 @@ def part_of(where: Location, fingerprint: str) -> Part | None:
 
 def _damaged(where: Location, reason: str) -> RunDirectoryError:
     return RunDirectoryError(f"{where} is damaged ({reason}); remove that file and run the same command again")
-
-
-def _read_footer(file: OpenFile) -> dict[str, Any]:
-    stop = max(file.seek(0, 2) - _TAIL.size, 0)
-    checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
-    if mark != _MARK or length > stop:
-        raise ValueError("it is not whole")
-    data = file.read_at(stop - length, length)
-    if _core.hash64(data) != checksum:
-        raise ValueError("its footer is not as it was written")
-    footer: dict[str, Any] = json.loads(data)
-    return footer

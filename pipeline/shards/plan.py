@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import Listing
 from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.options import READING_OPTIONS, Options, names_of
@@ -87,7 +87,7 @@ def open_encoding(work: Work, model: Model) -> Encoding:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan = cut_corpus(Plan(empty=listing.empty), listing.files, model, options, work.nodes)
+        plan = cut_corpus(listing, model, options, work.nodes)
         try:
             old = shards.load(directory)
         except RunDirectoryError:
@@ -99,13 +99,11 @@ def open_encoding(work: Work, model: Model) -> Encoding:
         return encoding
 
 
-def cut_corpus(
-    plan: Plan, files: tuple[CorpusFile, ...], model: Model, options: Options, nodes: Sequence[Node] = ()
-) -> Plan:
+def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = ()) -> Plan:
     """Return the plan with the chunks of these files; raises `InputError` if they have nothing to read."""
     cores = sum(node.cores for node in nodes)
     workers = min(options.workers or cores, cores) if nodes else worker_count(options)
-    size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
+    size = -(-corpus_bytes(listing.files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
     chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
     special_tokens = _special_bytes(model)
     if not model.preparation.changes_ids:
@@ -114,7 +112,7 @@ def cut_corpus(
     else:  # the rules of special tokens may reach back across each of them
         reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
         cutting = Cutting(() if reaches_back else special_tokens, None, True, options.text_field)
-    return plan.extended(files, cutting, chunk_bytes)
+    return Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes)
 
 
 def _special_bytes(model: Model) -> tuple[bytes, ...]:
@@ -139,9 +137,8 @@ def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequenc
         work_bytes = whole.per_worker(count)
         if work_bytes >= least:
             cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // count, (work_bytes - least) // 2))
-            return EncodingWorkers(
-                whole, count, count, work_bytes, cache, work_bytes - model_bytes - _BUFFER_BYTES - cache
-            )
+            text = work_bytes - model_bytes - _BUFFER_BYTES - cache
+            return EncodingWorkers(whole, count, count, work_bytes, cache, text)
     needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
     raise UsageError(
         f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
@@ -159,7 +156,6 @@ def task_of(
         pattern=replace(model.pattern, tree=None, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
         special_tokens=_special_bytes(model),
-        special_ids=tuple(special_tokens.values()),
         errors=options.errors,
         budget_bytes=workers.text_bytes,
         limit_bytes=workers.budget.limit_bytes,

@@ -1,7 +1,4 @@
-"""Writing one shard from parts: what a worker process does.
-
-Ids pass from the parts' bytes to the shard's without becoming Python numbers.
-"""
+"""Writing one shard from parts: what a worker process does, without making Python numbers of ids."""
 
 import contextlib
 import logging
@@ -12,9 +9,8 @@ from dataclasses import dataclass
 from pipeline.executors.worker import report_progress
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import Block
-from pipeline.shards.layout import Slice
 from pipeline.shards.manifest import ShardFacts, checksum
-from pipeline.shards.part_file import open_part
+from pipeline.shards.part_file import Slice, open_part
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
 
@@ -57,7 +53,7 @@ def _blocks(task: ShardTask) -> Iterator[Block]:
     for path, fingerprint, part in task.parts:
         with open_part(path, fingerprint) as reader:
             shift = before - part.start
-            for ids, ends in reader.blocks(part.start, part.stop, with_start=part.with_start):
+            for ids, ends in reader.blocks(part):
                 yield ids, array("Q", (end + shift for end in ends)) if shift else ends
                 report_progress(len(ids))
         before += part.stop - part.start

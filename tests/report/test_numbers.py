@@ -20,8 +20,8 @@ from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.report import measure, tokens
 from pipeline.report.measure import source_names
-from pipeline.report.numbers import Variants
 from pipeline.report.numbers_worker import SENTENCES, logarithmic, merge_numbers
+from pipeline.report.tokens import Variants
 
 
 def test_size_curve_by_hand() -> None:

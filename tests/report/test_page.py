@@ -14,7 +14,8 @@ from command import refused, run
 
 import pipeline
 from pipeline.report import page
-from pipeline.report.markup import element, escaped, table
+from pipeline.report.page import element, escaped, table
+from pipeline.report.tables import Table
 
 HOSTILE = "</script><script>alert(1)</script>"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -214,7 +215,8 @@ def test_environment_limits_the_report(tmp_path: Path, monkeypatch: pytest.Monke
 def test_markup_escapes_texts() -> None:
     assert element("b", "<i>", class_='"x') == '<b class="&quot;x">&lt;i&gt;</b>'
     assert escaped(element("b", 1)) == "<b>1</b>"
-    assert "<script>" not in table(["<script>"], [["<script>", 1]], "<script>")
+    for headers in ((), ("<script>", "<script>")):
+        assert "<script>" not in table(Table("<script>", headers, (("<script>", "<script>"),), "<script>"), "<script>")
 
 
 # In a browser

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.shards.layout import plan_shards
-from pipeline.shards.part_file import PartWriter, open_part, part_of
+from pipeline.shards.encode import plan_shards
+from pipeline.shards.part_file import PartWriter, Slice, open_part, part_of
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
@@ -64,7 +64,7 @@ def test_shards_depend_on_the_ids_alone(
         found_ends: list[int] = []
         for slice_ in shard:
             with open_part(tmp_path / str(slice_.part), "f") as reader:
-                for block, positions in reader.blocks(slice_.start, slice_.stop, with_start=slice_.with_start):
+                for block, positions in reader.blocks(slice_):
                     found += block.tolist()
                     found_ends += [sum(sizes[: slice_.part]) + place for place in positions]
         assert found == ids[start:stop]
@@ -79,7 +79,7 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     assert part is not None
     assert (part.ids, len(ends)) == (10, 3)
     with open_part(path, "f") as reader:
-        blocks = list(reader.blocks(0, 10, with_start=True))
+        blocks = list(reader.blocks(Slice(0, 0, 10, with_start=True)))
     assert [id_ for block, _ in blocks for id_ in block] == ids
     assert [end for _, block_ends in blocks for end in block_ends] == ends
     assert part_of(path, "g") is None
@@ -90,7 +90,7 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         if part_of(path, "f") is not None:
             with open_part(path, "f") as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(block"):
-                list(reader.blocks(0, 10, with_start=True))
+                list(reader.blocks(Slice(0, 0, 10, with_start=True)))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         assert part_of(path, "f") is None

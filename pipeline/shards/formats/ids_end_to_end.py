@@ -25,14 +25,11 @@ class IdsEndToEnd:
     rows: ClassVar[bool] = False
     npy: bool
 
-    def _header(self, id_bytes: int, tokens: int) -> bytes:
-        return _npy_header(f"u{id_bytes}", tokens) if self.npy else b""
-
     def write(self, path: Path, offsets: Path | None, id_bytes: int, tokens: int, blocks: Iterable[Block]) -> int:
         """Write the files; ids are never Python numbers here."""
         documents = last = 0
         with path.open("wb") as file, (offsets or Path(os.devnull)).open("wb") as positions:
-            file.write(self._header(id_bytes, tokens))
+            file.write(_npy_header(id_bytes, tokens) if self.npy else b"")
             positions.write(bytes(_HEADER_BYTES) + array("Q", [0]).tobytes())
             for ids, ends in blocks:
                 file.write(ids)
@@ -42,7 +39,7 @@ class IdsEndToEnd:
             unfinished = last < tokens  # a document that continues in the next shard
             positions.write(array("Q", [tokens] * unfinished))
             positions.seek(0)
-            positions.write(_npy_header("u8", documents + 1 + unfinished))
+            positions.write(_npy_header(8, documents + 1 + unfinished))
         return documents
 
     def read(
@@ -50,7 +47,7 @@ class IdsEndToEnd:
     ) -> Iterator[Block]:
         """Yield the blocks of a shard."""
         ends = array("Q") if offsets is None else _read_ends(offsets, tokens, documents)
-        header = self._header(id_bytes, tokens)
+        header = _npy_header(id_bytes, tokens) if self.npy else b""
         with open_file(where) as file:
             if file.read_at(0, len(header)) != header:
                 raise ValueError("its header is not as it was written")
@@ -70,7 +67,7 @@ def _read_ends(where: Location, tokens: int, documents: int) -> "array[int]":
     """Read where the documents of a shard end, without one that continues in the next shard."""
     with open_file(where) as file:
         positions = array("Q", file.read_at(_HEADER_BYTES, file.seek(0, 2)))
-        if file.read_at(0, _HEADER_BYTES) != _npy_header("u8", len(positions)):
+        if file.read_at(0, _HEADER_BYTES) != _npy_header(8, len(positions)):
             raise ValueError("the header of its offsets is not as it was written")
     if len(positions) < documents + 1:
         raise ValueError("there are fewer offsets than documents")
@@ -80,8 +77,8 @@ def _read_ends(where: Location, tokens: int, documents: int) -> "array[int]":
     return ends
 
 
-def _npy_header(kind: str, count: int) -> bytes:
-    """Return the header of a .npy file of version 1.0 with one dimension, always of one size."""
-    text = f"{{'descr': '<{kind}', 'fortran_order': False, 'shape': ({count},), }}"
+def _npy_header(item_bytes: int, count: int) -> bytes:
+    """Return the header of a .npy file of version 1.0 with one dimension of unsigned numbers, always of one size."""
+    text = f"{{'descr': '<u{item_bytes}', 'fortran_order': False, 'shape': ({count},), }}"
     rest = _HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + rest.to_bytes(2, "little") + f"{text:<{rest - 1}}\n".encode("latin-1")

@@ -25,7 +25,7 @@ class DocumentRows:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        kind = _kind(id_bytes)
+        kind = pa.uint16() if id_bytes == 2 else pa.uint32()
         schema = pa.schema([pa.field(COLUMN, pa.list_(pa.field("element", kind, nullable=False)), nullable=False)])
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
         documents = 0
@@ -54,7 +54,7 @@ class DocumentRows:
                     start, *stops = column.offsets.to_pylist()
                     ends = array("Q", (first + stop - start for stop in stops[: max(documents - ended, 0)]))
                     ended += len(stops)
-                    values = column.flatten().cast(_kind(id_bytes))
+                    values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32())
                     done = 0
                     for at in range(0, max(len(values), 1), BLOCK_IDS):
                         block = values.slice(at, BLOCK_IDS)
@@ -68,12 +68,6 @@ class DocumentRows:
             raise ValueError(str(error).splitlines()[0]) from None
         if first != tokens:
             raise ValueError(f"it holds {first:,} tokens, not {tokens:,}")
-
-
-def _kind(id_bytes: int) -> Any:
-    import pyarrow as pa
-
-    return pa.uint16() if id_bytes == 2 else pa.uint32()
 
 
 def _row_groups(blocks: Iterable[Block], id_bytes: int, tokens: int) -> Iterator[tuple[bytes, list[int], int]]:
