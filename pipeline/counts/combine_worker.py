@@ -188,7 +188,9 @@ class _Source:
 
     def extent(self) -> "Extent":
         """Read the footer; the file stays open."""
-        return extent_of(self.open(), self.share[1])
+        file, shares = self.open(), self.share[1]
+        sizes = (file.partitions * shares, file.rows * shares, file.piece_bytes * shares)
+        return Extent(_PARTITION_FOOTER_BYTES * file.partitions, file.partition_bytes(), *sizes)
 
     def partition(self, partition: int, partitions: int, kept: int) -> Columns:
         """Read a partition of the sum; the file may have coarser ones, of which the last `kept` stay in memory."""
@@ -248,13 +250,6 @@ class Extent:
     partitions: int
     rows: int
     piece_bytes: int
-
-
-def extent_of(counter: CounterFile, shares: int) -> Extent:
-    """Return the extent of a counter that holds one of `shares` shares."""
-    footer_bytes = _PARTITION_FOOTER_BYTES * counter.partitions
-    sizes = (counter.partitions * shares, counter.rows * shares, counter.piece_bytes * shares)
-    return Extent(footer_bytes, counter.partition_bytes(), *sizes)
 
 
 def partitions_of(extents: Sequence[Extent], shares: int) -> int:

@@ -136,10 +136,9 @@ def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, 
         held.append(sum(memoryview(column).nbytes for column in columns))
         return columns
 
-    with contextlib.ExitStack() as closing:
-        extents = [
-            combine_worker.extent_of(closing.enter_context(counter_file.open_counter(path)), 1) for path in paths
-        ]
+    sources = [combine_worker._Source(path, None) for path in paths]
+    extents = [source.extent() for source in sources]
+    combine_worker._close(sources)
     threads = combine_worker.threads_for(extents, 1, 2, memory_bytes)
     groups = combine_worker.groups_of(extents, threads, memory_bytes)
     assert (threads, len(groups)) == (planned, 1)
