@@ -76,5 +76,5 @@ def _refuse_other(stored: Run, counting: dict[str, Any], cutting: dict[str, str]
             f"{stored.directory} holds another run: its counts came from {came_from}, not from {source.description} as "
             "it is now; choose another --output, or start again with --overwrite"
         )
-    manifest.refuse_other_options(stored.directory, "counting", stored.manifest.counting, counting)
-    manifest.refuse_other_options(stored.directory, "counting", stored.manifest.cutting, cutting)
+    known_options = stored.manifest.counting | stored.manifest.cutting
+    manifest.refuse_other_options(stored.directory, "counting", known_options, counting | cutting)
