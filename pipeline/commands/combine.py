@@ -6,7 +6,7 @@ nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -15,11 +15,10 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.commands.count import write_summary
-from pipeline.corpus.skipped_or_altered import add_up
-from pipeline.counts import combine_worker, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
-from pipeline.counts.elsewhere import PartPath, Parts, take_counts
+from pipeline.counts.counter_file import Parts
+from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
 from pipeline.report.summary import Summary
@@ -70,42 +69,25 @@ def run_combine(
     runs = [manifest.require(location) for location in locations]
     for run in runs[1:]:
         _require_comparable(runs[0], run)
-    parts = [_Part(run, factor, _statistics(run, executor)) for run, factor in zip(runs, factors, strict=True)]
+    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
+    counters = [(run.counter_path, run.manifest.counter_fingerprint()) for run in runs]
+    fractions = [(factor.numerator, factor.denominator) for factor in factors]
+    weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
+    digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
+    described = " + ".join(f"{run.directory} x {_shown(by)}" for run, by in zip(runs, factors, strict=True))
     counting = runs[0].manifest.counting
+    unread = counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
     pattern = compile_pattern(counting["pattern"])
     with open_work(replace(options, pattern=counting["pattern"]), pattern, executor, listener) as work:
-        work.untouched = True
-        work.directory.refuse_corpus_inside(
-            [path for location in locations for path in _paths(location)], "one of the runs to combine"
-        )
-        pieces = sum(one for _, one in executor.run(combine_worker.total, _totals(parts)))  # refused if too many
-
-        def weigh(_run: Run, _part_path: PartPath) -> Parts:
-            return _weighed(parts, pieces)
-
-        unread = counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
-        run, counted = take_counts(work, unread, runs[0].manifest.cutting, _source(parts), weigh)
-        work.untouched = False
-        with work.logged(lambda: manifest.remove_partial(run)):
+        for path in locations:  # as they are named, and with links resolved
+            found = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
+            work.directory.refuse_corpus_inside(map(str, found), "one of the runs to combine")
+        source = Source("runs", digest, described)
+        parts = Parts(counters, statistics, weighted)
+        with take_counts(work, unread, runs[0].manifest.cutting, source, lambda *_: parts) as (run, counted):
             return write_summary(work, run, counted)
-
-
-def _paths(location: Location) -> list[str]:
-    """Return a run's directory as it is named, and with links resolved."""
-    return [str(location.absolute()), str(location.resolve())] if isinstance(location, Path) else [str(location)]
-
-
-@dataclass(frozen=True)
-class _Part:
-    run: Run
-    weight: Fraction
-    statistics: ChunkStatistics
-
-    @property
-    def fraction(self) -> tuple[int, int]:
-        return self.weight.numerator, self.weight.denominator
 
 
 def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fraction]:
@@ -145,35 +127,7 @@ def _require_comparable(first: Run, other: Run) -> None:
         )
 
 
-def _statistics(run: Run, executor: Executor) -> ChunkStatistics:
-    require_counted(run, executor)
-    [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
-    assert facts is not None, "require_counted found it"
-    lost = add_up([run.manifest.plan.files_without_text(), facts.statistics.losses])
-    return replace(facts.statistics, files=facts.statistics.files or len(run.manifest.plan.files), losses=lost)
-
-
-def _source(parts: Sequence[_Part]) -> Source:
-    weighted = sorted([part.run.manifest.counter_fingerprint(), *part.fraction] for part in parts)
-    named = " + ".join(f"{part.run.directory} x {_shown(part.weight)}" for part in parts)
-    return Source("runs", fingerprint(weighted), named)
-
-
 def _shown(weight: Fraction) -> str:
     """A weight for people: as a decimal number where it is one."""
     decimal = f"{float(weight):.15g}"
     return decimal if Fraction(decimal) == weight else str(weight)
-
-
-def _totals(parts: Sequence[_Part]) -> list[combine_worker.TotalTask]:
-    return [
-        combine_worker.TotalTask(part.run.counter_path, part.run.manifest.counter_fingerprint(), part.fraction)
-        for part in parts
-    ]
-
-
-def _weighed(parts: Sequence[_Part], pieces: int) -> Parts:
-    tasks = _totals(parts)
-    statistics = replace(sum((part.statistics for part in parts), ChunkStatistics()), pieces=pieces)
-    weights = {task.path: task.weight for task in tasks if task.weight != (1, 1)}
-    return Parts([(task.path, task.fingerprint) for task in tasks], statistics, weights)

@@ -50,14 +50,13 @@ def run_export_counts(directory: Location, path: Location, executor: Executor, o
     band_bytes = min(_MOST_BAND_BYTES, work_bytes // _BAND_SHARE)
     counted = require_counted(manifest.require(directory), executor)
     task = export_worker.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
-    if path.suffix == ".parquet":
-        list(executor.run(export_worker.read_whole, [task]))  # a damaged counter is not passed on
+    to_parquet = path.suffix == ".parquet"  # a damaged counter is not passed on
+    [(_, rows)] = executor.run(export_worker.read_whole if to_parquet else export_worker.write_tsv, [task])
+    if to_parquet:
         with (
             whole_file(path, export_worker.EXPORT_REMEDY) as partial,
             open_file(counted.path) as counter,
             partial.open("wb") as copy,
         ):
             shutil.copyfileobj(counter, copy, 1 << 20)
-        return counted.facts.different_pieces
-    [(_, rows)] = executor.run(export_worker.write_tsv, [task])
     return rows

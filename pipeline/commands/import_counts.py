@@ -6,12 +6,13 @@ What is imported is read in batches and written as counters in parts, so neither
 import hashlib
 import io
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Listener, warn_of
@@ -19,12 +20,13 @@ from pipeline.base.units import format_count
 from pipeline.commands.count import write_summary
 from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.formats import compression_marked
-from pipeline.counts import counts_file, import_worker
+from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import Counted
-from pipeline.counts.counts_file import MOST_COUNT, Batch
-from pipeline.counts.elsewhere import PartPath, Parts, take_counts
-from pipeline.counts.import_worker import State, Taken, TakeTask
+from pipeline.counts.counter_file import PartPath, Parts
+from pipeline.counts.counts_file import MOST_COUNT, counts_in, readable
+from pipeline.counts.elsewhere import take_counts
+from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
 from pipeline.report.summary import Summary
@@ -36,7 +38,7 @@ from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, Remote, open_file, parse_location
-from pipeline.tokenizer.export import Trained, check_before_work
+from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -44,7 +46,6 @@ STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in this many bytes of a worker's budget
 _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
-_Result = TypeVar("_Result")
 
 
 def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
@@ -71,12 +72,8 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     """
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
-
-    def finish(work: Work, run: Run, counted: Counted) -> Trained:
-        return merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
-
-    with executor_here(settled) as executor:
-        trained = _import(counts, settled, executor, warn_of, finish)
+    with executor_here(settled) as executor, _imported(counts, settled, executor, warn_of) as (work, run, counted):
+        trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
     return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
 
 
@@ -103,17 +100,15 @@ def import_counts(counts: Any, **options: Any) -> Location:
 
 def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:
     """Import and report."""
-    return _import(counts, options, executor, listener, write_summary)
+    with _imported(counts, options, executor, listener) as (work, run, counted):
+        return write_summary(work, run, counted)
 
 
-def _import(
-    counts: Any,
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    finish: Callable[[Work, Run, Counted], _Result],
-) -> _Result:
-    """Import, then `finish` in the run directory."""
+@contextmanager
+def _imported(
+    counts: Any, options: Options, executor: Executor, listener: Listener
+) -> Iterator[tuple[Work, Run, Counted]]:
+    """Import; the block works in the run directory."""
     if options.inputs is not None:
         raise UsageError("inputs are not read where counts are given; leave them out")
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
@@ -121,15 +116,13 @@ def _import(
     with open_work(options, pattern, executor, listener) as work:
         work.untouched = True
         work.directory.refuse_corpus_inside(str(path.absolute() if isinstance(path, Path) else path) for path in paths)
-        states, source = _source_of_files(paths) if paths else ([], _source_of_batches(counts))
+        states, source = _source_of_files(paths) if paths else ([], _source_of_objects(counts))
 
         def read(run: Run, part_path: PartPath) -> Parts:
             return _read(work, run, part_path, counts, list(zip(paths, states, strict=True)))
 
-        run, counted = take_counts(work, options.of_stage("count"), cut_by(pattern), source, read)
-        work.untouched = False
-        with work.logged(lambda: manifest.remove_partial(run)):
-            return finish(work, run, counted)
+        with take_counts(work, options.of_stage("count"), cut_by(pattern), source, read) as (run, counted):
+            yield work, run, counted
 
 
 def _paths(counts: Any) -> list[Location]:
@@ -156,45 +149,32 @@ def _paths(counts: Any) -> list[Location]:
 
 
 def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
-    """Size and time of change of each file as it was digested, and what all of them are."""
+    """Return size and time of change of each file as it was digested, and what all of them are."""
     states, digests = [], []
     for path in paths:
-        try:
-            _require_regular(path)
+        with readable(path):
+            if isinstance(path, Path) and not path.is_dir():  # others cannot be read twice, or not in a worker
+                of_process = str(path.absolute()).startswith(_OWN_OF_PROCESSES)
+                if of_process or not stat.S_ISREG(path.stat().st_mode):
+                    raise InputError(f"{path} is not a regular file: save its content to a file and name that")
             with io.BufferedReader(open_file(path), _READ_BYTES) as file:
                 compression = compression_marked(file.peek(16)[:16])
                 if compression != "none":
                     raise InputError(f"{path} is compressed with {compression}: decompress it and name the result")
                 states.append(file.raw.state())
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     return states, Source("counts", fingerprint(sorted(digests)), description)
 
 
-def _require_regular(path: Location) -> None:
-    """Raise `InputError` for a pipe or a device, which cannot be read twice, or is another one in a worker."""
-    if not isinstance(path, Path) or path.is_dir():
-        return
-    if not stat.S_ISREG(path.stat().st_mode) or str(path.absolute()).startswith(_OWN_OF_PROCESSES):
-        raise InputError(f"{path} is not a regular file: save its content to a file and name that")
-
-
-def _source_of_batches(counts: Any) -> Source:
+def _source_of_objects(counts: Any) -> Source:
     """The digest is a sum over the pieces, so their order means nothing, and a piece given twice counts as one."""
     total = 0
-    for batch in _batches(counts):
+    for batch in counts_in(counts):
         for piece, number in zip(batch.pieces, batch.counts, strict=True):
             total += number * int.from_bytes(hashlib.blake2b(piece, digest_size=24).digest())
     kind = "a mapping" if isinstance(counts, Mapping) else "a table"
     return Source("counts", f"{total % (1 << 192):048x}", kind)
-
-
-def _batches(counts: Any) -> Iterable[Batch]:
-    if isinstance(counts, Mapping):
-        return import_worker.mapping_counts(counts)
-    return counts_file.table_counts(counts)
 
 
 def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequence[tuple[Location, State]]) -> Parts:
@@ -216,27 +196,22 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     if files:
         tasks = [replace(task, path=path, state=state, part=part_path(i)) for i, (path, state) in enumerate(files)]
         with work.stage(STAGE, sum(size for _, (size, _) in files), "bytes") as advance:
-            taken = work.executor.run(import_worker.take_file, tasks, advance, at_once=workers)
-            found = [one for _, one in sorted(taken, key=lambda pair: pair[0])]
+            taken = dict(work.executor.run(import_worker.take_file, tasks, advance, at_once=workers))
+            found = [taken[index] for index in range(len(tasks))]
     else:
         with work.stage(STAGE, 1, "sources"):
-            found = [import_worker.take(_batches(counts), task)]
-    if not any(one.rows for one in found):
+            found = [import_worker.take(counts_in(counts), task)]
+    rows, pieces = sum(one.rows for one in found), sum(one.pieces for one in found)
+    if rows == 0:
         raise InputError("there is not a single count to import; give at least one piece with its count")
-    if sum(one.pieces for one in found) > MOST_COUNT:
+    if pieces > MOST_COUNT:
         raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
-    _warn_of_other_cuts(work, found)
-    statistics = ChunkStatistics(pieces=sum(one.pieces for one in found))
-    return Parts([(part, task.fingerprint) for one in found for part in one.parts], statistics)
-
-
-def _warn_of_other_cuts(work: Work, found: Sequence[Taken]) -> None:
     otherwise = sum(one.cut_otherwise for one in found)
     if otherwise:
         example = next(one.example for one in found if one.cut_otherwise)
         work.warn(
-            f"the pattern {work.options.pattern} would cut {format_count(otherwise, 'pieces')} of "
-            f"{sum(one.rows for one in found):,} differently, such as "
-            f"{example[:60].decode(errors='backslashreplace')!r}: the tokenizer will not find them whole; name the "
-            "pattern that cut them with --pattern"
+            f"the pattern {work.options.pattern} would cut {format_count(otherwise, 'pieces')} of {rows:,} "
+            f"differently, such as {example[:60].decode(errors='backslashreplace')!r}: the tokenizer will not find "
+            "them whole; name the pattern that cut them with --pattern"
         )
+    return Parts([(part, task.fingerprint) for one in found for part in one.parts], ChunkStatistics(pieces=pieces))

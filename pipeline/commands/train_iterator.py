@@ -14,7 +14,8 @@ from pipeline.base.events import warn_of
 from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.items import blocks
 from pipeline.counts.count_documents import count_documents
-from pipeline.counts.elsewhere import PartPath, Parts, take_counts
+from pipeline.counts.counter_file import PartPath, Parts
+from pipeline.counts.elsewhere import take_counts
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
@@ -76,10 +77,8 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
             return count_documents(work, run, part_path, blocks(documents, text_field))
 
         source = Source("iterator", os.urandom(16).hex(), "an iterator")
-        run, counted = take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read)
-        run = manifest.store_merge_options(run, settled, FILE_NAMES)
-        with work.logged(lambda: manifest.remove_partial(run)):
-            trained = merge_and_export(work, run, counted)[1]
+        with take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read) as (run, counted):
+            trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
     return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
 
 

@@ -1,10 +1,10 @@
-"""What reading a chunk found, as its counter file stores it; added together, what reading the corpus found."""
+"""What reading a chunk found, as its counter file stores it; added together, what counting found in a corpus."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pipeline.corpus.skipped_or_altered import Tallies, add_up
+from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +39,17 @@ class ChunkStatistics:
         numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
         return ChunkStatistics(**numbers, losses=add_up([self.losses, other.losses]), concerned_characters=characters)
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """Sums over all chunks of a corpus, as plain numbers for the summary and the report."""
+
+    files: int
+    bytes: int
+    documents: int
+    pieces: int
+    different_pieces: int
+    losses: tuple[SkippedOrAltered, ...] = ()  # skipped or altered input
+    concerned_characters: str = ""  # characters of the corpus that `regex` and the runtimes classify differently
+    source: str = ""  # where the counts come from, if no corpus was listed

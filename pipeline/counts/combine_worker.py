@@ -1,21 +1,32 @@
 """Combining: counters are added into one, a partition of the hashes at a time.
 
 All counters are ordered by the same hash, so the same partition of all of them is added without the others: memory
-holds a few partitions for each thread, however large the counters are.
+holds a few partitions for each thread, however large the counters are. Into how many partitions, by how many threads
+and in which groups is decided from the counters' footers, before any piece is read.
 """
 
 import contextlib
 import itertools
+import resource
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.counts import combine_plan
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.counter_file import Columns, CounterFile, naming_damage, open_counter, rows_of, write_counter
+from pipeline.counts.counter_file import (
+    Columns,
+    CounterFacts,
+    CounterFile,
+    naming_damage,
+    open_counter,
+    partitions_for,
+    rows_of,
+    write_counter,
+)
 from pipeline.storage import Location, Remote, each
 from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
@@ -23,6 +34,8 @@ from pipeline.storage.scratch import own_mark
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _WHOLE = (0, 1)
 _FOOTERS_FRACTION = 8  # an eighth of the memory may hold open files between planning and combining
+_MOST_OPEN_FILES = 1024
+_PARTITION_FOOTER_BYTES = 2 << 10  # of an open counter, for each partition
 
 
 @dataclass(frozen=True)
@@ -32,8 +45,9 @@ class CombineTask:
     parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
     If a partition of all counters exceeds `memory_bytes`, fewer threads combine them. If it still does, or there are
     more files than may be open, groups of counters are combined first, into temporary local files. weights: by part, a
-    fraction (numerator, denominator) that its counts are multiplied by, if not 1. share: which of how many equal ranges
-    of hashes (a power of two) this task combines; other tasks combine the others.
+    fraction (numerator, denominator) that its counts are multiplied by, if not 1; the statistics then get the weighted
+    number of pieces. share: which of how many equal ranges of hashes (a power of two) this task combines; other tasks
+    combine the others.
     """
 
     parts: Sequence[tuple[Location, str | None]]
@@ -49,8 +63,8 @@ class CombineTask:
         return f"combining {len(self.parts)} counters into {self.output}"
 
 
-def combine(task: CombineTask) -> int:
-    """Add counters into one counter file; returns its rows. Runs in a worker process.
+def combine(task: CombineTask) -> CounterFacts:
+    """Add counters into one counter file. Runs in a worker process.
 
     Raises `RunDirectoryError` for a counter that is damaged or not the one expected, `TrainingError` for a count
     beyond 2^63 - 1.
@@ -59,19 +73,21 @@ def combine(task: CombineTask) -> int:
     shares = task.share[1]
     with parts_next_to(task.output) as neighbour, contextlib.ExitStack() as cleaning:
         cleaning.callback(lambda: _close(sources))
+        if task.weights:
+            task = replace(task, statistics=replace(task.statistics, pieces=sum(map(_weighted_pieces, sources))))
         numbers = itertools.count()
         while True:
             extents = _extents(sources, task.memory_bytes // _FOOTERS_FRACTION)
-            threads = combine_plan.threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
-            groups = combine_plan.groups_of(extents, threads, task.memory_bytes)
+            threads = threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
+            groups = groups_of(extents, threads, task.memory_bytes)
             if len(groups) == 1:
-                return _write_sum(sources, combine_plan.partitions_of(extents, shares), threads, task)
+                return _write_sum(sources, partitions_of(extents, shares), threads, task)
             _close(sources)
             sums = []
             for group in groups:
                 path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{next(numbers):04d}.sum.part")
                 cleaning.callback(path.unlink, missing_ok=True)
-                partitions = combine_plan.partitions_of([extents[index] for index in group], shares)
+                partitions = partitions_of([extents[index] for index in group], shares)
                 group_task = replace(task, output=path, fingerprint="", statistics=ChunkStatistics())
                 _write_sum([sources[index] for index in group], partitions, threads, group_task)
                 give_back_memory()
@@ -79,8 +95,8 @@ def combine(task: CombineTask) -> int:
             sources = sums
 
 
-def join(task: CombineTask) -> int:
-    """Write counters of successive shares of the hashes, in order, as one; returns its rows. Runs in a worker process.
+def join(task: CombineTask) -> CounterFacts:
+    """Write counters of successive shares of the hashes, in order, as one. Runs in a worker process.
 
     Memory holds one partition at a time. Raises `RunDirectoryError` for a part that is damaged or not the one expected.
     """
@@ -93,35 +109,6 @@ def join(task: CombineTask) -> int:
     return write_counter(task.output, columns(), fingerprint=task.fingerprint, statistics=task.statistics)
 
 
-@dataclass(frozen=True)
-class TotalTask:
-    """A counter, the fingerprint it must have, and its weight as in `CombineTask`: a task for a worker."""
-
-    path: Location
-    fingerprint: str
-    weight: tuple[int, int]
-
-    def __str__(self) -> str:
-        return f"adding up {self.path}"
-
-
-def total(task: TotalTask) -> int:
-    """Return the weighted number of pieces of a counter, with repetitions. Runs in a worker process.
-
-    Raises `RunDirectoryError` for a damaged counter, `TrainingError` beyond 2^63 - 1.
-    """
-    try:
-        with open_counter(task.path, fingerprint=task.fingerprint) as counter, naming_damage(task.path):
-            total = sum(_core.weighted_total(columns, task.weight) for columns in counter.read_all())
-    except OverflowError:
-        total = 1 << 63
-    if total >= 1 << 63:
-        raise TrainingError(
-            f"the counts of {task.path} with their weight are more than 2^63 - 1; choose smaller weights"
-        )
-    return total
-
-
 def give_back_memory() -> None:
     """Return freed memory to the system: Arrow keeps it for itself."""
     import pyarrow as pa
@@ -130,8 +117,21 @@ def give_back_memory() -> None:
     _core.give_back_memory()
 
 
-def _write_sum(sources: Sequence["_Source"], partitions: int, threads: int, task: CombineTask) -> int:
-    """Write the task's share of the sum of counters; returns its rows. Closes the counters."""
+def _weighted_pieces(source: "_Source") -> int:
+    """Return the weighted number of pieces of a counter, with repetitions; `TrainingError` beyond 2^63 - 1."""
+    total = 1 << 63
+    with contextlib.suppress(OverflowError), naming_damage(source.path):
+        total = sum(_core.weighted_total(columns, source.weight) for columns in source.open().read_all())
+    source.close()
+    if total >= 1 << 63:
+        raise TrainingError(
+            f"the counts of {source.path} with their weight are more than 2^63 - 1; choose smaller weights"
+        )
+    return total
+
+
+def _write_sum(sources: Sequence["_Source"], partitions: int, threads: int, task: CombineTask) -> CounterFacts:
+    """Write the task's share of the sum of counters, and close them."""
     size = partitions // task.share[1]
     todo = range(task.share[0] * size, (task.share[0] + 1) * size)
 
@@ -150,60 +150,53 @@ def _write_sum(sources: Sequence["_Source"], partitions: int, threads: int, task
 
     try:
         list(each(_Source.open, sources, remote=_any_remote(sources)))
-        sums = _ahead(sum_of, todo, threads) if threads else _one_by_one(sum_of, todo)
+        sums = _in_order(sum_of, todo, threads)
         return write_counter(task.output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
     finally:
         _close(sources)
 
 
-def _ahead(sum_of: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
-    """Yield the sums in order. One more than threads is under way, so that writing does not hold the threads up."""
+def _in_order(sum_of: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
+    """Yield the sums in order. While one is written, one more than `threads` is under way; none if that is 0."""
     left = iter(todo)
-    with ThreadPoolExecutor(threads) as pool:
-        waiting = [pool.submit(sum_of, partition) for partition in itertools.islice(left, threads + 1)]
+    with ThreadPoolExecutor(max(threads, 1)) as pool:
+        waiting = deque(pool.submit(sum_of, one) for one in itertools.islice(left, threads + 2 if threads else 1))
         while waiting:
-            done = waiting.pop(0).result()
-            waiting += [pool.submit(sum_of, partition) for partition in itertools.islice(left, 1)]
-            yield done
+            yield waiting.popleft().result()
+            if not threads:
+                give_back_memory()
+            waiting.extend(pool.submit(sum_of, one) for one in itertools.islice(left, 1))
 
 
-def _one_by_one(sum_of: Callable[[int], Columns], todo: range) -> Iterator[Columns]:
-    for partition in todo:
-        yield sum_of(partition)
-        give_back_memory()
-
-
+@dataclass(eq=False)
 class _Source:
     """A counter among those that are added. Threads share its open file and take turns at it."""
 
-    def __init__(
-        self,
-        path: Location,
-        fingerprint: str | None,
-        share: tuple[int, int] = _WHOLE,
-        weight: tuple[int, int] = (1, 1),
-    ) -> None:
-        self.path, self.weight = path, weight
-        self._fingerprint, self._share = fingerprint, share
-        self._file: CounterFile | None = None
-        self._lock = threading.Lock()
-        self._read: dict[int, tuple[Columns, Sequence[int]]] = {}  # partitions of the file, cut into those of the sum
+    path: Location
+    fingerprint: str | None
+    share: tuple[int, int] = _WHOLE
+    weight: tuple[int, int] = (1, 1)
+    _file: CounterFile | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _read: dict[int, tuple[Columns, Sequence[int]]] = field(default_factory=dict)  # of the file, and where it is cut
 
     def open(self) -> CounterFile:
         """Open the file if it is not open."""
         if self._file is None:
-            self._file = open_counter(self.path, fingerprint=self._fingerprint)
+            self._file = open_counter(self.path, fingerprint=self.fingerprint)
         return self._file
 
-    def extent(self) -> combine_plan.Extent:
+    def extent(self) -> "Extent":
         """Read the footer; the file stays open."""
-        return combine_plan.extent_of(self.open(), self._share[1])
+        file, shares = self.open(), self.share[1]
+        sizes = (file.partitions * shares, file.rows * shares, file.piece_bytes * shares)
+        return Extent(_PARTITION_FOOTER_BYTES * file.partitions, file.partition_bytes(), *sizes)
 
     def partition(self, partition: int, partitions: int, kept: int) -> Columns:
         """Read a partition of the sum; the file may have coarser ones, of which the last `kept` stay in memory."""
         file = self.open()
-        finer = partitions // (file.partitions * self._share[1])
-        index = partition // finer - self._share[0] * file.partitions
+        finer = partitions // (file.partitions * self.share[1])
+        index = partition // finer - self.share[0] * file.partitions
         with self._lock:
             if finer == 1:
                 return file.read(index)
@@ -223,18 +216,6 @@ class _Source:
         self._read.clear()
 
 
-def _extents(sources: Sequence[_Source], memory_bytes: int) -> list[combine_plan.Extent]:
-    """Read every footer. Files stay open within limits of memory and number, so that no footer is read twice."""
-    too_many = len(sources) > combine_plan.open_files()
-    extents: list[combine_plan.Extent] = []
-    for source, extent in zip(sources, each(_Source.extent, sources, remote=_any_remote(sources)), strict=True):
-        memory_bytes -= extent.footer_bytes
-        extents.append(extent)
-        if too_many or memory_bytes < 0:
-            source.close()
-    return extents
-
-
 def _close(sources: Sequence[_Source]) -> None:
     for source in sources:
         source.close()
@@ -243,3 +224,70 @@ def _close(sources: Sequence[_Source]) -> None:
 def _any_remote(sources: Sequence[_Source]) -> bool:
     """Whether any counter is in a store: then several are opened at the same time."""
     return any(isinstance(source.path, Remote) for source in sources)
+
+
+def _extents(sources: Sequence[_Source], memory_bytes: int) -> list["Extent"]:
+    """Read every footer. Files stay open within limits of memory and number, so that no footer is read twice."""
+    too_many = len(sources) > _open_files()
+    extents: list[Extent] = []
+    for source, extent in zip(sources, each(_Source.extent, sources, remote=_any_remote(sources)), strict=True):
+        memory_bytes -= extent.footer_bytes
+        extents.append(extent)
+        if too_many or memory_bytes < 0:
+            source.close()
+    return extents
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The size of a counter, from its footer. If it holds one of several shares of the hashes: as if it held all.
+
+    partition_bytes: of its largest partition in memory.
+    """
+
+    footer_bytes: int
+    partition_bytes: int
+    partitions: int
+    rows: int
+    piece_bytes: int
+
+
+def partitions_of(extents: Sequence[Extent], shares: int) -> int:
+    """Return the number of partitions of the sum: those of the finest counter, or more if the sum is large."""
+    together = partitions_for(sum(e.rows for e in extents), sum(e.piece_bytes for e in extents))
+    return max(shares, together // 2, *(extent.partitions for extent in extents))
+
+
+def threads_for(extents: Sequence[Extent], shares: int, threads: int, memory_bytes: int) -> int:
+    """Return how many of the threads the memory allows. 0: write each partition before reading the next.
+
+    Each thread holds a partition of each counter, Arrow's copy of the one it reads, and the sum; two more sums wait or
+    are being written.
+    """
+    partitions = partitions_of(extents, shares)
+    sizes = [extent.partition_bytes for extent in extents]
+    made = sum(extent.partition_bytes * extent.partitions // partitions for extent in extents)
+    left = memory_bytes - sum(extent.footer_bytes for extent in extents) - 2 * made
+    return max(0, min(threads, left // max(sum(sizes) + max(sizes, default=0) + made, 1)))
+
+
+def groups_of(extents: Sequence[Extent], threads: int, memory_bytes: int) -> list[list[int]]:
+    """Return groups of indices, each group to be combined by itself; one group if all fit the memory.
+
+    A group has at least two counters, so that repeated grouping ends.
+    """
+    most, groups, filled = _open_files(), [list[int]()], 0
+    for index, extent in enumerate(extents):
+        needed = 2 * extent.partition_bytes + extent.footer_bytes  # as read, and as combined
+        if len(groups[-1]) >= 2 and (len(groups[-1]) >= most or (not threads and filled + needed > memory_bytes)):
+            groups.append([])
+            filled = 0
+        groups[-1].append(index)
+        filled += needed
+    return groups
+
+
+def _open_files() -> int:
+    """Return how many counters may be open at the same time."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if allowed == resource.RLIM_INFINITY else max(4, min(_MOST_OPEN_FILES, allowed // 2))

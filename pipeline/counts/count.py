@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
-from pipeline.counts import combine, counter_file
-from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
+from pipeline.counts.combine import combine_counters
 from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.counts.facts import CorpusFacts
+from pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from pipeline.executors import Executor
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
@@ -30,17 +30,18 @@ STAGE, COMBINING = "counting", "combining"
 
 @dataclass(frozen=True)
 class Counted:
-    """A combined counter that is complete on the disk."""
+    """A combined counter that is complete on the disk, with what was found in all files of the plan."""
 
     path: Location
     fingerprint: str
     facts: CorpusFacts
+    statistics: ChunkStatistics
 
 
 def find_counted(run: Run, executor: Executor) -> Counted | None:
     """Return the combined counter of a run, if it is complete."""
-    [facts] = counter_file.look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
-    return None if facts is None else as_counted(run, facts.rows, facts.statistics)
+    [found] = look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    return None if found is None else as_counted(run, found)
 
 
 def require_counted(run: Run, executor: Executor) -> Counted:
@@ -54,20 +55,22 @@ def require_counted(run: Run, executor: Executor) -> Counted:
     return complete
 
 
-def as_counted(run: Run, rows: int, statistics: ChunkStatistics) -> Counted:
-    """Describe a combined counter that was just written or looked at."""
+def as_counted(run: Run, counter: CounterFacts) -> Counted:
+    """Describe the combined counter of a run."""
     plan, source = run.manifest.plan, run.manifest.source
+    losses = add_up([plan.files_without_text(), counter.statistics.losses])
+    statistics = replace(counter.statistics, files=counter.statistics.files or len(plan.files), losses=losses)
     facts = CorpusFacts(
-        files=statistics.files or len(plan.files),
+        files=statistics.files,
         bytes=statistics.bytes,
         documents=statistics.documents,
         pieces=statistics.pieces,
-        different_pieces=rows,
-        losses=in_words(add_up([plan.files_without_text(), statistics.losses])),
+        different_pieces=counter.rows,
+        losses=in_words(losses),
         concerned_characters=statistics.concerned_characters,
         source=source.description if source is not None else "",
     )
-    return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts)
+    return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, statistics)
 
 
 def count(work: Work, run: Run) -> tuple[Run, Counted]:
@@ -77,31 +80,29 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
     has nothing to count, or (`fail_on_loss`) input was skipped or altered.
     """
     complete = find_counted(run, work.executor)
-    if complete is None:
-        work.warn_of_regex()
-        statistics = _count_chunks(work, run)
-        check_facts(as_counted(run, statistics.pieces, statistics).facts, work.options)
-        work.directory.require_lock()
-        if run.manifest.merging is None:  # what there is was learned from other counts
-            without = manifest.remove_results(run)
-            if without != run:
-                manifest.save(without)
-            run = without
-        chunks = range(len(run.manifest.plan.chunks))
-        with work.stage(COMBINING, len(chunks), "counters"):
-            parts = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
-            rows = combine.combine_counters(work, run, parts, statistics)
-        complete = as_counted(run, rows, statistics)
-    else:
+    if complete is not None:
         work.times[STAGE] = None
-    check_facts(complete.facts, work.options)
-    return run, complete
+        check_facts(complete.facts, work.options)
+        return run, complete
+    work.warn_of_regex()
+    statistics = _count_chunks(work, run)
+    check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
+    work.directory.require_lock()
+    if run.manifest.merging is None:  # what there is was learned from other counts
+        without = manifest.remove_results(run)
+        if without != run:
+            manifest.save(without)
+        run = without
+    chunks = range(len(run.manifest.plan.chunks))
+    with work.stage(COMBINING, len(chunks), "counters"):
+        parts = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
+        return run, as_counted(run, combine_counters(work, run, Parts(parts, statistics)))
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
     """Raise `InputError` if nothing was counted, or (`fail_on_loss`) input was skipped or altered."""
     lost = ", ".join(map(str, facts.losses))
-    if facts.different_pieces == 0:
+    if facts.pieces == 0:
         nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
         why = f": {lost or nothing}"
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
@@ -112,7 +113,7 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
 
 def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
-    found_run, plan, options = run.manifest, run.manifest.plan, work.options
+    stored, plan, options = run.manifest.counting, run.manifest.plan, work.options
     workers = counting_workers(options, len(plan.chunks), work.nodes)
     asked = worker_count(options)
     if workers.at_once is not None and workers.count < min(asked, len(plan.chunks)):
@@ -121,7 +122,6 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             f"{format_count(workers.count, 'workers')} instead of {asked}: the memory limit of {limit} is too small "
             "for more"
         )
-    stored = found_run.counting
     planned = [
         CountTask(
             name=f"chunk {index}",
@@ -132,14 +132,14 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             errors=stored["errors"],
             max_piece_bytes=stored["max_piece_bytes"],
             output=run.chunk_path(index),
-            fingerprint=found_run.chunk_fingerprint(index),
+            fingerprint=run.manifest.chunk_fingerprint(index),
             budget_bytes=workers.work_bytes,
             limit_bytes=workers.budget.limit_bytes,
             workers=workers.on_one,
         )
         for index in range(len(plan.chunks))
     ]
-    looked_at = counter_file.look_at([(task.output, task.fingerprint) for task in planned], work.executor)
+    looked_at = look_at([(task.output, task.fingerprint) for task in planned], work.executor)
     found = {index: facts.statistics for index, facts in enumerate(looked_at) if facts is not None}
     missing = [index for index in range(len(planned)) if index not in found]
     done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
@@ -147,6 +147,5 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
     with work.stage(STAGE, plan.bytes, "bytes", done) as advance:
         tasks = [planned[index] for index in missing]
         counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
-        for position, statistics in counting:
-            found[missing[position]] = statistics
+        found |= {missing[position]: statistics for position, statistics in counting}
     return sum((found[index] for index in range(len(planned))), ChunkStatistics())

@@ -12,11 +12,10 @@ from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, in_words
-from pipeline.counts import counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import give_back_memory
 from pipeline.counts.count import STAGE
-from pipeline.counts.elsewhere import PartPath, Parts
+from pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
 from pipeline.counts.feeding import LOCATED, RegexCutter
 from pipeline.run import memory
 from pipeline.run.manifest import Run
@@ -26,7 +25,7 @@ from pipeline.storage import Location
 
 _LEAST_COUNTER_BYTES = 1 << 20
 _MEMORY_SHARE = 4  # all counters together may take one in this many bytes of the budget
-Examples: TypeAlias = dict[str, list[tuple[int, str]]]  # what the counter notes -> item number and location
+Counter: TypeAlias = tuple[_core.ChunkCounter, Any]  # and what cuts for it
 
 
 def count_documents(work: Work, run: Run, part_path: PartPath, documents: Iterable[Records]) -> Parts:
@@ -43,76 +42,32 @@ def count_documents(work: Work, run: Run, part_path: PartPath, documents: Iterab
     return parts
 
 
-class _Counter:
-    """A counter that one thread at a time feeds; written out and replaced by a new one when it has grown."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._renew()
-
-    def _renew(self) -> None:
-        pattern, options = self._work.pattern, self._work.options
-        self.cutter: Any = pattern.automaton or RegexCutter(pattern)
-        self.counter = _core.ChunkCounter(
-            self.cutter,
-            list(special_bytes(options)),
-            errors=options.errors,
-            max_piece_bytes=options.max_piece_bytes,
-        )
-        self._examples: Examples = {key: [] for key in LOCATED}
-
-    def feed(self, block: Records) -> None:
-        before = self.counter.statistics()
-        try:
-            self.counter.feed_documents(block.offsets, block.data, block.offset_bytes)
-        except ValueError as error:
-            after = self.counter.statistics()
-            if self._work.options.errors != "strict" or not after["invalid_offsets"]:
-                raise TrainingError(f"items {block.position(0)} and after cannot be counted: {error}") from None
-            _, location = _item(block, after["invalid_offsets"][-1] - before["bytes"])
-            raise InvalidTextError(
-                f"{location} is invalid UTF-8 or a lone surrogate; fix it, or choose errors='replace' or errors='skip'"
-            ) from None
-        except PatternTimeoutError as error:  # of the document that was fed last
-            number, _ = _item(block, self.counter.statistics()["bytes"] - before["bytes"] - 1)
-            raise PatternTimeoutError(f"item {number}: {error}") from None
-        after = self.counter.statistics()
-        for key, examples in self._examples.items():
-            examples += (_item(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :])
-
-    def renew(self) -> tuple[ChunkStatistics, Examples]:
-        """Return the counter's statistics and examples, and start a new counter."""
-        characters = self.cutter.concerned() if isinstance(self.cutter, RegexCutter) else ""
-        statistics = replace(ChunkStatistics.from_values(self.counter.statistics()), concerned_characters=characters)
-        examples = self._examples
-        self._renew()
-        return statistics, examples
-
-
-def _item(block: Records, offset: int) -> tuple[int, str]:
-    """Return the number of the item that holds a byte of a block, and the byte's location for messages."""
-    row = block.row_at(offset)
-    number = block.position(row)
-    return number, f"item {number}, byte {offset + block.starts[0] - block.starts[row]}"
-
-
 class _Counting:
     """Threads that count blocks, each with a counter of its own, and what they have written so far."""
 
     def __init__(self, work: Work, run: Run, part_path: PartPath) -> None:
-        self._part_path = part_path
+        self._work, self._part_path = work, part_path
         self._threads = memory.threads(work.options)
         work_bytes = memory.budget(work.options.memory_limit).per_worker(1)
         self._counter_bytes = max(_LEAST_COUNTER_BYTES, work_bytes // (_MEMORY_SHARE * self._threads))
-        self._idle: queue.SimpleQueue[_Counter] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[Counter] = queue.SimpleQueue()
         for _ in range(self._threads):
-            self._idle.put(_Counter(work))
+            self._idle.put(self._new_counter())
         self._lock = threading.Lock()
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[ChunkStatistics] = []
-        self._examples: Examples = {key: [] for key in LOCATED}
+        # Of what counters note, the number of each item and the location.
+        self._examples: dict[str, list[tuple[int, str]]] = {key: [] for key in LOCATED}
         self.tally = Tally()
+
+    def _new_counter(self) -> Counter:
+        pattern, options = self._work.pattern, self._work.options
+        cutter: Any = pattern.automaton or RegexCutter(pattern)
+        special = list(special_bytes(options))
+        return _core.ChunkCounter(
+            cutter, special, errors=options.errors, max_piece_bytes=options.max_piece_bytes
+        ), cutter
 
     def feed(self, documents: Iterable[Records], advance: Advance) -> None:
         """Count all blocks. Raises the first error of any thread, `InputError` if there are no documents."""
@@ -140,33 +95,57 @@ class _Counting:
             )
 
     def _feed(self, block: Records) -> int:
-        counter = self._idle.get()
+        counter, cutter = self._idle.get()
         try:
-            counter.feed(block)
-            if counter.counter.memory_bytes() > self._counter_bytes:
-                self._write(counter)
+            self._count(counter, block)
+            if counter.memory_bytes() > self._counter_bytes:
+                self._write(counter, cutter)
+                counter, cutter = self._new_counter()
         finally:
-            self._idle.put(counter)
+            self._idle.put((counter, cutter))
         return int(block.starts[block.rows] - block.starts[0])
 
-    def _write(self, counter: _Counter) -> None:
+    def _count(self, counter: _core.ChunkCounter, block: Records) -> None:
+        before = counter.statistics()
+        try:
+            counter.feed_documents(block.offsets, block.data, block.offset_bytes)
+        except ValueError as error:
+            after = counter.statistics()
+            if self._work.options.errors != "strict" or not after["invalid_offsets"]:
+                raise TrainingError(f"items {block.position(0)} and after cannot be counted: {error}") from None
+            _, location = _item(block, after["invalid_offsets"][-1] - before["bytes"])
+            raise InvalidTextError(
+                f"{location} is invalid UTF-8 or a lone surrogate; fix it, or choose errors='replace' or errors='skip'"
+            ) from None
+        except PatternTimeoutError as error:  # of the document that was fed last
+            number, _ = _item(block, counter.statistics()["bytes"] - before["bytes"] - 1)
+            raise PatternTimeoutError(f"item {number}: {error}") from None
+        after = counter.statistics()
+        for key, examples in self._examples.items():
+            examples += [_item(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :]]
+
+    def _write(self, counter: _core.ChunkCounter, cutter: Any) -> None:
         with self._lock:
             path = self._part_path(len(self._parts))
             self._parts.append((path, self._fingerprint))
-        partitions = counter_file.counter_partitions(counter.counter)
-        counter_file.write_counter(path, partitions, fingerprint=self._fingerprint)
-        statistics, examples = counter.renew()
-        with self._lock:
-            self._statistics.append(statistics)
-            for key, found in examples.items():
-                self._examples[key] += found
+        write_counter(path, counter_partitions(counter), fingerprint=self._fingerprint)
+        characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
+        statistics = ChunkStatistics.from_values(counter.statistics())
+        self._statistics.append(replace(statistics, concerned_characters=characters))
 
     def finish(self) -> Parts:
         """Write the counters that are left; returns the parts and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
-            list(pool.map(self._write, [self._idle.get() for _ in range(self._threads)]))
+            list(pool.map(lambda _: self._write(*self._idle.get()), range(self._threads)))
         statistics = sum(self._statistics, ChunkStatistics())
         for key, examples in self._examples.items():
             for kind in LOCATED[key]:
                 self.tally.add(kind, getattr(statistics, kind), (location for _, location in sorted(examples)))
         return Parts(self._parts, replace(statistics, losses=self.tally.found))
+
+
+def _item(block: Records, offset: int) -> tuple[int, str]:
+    """Return the number of the item that holds a byte of a block, and the byte's location for messages."""
+    row = block.row_at(offset)
+    number = block.position(row)
+    return number, f"item {number}, byte {offset + block.starts[0] - block.starts[row]}"

@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 from pipeline import _core
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine
-from pipeline.counts.counter_file import counter_partitions, write_counter
+from pipeline.counts.counter_file import counter_partitions, part_paths, write_counter
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.storage import Location
-from pipeline.storage.atomic import parts_next_to
-from pipeline.storage.scratch import own_mark
 
 _log = logging.getLogger(__name__)
 
@@ -43,16 +41,13 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern)
     parts: list[Path] = []
-    with parts_next_to(task.output) as neighbour:
-        # What a killed attempt left. One that is still running on a lost node fails without its parts: names differ.
-        for stale in neighbour.parent.glob(f".{neighbour.name}.*.part"):
-            stale.unlink(missing_ok=True)
+    with part_paths(task.output) as part_path:
 
         def spill(counter: _core.ChunkCounter) -> None:
-            part = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{len(parts):04d}.part")
+            part = part_path(len(parts))
             write_counter(part, counter_partitions(counter), fingerprint="")
             parts.append(part)
-            _log.info("part %d of %s: %d different pieces", len(parts), neighbour.name, len(counter))
+            _log.info("part %d of %s: %d different pieces", len(parts), task.output.name, len(counter))
 
         counter = _core.ChunkCounter(
             cutter,
@@ -62,31 +57,24 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
             budget_bytes=task.budget_bytes,
             spill=spill,
         )
-        tally = feed_chunk(task, counter)
+        losses = feed_chunk(task, counter).found
         characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-        found = counter.statistics() | {"losses": tally.found, "concerned_characters": characters}
+        found = counter.statistics() | {"losses": losses, "concerned_characters": characters}
         statistics = ChunkStatistics.from_values(found)
         if not parts:
             partitions = counter_partitions(counter)
-            rows = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
+            written = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
         else:
             if len(counter):
                 spill(counter)
             counter.clear_counts()
             _core.give_back_memory()
-            combining = CombineTask(
-                [(part, "") for part in parts],
-                task.output,
-                task.fingerprint,
-                statistics,
-                threads=1,
-                memory_bytes=task.budget_bytes,
+            unnamed = [(part, "") for part in parts]
+            written = combine(
+                CombineTask(
+                    unnamed, task.output, task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
+                )
             )
-            try:
-                rows = combine(combining)
-            finally:
-                for part in parts:
-                    part.unlink(missing_ok=True)
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, rows, elapsed_s)
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, written.rows, elapsed_s)
     return statistics

@@ -11,9 +11,10 @@ Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import _core
@@ -22,13 +23,15 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.storage import Location, Remote, each, existing, sealed_parquet
-from pipeline.storage.atomic import whole_file
+from pipeline.storage.atomic import parts_next_to, whole_file
+from pipeline.storage.scratch import own_mark
 
 PARTITION_ROWS = 1 << 16  # about, in a row group
 PARTITION_BYTES = 4 << 20  # of pieces in a row group, about
 
 # offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and returns them
 Columns: TypeAlias = tuple[Any, Any, Any]
+PartPath: TypeAlias = Callable[[object], Path]  # from the name or number of a part to its path
 
 _COLUMNS = {"piece": "large_binary", "count": "uint64"}
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
@@ -45,10 +48,10 @@ def partitions_for(rows: int, piece_bytes: int = 0) -> int:
 
 def write_counter(
     path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
-) -> int:
-    """Write a counter, each partition as a row group; returns its rows.
+) -> "CounterFacts":
+    """Write a counter, each partition as a row group, with only one in memory.
 
-    Only one partition needs to be in memory. Raises `RunDirectoryError` if the file cannot be written.
+    Raises `RunDirectoryError` if the file cannot be written.
     """
     import pyarrow.parquet as pq
 
@@ -69,7 +72,25 @@ def write_counter(
                 checksums.append(sealed_parquet.checksum(*columns))
             writer.add_key_value_metadata(sealed_parquet.seals(checksums))
         sealed_parquet.seal(partial)
-    return written
+    return CounterFacts(written, statistics)
+
+
+@contextmanager
+def part_paths(output: Location) -> Iterator[PartPath]:
+    """Yield what names the parts of a future counter, files next to it, deleted before and after the block.
+
+    Only this process has these names: another one, on a node that is lost, may still work on the same counter, and
+    fails without its parts.
+    """
+    with parts_next_to(output) as path, ExitStack() as leaving:
+
+        def remove() -> None:
+            for part in path.parent.glob(f".{path.name}.*.part"):
+                part.unlink(missing_ok=True)
+
+        remove()
+        leaving.callback(remove)
+        yield lambda name: path.with_name(f".{path.name}.{own_mark()}.{name}.part")
 
 
 def _schema() -> Any:
@@ -103,7 +124,7 @@ def counter_partitions(counter: _core.ChunkCounter) -> Iterator[Columns]:
 
 
 @dataclass(frozen=True)
-class CounterFile:
+class CounterFile(AbstractContextManager["CounterFile"]):
     """An open counter file. Reading it may raise `RunDirectoryError` (damaged). For one thread at a time."""
 
     path: Location
@@ -112,19 +133,19 @@ class CounterFile:
     fingerprint: str
     statistics: ChunkStatistics
     _checksums: Sequence[str] = field(repr=False)
-    _metadata: Any = field(repr=False)
     _file: Any = field(repr=False)
 
     @property
     def piece_bytes(self) -> int:
         """The bytes of all pieces, about."""
-        groups = map(self._metadata.row_group, range(self.partitions))
-        return sum(group.column(0).total_uncompressed_size for group in groups)
+        return sum(group.column(0).total_uncompressed_size for group in self._row_groups())
 
     def partition_bytes(self) -> int:
         """Return the bytes of the largest partition in memory, about."""
-        groups = map(self._metadata.row_group, range(self.partitions))
-        return max((group.total_byte_size + 16 * group.num_rows for group in groups), default=0)
+        return max(int(group.total_byte_size) + 16 * int(group.num_rows) for group in self._row_groups())
+
+    def _row_groups(self) -> Iterator[Any]:
+        return map(self._file.metadata.row_group, range(self.partitions))
 
     def read(self, partition: int) -> Columns:
         """Read the columns of a partition, in Arrow's memory."""
@@ -132,7 +153,7 @@ class CounterFile:
             batch = self._file.read_row_group(partition, use_threads=False).combine_chunks()
             rows = batch.num_rows
             columns: Columns = memoryview(bytes(8)), b"", b""
-            if rows > 0:
+            if rows:
                 pieces, counts = (column.chunk(0) for column in batch.columns)
                 if pieces.null_count or counts.null_count:
                     raise ValueError("a row without piece or count")
@@ -151,9 +172,6 @@ class CounterFile:
         """Close the file; columns that were read stay valid."""
         self._file.close(force=True)
 
-    def __enter__(self) -> "CounterFile":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -164,6 +182,15 @@ class CounterFacts:
 
     rows: int
     statistics: ChunkStatistics
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Counters with their fingerprints, and what they were made of. weights: of some, as numerator and denominator."""
+
+    counters: Sequence[tuple[Location, str]]
+    statistics: ChunkStatistics
+    weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -178,27 +205,23 @@ class LookTask:
 
 def look(task: LookTask) -> list[CounterFacts | None]:
     """Read the footer of each counter; None if there is no complete one with its fingerprint."""
-    remote = any(isinstance(path, Remote) for path, _ in task.parts)
-    return list(each(lambda part: _facts(*part), task.parts, remote=remote))
+
+    def facts_of(part: tuple[Location, str]) -> CounterFacts | None:
+        try:
+            with open_counter(part[0], fingerprint=part[1]) as counter:
+                return CounterFacts(counter.rows, counter.statistics)
+        except RunDirectoryError:
+            return None
+
+    return list(each(facts_of, task.parts, remote=any(isinstance(path, Remote) for path, _ in task.parts)))
 
 
 def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
     """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
-    there = [index for index, is_there in enumerate(existing([path for path, _ in parts])) if is_there]
-    facts: list[CounterFacts | None] = [None] * len(parts)
-    tasks = [LookTask([parts[index] for index in there])] if there else []
-    for _, found in executor.run(look, tasks):
-        for index, one in zip(there, found, strict=True):
-            facts[index] = one
-    return facts
-
-
-def _facts(path: Location, fingerprint: str) -> CounterFacts | None:
-    try:
-        with open_counter(path, fingerprint=fingerprint) as counter:
-            return CounterFacts(counter.rows, counter.statistics)
-    except RunDirectoryError:
-        return None
+    there = existing([path for path, _ in parts])
+    tasks = [LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])] if any(there) else []
+    found = iter([facts for _, of_task in executor.run(look, tasks) for facts in of_task])
+    return [next(found) if is_there else None for is_there in there]
 
 
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:
@@ -216,22 +239,15 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
     with naming_damage(path), ExitStack() as closing:
         file, checksums = sealed_parquet.open_sealed(path, _COLUMNS, look)
         closing.callback(file.close, force=True)
-        stored = file.metadata.metadata
-        partitions = file.metadata.num_row_groups
+        metadata = file.metadata
+        partitions = metadata.num_row_groups
         if partitions < 1 or partitions & (partitions - 1):
             raise ValueError(f"{partitions} row groups are not a power of two")
-        counter = CounterFile(
-            path,
-            file.metadata.num_rows,
-            partitions,
-            stored[_FINGERPRINT].decode(),
-            ChunkStatistics.from_values(json.loads(stored[_STATISTICS])),
-            checksums,
-            file.metadata,
-            file,
-        )
-        if fingerprint is not None and counter.fingerprint != fingerprint:
+        statistics = ChunkStatistics.from_values(json.loads(metadata.metadata[_STATISTICS]))
+        found = metadata.metadata[_FINGERPRINT].decode()
+        if fingerprint not in (None, found):
             raise RunDirectoryError(f"{path} counts something else than this run; remove it and run again")
+        counter = CounterFile(path, metadata.num_rows, partitions, found, statistics, checksums, file)
         closing.pop_all()  # from here on the caller closes it
         return counter
 

@@ -6,71 +6,66 @@ replaced only when it is whole: a source that is refused, or a command that is k
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.combine import combine_task
-from pipeline.counts.combine_worker import combine
+from pipeline.counts.combine import combine_counters
 from pipeline.counts.count import COMBINING, Counted, as_counted, check_facts, find_counted
+from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
 from pipeline.run import manifest
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.open_run import replace_run
 from pipeline.run.work import Work
-from pipeline.storage import Location
-from pipeline.storage.atomic import parts_next_to, put
-
-PartPath = Callable[[int], Path]  # where the part with this number is written
+from pipeline.storage.atomic import put
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Counters with their fingerprints, and what they were made of. weights: of some, as numerator and denominator."""
-
-    counters: Sequence[tuple[Location, str]]
-    statistics: ChunkStatistics
-    weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
-
-
+@contextlib.contextmanager
 def take_counts(
     work: Work,
     counting: dict[str, Any],
     cutting: dict[str, str],
     source: Source,
     make: Callable[[Run, PartPath], Parts],
-) -> tuple[Run, Counted]:
-    """Return the run of this source: the one in the directory, or a new one of the counters that `make` returns.
+) -> Iterator[tuple[Run, Counted]]:
+    """Yield the run of this source: the one in the directory, or a new one of the counters that `make` returns.
 
-    Raises `RunDirectoryError` if the directory holds another run.
+    The block is logged. Raises `RunDirectoryError` if the directory holds another run.
     """
+    work.untouched = True
     stored = None if work.options.overwrite else manifest.load(work.directory.location)
     if stored is not None:
         _refuse_other(stored, counting, cutting, source)
-        counted = find_counted(stored, work.executor)
-        if counted is not None:
-            work.times[COMBINING] = None
-            return stored, counted
     else:
         work.directory.refuse_linked_directories()
         if not work.options.overwrite:
             work.directory.refuse_foreign_files()
     run = stored or Run(work.directory, Manifest(counting, cutting, source=source))
-    work.untouched = True
-    with _next_to(run.counter_path) as (part_path, whole):
-        parts = make(run, part_path)
-        check_facts(as_counted(run, parts.statistics.pieces, parts.statistics).facts, work.options)
-        with work.stage(COMBINING, len(parts.counters), "counters"):
-            task = combine_task(work, run, parts.counters, parts.statistics, parts.weights, whole)
-            [(_, rows)] = work.executor.run(combine, [task])
-        work.untouched = False
-        work.directory.require_lock()
-        if stored is None:
-            run = replace_run(run, keep=[], results=True)
-        publish(whole, run.counter_path)
-    return run, as_counted(run, rows, parts.statistics)
+    counted = None if stored is None else find_counted(stored, work.executor)
+    if counted is not None:
+        work.times[COMBINING] = None
+    else:
+        with part_paths(run.counter_path) as part_path:
+            whole = part_path("whole")
+            parts = make(run, part_path)
+            check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, work.options)
+            with work.stage(COMBINING, len(parts.counters), "counters"):
+                counter = combine_counters(work, run, parts, whole)
+            work.untouched = False
+            work.directory.require_lock()
+            if stored is None:
+                run = replace_run(run, keep=[], results=True)
+            try:
+                put(whole, run.counter_path)
+            except OSError as error:
+                reason = error.strerror or error
+                raise RunDirectoryError(
+                    f"{run.counter_path} cannot be written: {reason}; run the same command again"
+                ) from None
+        counted = as_counted(run, counter)
+    work.untouched = False
+    with work.logged(lambda: manifest.remove_partial(run)):
+        yield run, counted
 
 
 def _refuse_other(stored: Run, counting: dict[str, Any], cutting: dict[str, str], source: Source) -> None:
@@ -81,33 +76,5 @@ def _refuse_other(stored: Run, counting: dict[str, Any], cutting: dict[str, str]
             f"{stored.directory} holds another run: its counts came from {came_from}, not from {source.description} as "
             "it is now; choose another --output, or start again with --overwrite"
         )
-    manifest.refuse_other_options(stored.directory, "counting", stored.manifest.counting, counting)
-    manifest.refuse_other_options(stored.directory, "counting", stored.manifest.cutting, cutting)
-
-
-@contextlib.contextmanager
-def _next_to(counter: Location) -> Iterator[tuple[PartPath, Path]]:
-    """Yield paths next to the combined counter, of its parts and of the whole; deleted before and after the block."""
-    with parts_next_to(counter) as path:
-
-        def remove_parts() -> None:
-            for part in path.parent.glob(f".{path.name}.*.part"):
-                part.unlink(missing_ok=True)
-
-        remove_parts()
-        try:
-            yield (
-                lambda number: path.with_name(f".{path.name}.{number:06d}.part"),
-                path.with_name(f".{path.name}.whole.part"),
-            )
-        finally:
-            remove_parts()
-
-
-def publish(complete: Path, where: Location) -> None:
-    """Rename or upload a complete counter."""
-    try:
-        put(complete, where)
-    except OSError as error:
-        reason = error.strerror or error
-        raise RunDirectoryError(f"{where} cannot be written: {reason}; run the same command again") from None
+    known_options = stored.manifest.counting | stored.manifest.cutting
+    manifest.refuse_other_options(stored.directory, "counting", known_options, counting | cutting)

@@ -6,7 +6,7 @@ What is skipped or altered is counted, with the first locations of each kind.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
@@ -52,19 +52,8 @@ class ChunkTask:
         return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
 
 
-class _Counter(Protocol):
-    """A `_core.ChunkCounter`, or what is fed instead."""
-
-    def fed_bytes(self) -> int: ...
-    def statistics(self) -> dict[str, Any]: ...
-    def start_inside_document(self) -> None: ...
-    def set_budget(self, budget_bytes: int) -> None: ...
-    def feed(self, block: Any, end: bool = False) -> None: ...
-    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None: ...
-
-
 def feed_chunk(
-    task: ChunkTask, counter: _Counter, before: Callable[[CorpusFile, int, int], None] = lambda *_: None
+    task: ChunkTask, counter: _core.ChunkCounter, before: Callable[[CorpusFile, int, int], None] = lambda *_: None
 ) -> Tally:
     """Feed every span of a chunk; returns what was skipped or altered. before: called ahead of each span."""
     feeding = _Feeding(task, counter)
@@ -87,7 +76,7 @@ def feed_chunk(
 class _Feeding:
     """Feeds the spans of a chunk and collects what was skipped or altered."""
 
-    def __init__(self, task: ChunkTask, counter: _Counter) -> None:
+    def __init__(self, task: ChunkTask, counter: _core.ChunkCounter) -> None:
         self.tally = Tally()
         self.examples: dict[str, list[str]] = {key: [] for key in LOCATED}
         self._task, self._counter = task, counter

@@ -3,10 +3,8 @@
 Runs in a worker process for files, in the caller's process for objects that are there.
 """
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +13,7 @@ from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts import counter_file
 from pipeline.counts.counter_file import Columns, rows_of
-from pipeline.counts.counts_file import BATCH_ROWS, COUNT_WANTED, MOST_COUNT, Batch, read_counts
+from pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, readable, shown
 from pipeline.pattern import CompiledPattern
 from pipeline.storage import Location, open_file
 
@@ -63,20 +61,12 @@ def take_file(task: TakeTask) -> Taken:
     Raises `InputError` if the file changed since it was digested, and as `take` and `read_counts` do.
     """
     budget = ReadBudget(task.budget_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
-    _require_unchanged(task)
     taken = take(read_counts(task.path, budget), task)
-    _require_unchanged(task)
-    return taken
-
-
-def _require_unchanged(task: TakeTask) -> None:
-    try:
-        with open_file(task.path) as stream:
-            state = stream.state()
-    except OSError as error:
-        raise InputError(f"{task.path} cannot be read: {error.strerror or error}; give a readable file") from None
+    with readable(task.path), open_file(task.path) as stream:
+        state = stream.state()
     if task.state not in (None, state):
         raise InputError(f"{task.path} changed while it was read; import it again when no one writes it")
+    return taken
 
 
 def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
@@ -98,7 +88,7 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
             raise _too_many(f"{batch.location(0)} and after") from None
         except ValueError as error:
             raise InputError(f"{error} ({batch.location(0)} and after)") from None
-        held_bytes += sum(memoryview(column).nbytes for column in held[-1])
+        held_bytes += _bytes_of(held[-1])
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
         found = cut_otherwise(batch.pieces, task.pattern, batch.location)
@@ -112,15 +102,19 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
     return Taken(tuple(parts), rows, pieces, cut, example)
 
 
-def _too_many(where: str) -> TrainingError:
+def _bytes_of(columns: Iterable[Any]) -> int:
+    return sum(memoryview(column).nbytes for column in columns)
+
+
+def _too_many(where: object) -> TrainingError:
     return TrainingError(f"the counts of a piece together are more than 2^63 - 1 ({where}); give smaller counts")
 
 
 def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
     """Add counters that are in memory, a partition at a time, and write the sum."""
     path = task.part.with_name(f"{task.part.stem}.{number:04d}.part")
-    rows, data_bytes = (sum(memoryview(columns[i]).nbytes for columns in held) for i in (2, 1))
-    partitions = counter_file.partitions_for(rows // 8, data_bytes)
+    _, data, counts = zip(*held, strict=True)
+    partitions = counter_file.partitions_for(_bytes_of(counts) // 8, _bytes_of(data))
     cuts = [_core.partition_starts(columns, partitions) for columns in held]
     sums = (
         _core.combine([rows_of(columns, *starts[i : i + 2]) for columns, starts in zip(held, cuts, strict=True)])
@@ -129,7 +123,7 @@ def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
     try:
         counter_file.write_counter(path, sums, fingerprint=task.fingerprint)
     except OverflowError:
-        raise _too_many(str(task)) from None
+        raise _too_many(task) from None
     return path
 
 
@@ -146,17 +140,13 @@ def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
         for index, piece in enumerate(batch.pieces):
             if token in piece:
                 raise InputError(
-                    f"{batch.location(index)}: the piece {_shown(piece)} holds the special token {_shown(token)}, "
-                    "which is never counted; leave it out, or choose other special tokens"
+                    f"{batch.location(index)}: the piece {shown(piece)} holds the special token {shown(token)}, which "
+                    "is never counted; leave it out, or choose other special tokens"
                 )
 
 
-def _shown(piece: bytes) -> str:
-    return repr(piece[:60].decode(errors="backslashreplace"))
-
-
 def cut_otherwise(
-    pieces: list[bytes], pattern: CompiledPattern, location: Callable[[int], str] = "piece {}".format
+    pieces: Sequence[bytes], pattern: CompiledPattern, location: Callable[[int], str] = "piece {}".format
 ) -> list[bytes]:
     """Return the pieces that the pattern, given one as a document, would cut or alter.
 
@@ -174,32 +164,3 @@ def cut_otherwise(
         if not whole:
             cut.append(piece)
     return cut
-
-
-def mapping_counts(counts: Mapping[Any, Any]) -> Iterator[Batch]:
-    """Read the counts of a mapping from pieces (bytes or text) to whole numbers; `InputError` names a wrong piece."""
-    items = iter(counts.items())
-    while some := list(islice(items, BATCH_ROWS)):
-
-        def location(index: int, rows: list[tuple[Any, Any]] = some) -> str:
-            return f"the count of {str(rows[index][0])[:60]!r}"
-
-        yield Batch([_as_bytes(key) for key, _ in some], [_as_count(*row) for row in some], location)
-
-
-def _as_bytes(key: object) -> bytes:
-    try:
-        if isinstance(key, str):
-            return key.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"the piece {str(key)[:60]!r} holds a lone surrogate; give its bytes instead") from None
-    if not isinstance(key, bytes):
-        raise InputError(f"the piece {str(key)[:60]!r} is of type {type(key).__name__}, not str or bytes")
-    return key
-
-
-def _as_count(key: object, count: object) -> int:
-    try:
-        return operator.index(count)  # type: ignore[arg-type]
-    except TypeError:
-        raise InputError(f"the count of {str(key)[:60]!r} is {count!r:.60}, not {COUNT_WANTED}") from None

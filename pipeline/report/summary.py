@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_words
-from pipeline.counts.facts import CorpusFacts
+from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.storage import Location
 from pipeline.tokenizer.export import VocabularyFacts

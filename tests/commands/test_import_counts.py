@@ -136,8 +136,8 @@ def test_repeated_pieces_are_added(tmp_path_factory, rows):
 
 
 def test_many_batches_are_many_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(counts_file, "BATCH_ROWS", 10)
-    (tmp_path / "c.tsv").write_text("".join(f"p{number % 30}\t1\n" for number in range(100)))
+    monkeypatch.setattr(counts_file, "_READ_BYTES", 60)
+    (tmp_path / "c.tsv").write_text("".join(f"p{number % 30:02d}\t1\n" for number in range(100)))
     assert len(take_file(take_task(tmp_path / "c.tsv", part_bytes=1)).parts) == 10
     (tmp_path / "c.tsv").write_text("a\t1\n" * 25 + "a\tx\n")
     with pytest.raises(InputError, match="line 26"):
@@ -212,7 +212,7 @@ def test_parquet_of_all_types(tmp_path, piece_type, count_type):
     table = pa.table({"count": pa.array([3, 4, 5], count_type), "other": [1, 2, 3], "piece": pieces.cast(piece_type)})
     pq.write_table(table, tmp_path / "c.parquet")
     assert Counter(dict(read(tmp_path / "c.parquet")[:2])) == {b"the": 3, "é".encode(): 4}
-    assert [row for b in counts_file.table_counts(table) for row in zip(b.pieces, b.counts, strict=True)] == read(
+    assert [row for b in counts_file.counts_in(table) for row in zip(b.pieces, b.counts, strict=True)] == read(
         tmp_path / "c.parquet"
     )
 

@@ -108,13 +108,13 @@ def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     monkeypatch.setattr(count_documents, "_MEMORY_SHARE", 1 << 50)
     monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
     seen: list[int] = []
-    combine_task = elsewhere.combine_task
+    combine_counters = elsewhere.combine_counters
 
     def counting_parts(work: Any, run: Any, parts: Any, *others: Any) -> Any:
-        seen.append(len(parts))
-        return combine_task(work, run, parts, *others)
+        seen.append(len(parts.counters))
+        return combine_counters(work, run, parts, *others)
 
-    monkeypatch.setattr(elsewhere, "combine_task", counting_parts)
+    monkeypatch.setattr(elsewhere, "combine_counters", counting_parts)
     pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
     assert seen[0] >= 10
     assert model(tmp_path / "run") == from_files

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.counts import combine_plan, combine_worker, counter_file
+from pipeline.counts import combine_worker, counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine, join
 from pipeline.counts.counter_file import open_counter
@@ -46,7 +46,7 @@ def is_there(path, fingerprint):
 
 
 def combine_files(paths, output, **options):
-    return combine(CombineTask([(path, None) for path in paths], output, "s", **options))
+    return combine(CombineTask([(path, None) for path in paths], output, "s", **options)).rows
 
 
 def random_counts(seed, pieces, most=40):
@@ -136,10 +136,11 @@ def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, 
         held.append(sum(memoryview(column).nbytes for column in columns))
         return columns
 
-    with contextlib.ExitStack() as closing:
-        extents = [combine_plan.extent_of(closing.enter_context(counter_file.open_counter(path)), 1) for path in paths]
-    threads = combine_plan.threads_for(extents, 1, 2, memory_bytes)
-    groups = combine_plan.groups_of(extents, threads, memory_bytes)
+    sources = [combine_worker._Source(path, None) for path in paths]
+    extents = [source.extent() for source in sources]
+    combine_worker._close(sources)
+    threads = combine_worker.threads_for(extents, 1, 2, memory_bytes)
+    groups = combine_worker.groups_of(extents, threads, memory_bytes)
     assert (threads, len(groups)) == (planned, 1)
     monkeypatch.setattr(_core, "combine", measured)
     combine_files(paths, tmp_path / "sum.parquet", threads=2, memory_bytes=memory_bytes)
@@ -150,14 +151,14 @@ def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, 
 @pytest.mark.parametrize("shares", [1, 2, 8])
 @pytest.mark.parametrize("files", [1024, 4])
 def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatch, shares, files):
-    monkeypatch.setattr("pipeline.counts.combine_plan._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
     monkeypatch.setattr(counter_file, "PARTITION_ROWS", 512)
     counted = [random_counts(i // 2, 500 + 1000 * i) for i in range(7)]
     paths = [write(tmp_path / f"{i}.parquet", part, 2 ** (i % 3)) for i, part in enumerate(counted)]
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
     rows = [combine_files(paths, part, share=(index, shares)) for index, part in enumerate(parts)]
     joined = tmp_path / "joined.parquet"
-    assert join(CombineTask([(part, "s") for part in parts], joined, "s")) == sum(rows)
+    assert join(CombineTask([(part, "s") for part in parts], joined, "s")).rows == sum(rows)
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
@@ -172,7 +173,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     paths = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate(parts)]
     used = len(list(Path("/dev/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 * files, allowed[1]))
-    monkeypatch.setattr("pipeline.counts.combine_plan._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
     try:
         combine_files(paths, tmp_path / "sum.parquet", threads=2)
     finally:

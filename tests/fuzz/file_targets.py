@@ -76,7 +76,7 @@ def counter_files(home: Path) -> Target:
         try:
             rows = combine(
                 CombineTask([(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet", "s", threads=1)
-            )
+            ).rows
         except PipelineError as error:
             assert "\n" not in str(error)
         else:

@@ -186,7 +186,7 @@ def test_interruption_promises_nothing_before_counts_are_whole(tmp_path: Path, m
         raise KeyboardInterrupt
 
     for whole, message in ((False, "^interrupted; nothing was changed: start again$"), (True, "is kept: the same")):
-        monkeypatch.setattr(elsewhere, "replace_run" if whole else "combine_task", interrupted)
+        monkeypatch.setattr(elsewhere, "replace_run" if whole else "combine_counters", interrupted)
         for begin in (
             lambda: pipeline.import_counts({"ab": 3}, output=tmp_path / "run", overwrite=overwrite),
             lambda: pipeline.combine_runs([source], output=tmp_path / "run", overwrite=overwrite),
