@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base import machine
@@ -80,7 +80,6 @@ def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
     options = work.options
     special_tokens = tuple(with_pad_token(options.special_tokens, options.pad_token))
     merges = merge_budget(options.vocab_size[0], special_tokens)
-    pattern = replace(work.pattern, tree=None)
     try:
         needed, free = _needed_after_training(learned), _free_bytes(options)
         if not work.nodes and needed > free:
@@ -90,7 +89,7 @@ def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
             return None
         task = NumbersTask(
             "this tokenizer",
-            LearnedTokenizer(learned, merges, pattern, special_tokens, options.special_ids),
+            LearnedTokenizer(learned, merges, work.pattern, special_tokens, options.special_ids),
             choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES),
             str(run.manifest.counting["text_field"]),
             _RANDOM,

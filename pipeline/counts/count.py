@@ -5,7 +5,7 @@ got new files counts only those. Results of other counts are deleted when all ch
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
@@ -127,7 +127,7 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             name=f"chunk {index}",
             spans=plan.spans(index),
             text_field=stored["text_field"],
-            pattern=replace(work.pattern, tree=None),  # without the native automaton: each worker makes its own
+            pattern=work.pattern,
             special_tokens=special_bytes(options),
             errors=stored["errors"],
             max_piece_bytes=stored["max_piece_bytes"],

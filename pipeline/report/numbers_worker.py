@@ -30,7 +30,7 @@ _CURVE_STEPS = 160
 
 @dataclass(frozen=True)
 class LearnedTokenizer:
-    """A tokenizer of the first `merge_count` merges that were just learned. pattern: without its native automaton."""
+    """A tokenizer of the first `merge_count` merges that were just learned."""
 
     merges: MergeList
     merge_count: int
