@@ -52,38 +52,14 @@ _HOMES = {
     "train_like": "pipeline.commands.train_like",
     "verify_run": "pipeline.commands.verify",
 }
-__all__ = [
-    "ChatFormat",
-    "ChatMLFormat",
-    "GPT2Tokenizer",
-    "Llama3Tokenizer",
-    "PipelineError",
-    "Tokenizer",
-    "__version__",
-    "combine_runs",
-    "decode_shards",
-    "encode_corpus",
-    "encode_files",
-    "export_counts",
-    "import_counts",
-    "merge_run",
-    "train",
-    "train_from_counts",
-    "train_from_iterator",
-    "train_like",
-    "verify_run",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "_core":
-        return _native_core()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
-
-
-def _native_core() -> Any:
+    if name != "_core":
+        raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
     try:
         return import_module("pipeline._core")
     except ImportError as error:

@@ -11,25 +11,21 @@ def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
     try:
         _open_streams()
-        code = _run()
+        from pipeline import _core  # noqa: F401 - if it is missing, its error says how to build it
+        from pipeline.cli import run
+
+        code = run(sys.argv[1:])
+    except ImportError as error:
+        if "--debug" in sys.argv:
+            raise
+        _complain(str(error))
+        code = 1
     except KeyboardInterrupt:
         _complain("interrupted; what is finished is kept: the same command resumes")
         code = 130
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, Ctrl-C would print a traceback
     return _flush_stdout(code)
-
-
-def _run() -> int:
-    try:
-        from pipeline import _core  # noqa: F401 - if it is missing, its error says how to build it
-        from pipeline.cli import run
-    except ImportError as error:
-        if "--debug" in sys.argv:
-            raise
-        _complain(str(error))
-        return 1
-    return run(sys.argv[1:])
 
 
 def _open_streams() -> None:

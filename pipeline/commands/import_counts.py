@@ -185,7 +185,7 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     task = TakeTask(
         path=Path(),
         special_tokens=special_bytes(work.options),
-        pattern=replace(work.pattern, tree=None),
+        pattern=work.pattern,
         part=part_path(0),
         fingerprint=run.manifest.counter_fingerprint(),
         part_bytes=work_bytes // _PART_SHARE,

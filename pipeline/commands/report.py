@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base import machine
@@ -83,7 +83,7 @@ def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        trained = Trained(learned, replace(work.pattern, tree=None), work.options)
+        trained = Trained(learned, work.pattern, work.options)
         chosen = choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES)
         task = NumbersTask(trained, chosen, str(run.manifest.counting["text_field"]), _RANDOM)
         [(_, numbers)] = work.executor.run(compute_numbers, [task])
@@ -147,7 +147,7 @@ def run_report(
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     of_run = make_options({**stored.counting, **stored.merging, "vocab_size": size})
     task = NumbersTask(
-        Trained(learned, replace(compile_pattern(of_run.pattern), tree=None), of_run),
+        Trained(learned, compile_pattern(of_run.pattern), of_run),
         choose(find_files(map(str, held_out)).files if held_out else stored.plan.files, _SAMPLE_BYTES),
         "text" if held_out else of_run.text_field,
         f"From {', '.join(map(str, held_out))}." if held_out else _RANDOM,

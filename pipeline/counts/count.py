@@ -127,7 +127,7 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             name=f"chunk {index}",
             spans=plan.spans(index),
             text_field=stored["text_field"],
-            pattern=replace(work.pattern, tree=None),  # without the native automaton: each worker makes its own
+            pattern=work.pattern,
             special_tokens=special_bytes(options),
             errors=stored["errors"],
             max_piece_bytes=stored["max_piece_bytes"],

@@ -6,13 +6,11 @@ the document. One of the supported subset (see parse.py) becomes an automaton of
 """
 
 from pipeline.pattern.by_regex import cut_with_regex, differing_characters
-from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, compile_pattern
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence, compile_pattern, in_sequence
 from pipeline.pattern.presets import PRESETS
-from pipeline.pattern.sequence import PatternSequence, in_sequence
 
 __all__ = [
     "PRESETS",
-    "AutomatonTables",
     "CompiledPattern",
     "PatternSequence",
     "compile_pattern",

@@ -1,19 +1,20 @@
 """The `regex` package: it checks every expression that is not a preset, and cuts for those without an automaton."""
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from pipeline.base.errors import PatternError, PatternTimeoutError
-from pipeline.pattern.classes import CATEGORIES, CODE_POINTS, category_runs
+from pipeline.pattern.classes import CATEGORY_NAMES, CATEGORY_STARTS, CODE_POINTS
 
 DEFAULT_TIMEOUT_S = 60
 _MAX_EXPRESSION = 1 << 16  # characters
 _TIMED_CHARACTERS = 1 << 20  # a pattern that does not backtrack takes a second for them, ten at most
 _SHOWN_CHARACTERS = 40
-_POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 _&\-./=:]*?:\]")
-_SET_OPERATORS = ("||", "~~", "&&", "--")
+# What is read whole in an expression, by the flags of `regex`: escapes and classes. A `$` elsewhere is an anchor.
+_ESCAPE_OR_POSIX = r"\\.|\[:\^?[A-Za-z0-9 _&\-./=:]*?:\]"
+_FLAT_CLASS = rf"\[\^?\]?(?:{_ESCAPE_OR_POSIX}|[^\]])*+"
+_NESTED_CLASS = rf"(\[\^?\]?(?:{_ESCAPE_OR_POSIX}|(?:\|\||~~|&&|--)\]?|(?1)|[^\]])*+\]?)"
 
 
 def cut_with_regex(expression: str, text: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[str]:
@@ -69,36 +70,12 @@ def require_valid(expression: str) -> Any:
 
 
 def with_document_end(expression: str) -> str:
-    """Write each `$` that is an anchor as `\\Z`, the very end of the document."""
-    nesting = "V1" in expression and _has_nested_classes(expression)
-    written: list[str] = []
-    at, depth = 0, 0
-    while at < len(expression):
-        character = expression[at]
-        width = 2 if character == "\\" else 1
-        if depth and (named := _POSIX_CLASS.match(expression, at)):
-            width = len(named[0])
-        elif character == "[" and (nesting or not depth):
-            depth += 1
-            width += expression.startswith("^", at + 1)
-            width += expression.startswith("]", at + width)
-        elif nesting and depth and expression[at : at + 2] in _SET_OPERATORS:
-            width = 2 + expression.startswith("]", at + 2)
-        elif character == "]" and depth:
-            depth -= 1
-        written.append(r"\Z" if character == "$" and not depth else expression[at : at + width])
-        at += width
-    return "".join(written)
-
-
-def _has_nested_classes(expression: str) -> bool:
-    """Return whether `regex` reads classes as its version 1 does, with classes and operators in them."""
+    """Write each `$` that is an anchor as `\\Z`, the very end of the document. The expression must compile."""
     import regex
 
-    try:
-        return bool(regex.compile(expression).flags & regex.VERSION1)
-    except (regex.error, RecursionError):
-        return False  # it does not compile, which `require_valid` reports
+    nested = regex.compile(expression).flags & regex.VERSION1
+    read_whole = _NESTED_CLASS if nested else _FLAT_CLASS
+    return regex.sub(rf"(?s){read_whole}|\\.|\$", lambda found: r"\Z" if found[0] == "$" else found[0], expression)
 
 
 def point_at(reason: str, expression: str, position: int) -> str:
@@ -118,11 +95,10 @@ def differing_characters() -> frozenset[str]:
     import regex
 
     differing = {dotted for dotted in "\u0130\u0131" if regex.match(f"(?i:{dotted})", "i")}
-    starts, categories = category_runs()
-    members: list[list[str]] = [[] for _ in CATEGORIES]
-    for start, stop, category in zip(starts, [*starts[1:], CODE_POINTS], categories, strict=True):
-        members[category].extend(map(chr, range(start, stop)))
-    for name, characters in zip(CATEGORIES, members, strict=True):
-        if name != "Cs":  # no text has surrogates
-            differing.update(regex.findall(rf"\P{{{name}}}", "".join(characters)))
+    members: dict[str, list[str]] = {name: [] for name in CATEGORY_NAMES if name != "Cs"}  # no text has surrogates
+    for start, stop, name in zip(CATEGORY_STARTS, [*CATEGORY_STARTS[1:], CODE_POINTS], CATEGORY_NAMES, strict=True):
+        if name in members:
+            members[name].extend(map(chr, range(start, stop)))
+    for name, characters in members.items():
+        differing.update(regex.findall(rf"\P{{{name}}}", "".join(characters)))
     return frozenset(differing)

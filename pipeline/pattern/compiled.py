@@ -1,4 +1,4 @@
-"""The whole compiler: text -> tree -> program -> automaton -> tables -> native kernel.
+"""The whole compiler: text -> tree -> program -> automaton -> tables -> native kernel; and patterns in a row.
 
 An automaton cuts exactly as the `regex` package does (on characters that both know), or there is none, and `regex`
 itself cuts (`by_regex`).
@@ -6,19 +6,19 @@ itself cuts (`by_regex`).
 
 import dataclasses
 from array import array
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pipeline import _core
-from pipeline.base.errors import PatternError
+from pipeline.base.errors import InputError, PatternError
+from pipeline.pattern.automaton import Machine, Program
 from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex, point_at, require_valid
-from pipeline.pattern.classes import UNICODE_VERSION, partition
-from pipeline.pattern.dfa import MAX_CLASSES, Machine, check_claims, raw_table
-from pipeline.pattern.fold import fold, provable_pairs
-from pipeline.pattern.nfa import assemble
+from pipeline.pattern.classes import UNICODE_VERSION, Refusal
+from pipeline.pattern.fold import Folded
 from pipeline.pattern.parse import parse
 from pipeline.pattern.presets import PRESETS
-from pipeline.pattern.tree import Node, Refusal
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,79 @@ class CompiledPattern:
     tables: AutomatonTables | None
     refusal: str | None
     unicode_version: str = UNICODE_VERSION
-    tree: Node | None = field(default=None, repr=False, compare=False)
     timeout_s: int = DEFAULT_TIMEOUT_S  # of `regex`: for a document of a million characters or less
 
     @cached_property
     def automaton(self) -> _core.Automaton | None:
-        """The native automaton, made at first use and shared after that."""
+        """The native automaton, made at first use and shared after that; another process makes its own."""
         return self.tables.native() if self.tables else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "automaton"}
 
     def cut(self, text: str) -> list[str]:
         """Return the pieces of a document, in order; together they are the document. For small texts."""
         if self.automaton is None:
             return list(cut_with_regex(self.expression, text, self.timeout_s))
-        return pieces_between(text.encode(), self.automaton.cut(text.encode()))
+        return _pieces_between(text.encode(), self.automaton.cut(text.encode()))
 
 
-def pieces_between(data: bytes, ends: list[int]) -> list[str]:
-    """Return the pieces of a document, UTF-8, given their ends in bytes."""
+@dataclass(frozen=True)
+class PatternSequence(CompiledPattern):
+    """At least two steps, each with an automaton, each of which cuts the pieces of the one before.
+
+    It has no automaton of its own. `expression` lists those of the steps, a line each.
+    """
+
+    steps: tuple[CompiledPattern, ...] = ()
+
+    def cut(self, text: str) -> list[str]:
+        """Return the pieces of a document, in order; together they are the document."""
+        return _pieces_between(text.encode(), self.ends(text.encode()))
+
+    def ends(self, data: bytes) -> list[int]:
+        """Return the end of each piece of a document, UTF-8, in bytes."""
+        ends = [len(data)] if data else []
+        for automaton in self._automata(data):
+            ends = automaton.cut_within(data, ends)
+        return ends
+
+    def ends_of_part(self, data: bytes) -> tuple[list[int], int]:
+        """Return the end of each piece that text after this part cannot change, and where the rest starts.
+
+        These are the pieces that the first step is certain of: none of the others sees beyond them.
+        """
+        first, *others = self._automata(data)
+        ends, rest = first.cut_part(data)
+        for automaton in others:
+            ends = automaton.cut_within(data, ends)
+        return ends, rest
+
+    def _automata(self, data: bytes) -> list[_core.Automaton]:
+        if len(data) >> 32:
+            raise InputError(
+                f"a document of {len(data):,} bytes is more than the 4 GiB that several steps can cut: split it"
+            )
+        return [step.automaton for step in self.steps if step.automaton is not None]
+
+
+def _pieces_between(data: bytes, ends: list[int]) -> list[str]:
     return [data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
+    """Return the pattern that cuts with each of the steps, in order: the step itself if there is only one.
+
+    Raises PatternError for a step without an automaton.
+    """
+    if len(steps) == 1:
+        return steps[0]
+    for step in steps:
+        if step.tables is None:
+            raise PatternError(f"the pattern {step.expression!r} has no automaton, because of {step.refusal}")
+    expression = "\n".join(step.expression for step in steps)
+    refusal = f"its {len(steps)} steps, each of which cuts the pieces of the one before"
+    return PatternSequence(None, expression, None, refusal, steps=tuple(steps))
 
 
 def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
@@ -77,37 +132,29 @@ def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> Comp
     expression = PRESETS.get(pattern, pattern)
     if name is None:
         require_valid(expression)
+    tables = refusal = None
     try:
-        tree = parse(expression)
-        tables = build(tree)
-    except Refusal as refusal:
-        reason = point_at(refusal.reason, expression, refusal.position)
-        return CompiledPattern(name, expression, None, reason, timeout_s=timeout_s)
+        tables = _tables(expression)
+    except Refusal as reason:
+        refusal = point_at(reason.reason, expression, reason.position)
     except RecursionError:
-        return CompiledPattern(name, expression, None, "its long chain of parts", timeout_s=timeout_s)
-    if tables is None:
-        raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
-    return CompiledPattern(name, expression, tables, None, tree=tree)
+        refusal = "its long chain of parts"
+    return CompiledPattern(name, expression, tables, refusal, timeout_s=timeout_s)
 
 
-def build(tree: Node) -> AutomatonTables | None:
-    """Return the tables of a tree; None if it can match the empty string; raise `Refusal` if they grow too large."""
-    program = assemble(tree)
-    classes = partition(program.sets)
-    if classes is None or classes.count >= MAX_CLASSES:
-        raise Refusal(f"the pattern distinguishes more than {MAX_CLASSES} classes of characters", 0)
-    machine = Machine(program, classes.masks, classes.count + 1)
-    check_claims(machine, program)
+def _tables(expression: str) -> AutomatonTables:
+    """Return the tables of an expression of the subset; raise `Refusal` for another, or if they grow too large."""
+    machine = Machine(Program(parse(expression)))
     if any(matched for _, matched in machine.row(machine.start)):
-        return None
-    plain = raw_table(machine)
-    folded = fold(machine)
+        raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
+    plain = machine.table()
+    folded = Folded(machine)
     return AutomatonTables(
-        class_starts=classes.starts.tobytes(),
-        class_ids=classes.ids,
+        class_starts=array("I", machine.partition.starts).tobytes(),
+        class_ids=machine.partition.ids,
         classes=machine.classes,
         plain=array("H", [entry for line in plain for entry in line]).tobytes(),
         folded=array("I", [entry for line in folded.table for entry in line]).tobytes(),
-        tentative=bytes(folded.tentative),
-        provable=b"".join(provable_pairs(folded, machine.classes)),
+        tentative=bytes(state.tentative for state in folded.order),
+        provable=folded.provable_pairs(),
     )

@@ -13,18 +13,19 @@ pieces) becomes SLOW: the kernel drops what is not final and takes one piece wit
 Text that no match covers is an open stretch: the end of a chain where each character starts a new attempt.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
+from typing import NamedTuple
 
-from pipeline.pattern.dfa import Machine, Threads
+from pipeline.pattern.automaton import Machine, Threads
 
 # Flags of an entry: write one character back, write here, how many to retract (0..7), give up.
 BACK, HERE, RETRACT_SHIFT, SLOW = 1, 2, 2, 32
 MAX_SCANS = 5
 MAX_TENTATIVE = 7
 MAX_STATES = 2048
+
+Scan = tuple[Threads, int]  # and the boundaries written since the scan before it started
 
 
 class Tail(IntEnum):
@@ -37,14 +38,13 @@ class Tail(IntEnum):
     BEGIN = 4  # it has read nothing: a text starts
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """A chain of scans: their threads, and for each the boundaries written since the scan before it started.
+class State(NamedTuple):
+    """A chain of scans.
 
-    The boundary at which the last one started is not among them while it is `pending`; neither is an ATTEMPT's.
+    The boundary at which the last one started is not among those written while it is `pending`; nor is an ATTEMPT's.
     """
 
-    scans: tuple[tuple[Threads, int], ...]
+    scans: tuple[Scan, ...]
     pending: bool
     tail: Tail
 
@@ -54,171 +54,114 @@ class State:
         return sum(written for _, written in self.scans[1:])
 
 
-@dataclass(slots=True)
-class Chain:
-    """A state while a step builds it; `back`: the scan that counts the boundary written one character back."""
-
-    scans: list[tuple[Threads, int]] = field(default_factory=list)
-    pending: bool = False
-    tail: Tail = Tail.SCAN
-    back: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Folded:
-    """Per state and class `next << 16 | flags`; per state the number of written boundaries that are not final.
+    """The folded table of a machine. It always exists; what does not fit is SLOW.
 
-    State 0 starts a text. `arrivals[state]`: the classes of the character before the state (a bit each).
+    `table`: per state and class `next << 16 | flags`. State 0 starts a text. `arrivals`: per state the classes of the
+    character before it (a bit each).
     """
-
-    table: list[list[int]]
-    tentative: list[int]
-    arrivals: list[int]
-
-
-def fold(machine: Machine) -> Folded:
-    """Return the folded table of a machine. It always exists; what does not fit is SLOW."""
-    folder = _Folder(machine)
-    begin = State(((machine.start, 0),), pending=False, tail=Tail.BEGIN)
-    numbers = {begin: 0}
-    order = [begin]
-    table: list[list[int]] = []
-    arrivals = [0]
-    for state in order:
-        line = []
-        for cls in range(machine.classes):
-            following, flags = folder.step(state, cls) or (begin, SLOW)
-            number = 0
-            if flags < SLOW and cls != machine.end:
-                number = numbers.get(following, len(order))
-                if number == MAX_STATES:
-                    number, flags = 0, SLOW
-                elif number == len(order):
-                    numbers[following] = number
-                    order.append(following)
-                    arrivals.append(0)
-                arrivals[number] |= (flags < SLOW) << cls
-            line.append(number << 16 | flags)
-        table.append(line)
-    return Folded(table, [state.tentative for state in order], arrivals)
-
-
-class _Folder:
-    """Steps from state to state."""
 
     def __init__(self, machine: Machine) -> None:
         self.row = machine.row
-        self.fresh = [after for after, _ in machine.row(machine.start)]
         self.certain = cache(self._certain)
-        self.mortal = cache(self._mortal)
+        self.fresh = [after for after, _ in machine.row(machine.start)]
+        self.fresh_tail = [
+            Tail.OPEN if not threads else Tail.YOUNG if ((), False) in self.row(threads) else Tail.SCAN
+            for threads in self.fresh
+        ]
+        begin = State((((), 0),), pending=False, tail=Tail.BEGIN)
+        self.order = [begin]
+        self.table: list[list[int]] = []
+        self.arrivals = [0]
+        numbers = {begin: 0}
+        for state in self.order:
+            line = []
+            for cls in range(machine.classes):
+                following, flags = self._step(state, cls) or (begin, SLOW)
+                number = 0
+                if flags < SLOW and cls != machine.end:
+                    number = numbers.get(following, len(self.order))
+                    if number == MAX_STATES:
+                        number, flags = 0, SLOW
+                    elif number == len(self.order):
+                        numbers[following] = number
+                        self.order.append(following)
+                        self.arrivals.append(0)
+                    self.arrivals[number] |= (flags < SLOW) << cls
+                line.append(number << 16 | flags)
+            self.table.append(line)
 
     def _certain(self, threads: Threads) -> bool:
         """Return whether a match ends before the next character in any case."""
         return all(matched for _, matched in self.row(threads))
 
-    def _mortal(self, threads: Threads) -> bool:
-        """Return whether the scan can die at the next character without a match there."""
-        return any(not after and not matched for after, matched in self.row(threads))
-
-    def step(self, state: State, cls: int) -> tuple[State, int] | None:
+    def _step(self, state: State, cls: int) -> tuple[State, int] | None:
         """Return the state after a character of class `cls` and the entry's flags; None for SLOW."""
-        chain = Chain()
-        if state.tail is Tail.BEGIN:
-            self.begin(chain, cls, 0)
-            chain.pending = False  # a text starts there anyway
-            return self.settled(state, chain)
+        scans: list[Scan] = []
+        tail, starts = Tail.SCAN, False  # `starts`: a piece starts with this character
+        back: int | None = None  # the scan that counts a boundary written one character back
         written = 0  # boundaries of scans that died, which the next living scan counts
-        for threads, own in state.scans[:-1]:
+        for index, (threads, own) in enumerate(state.scans):
             written += own
-            after, matched = self.row(threads)[cls]
+            after, starts = self.row(threads)[cls]
+            if index == len(state.scans) - 1:
+                died, attempted = not after and not starts, state.tail is Tail.ATTEMPT
+                lost = state.tail is Tail.SCAN if died else attempted and not starts and not self.certain(after)
+                if lost:
+                    return None
+                if state.pending or (attempted and not died):
+                    back = len(scans)
+                    written += 1
+                if died:  # an open stretch starts or continues, unless a piece starts for certain
+                    attempt = self.fresh[cls]
+                    starts = state.tail is Tail.BEGIN or self.certain(attempt)
+                    if not starts:
+                        scans.append((attempt, written))
+                        tail = Tail.ATTEMPT if attempt else Tail.OPEN
             if after:
-                chain.scans.append((after, written))
+                scans.append((after, written))
                 written = 0
-            if matched:
-                self.begin(chain, cls, written)
-                return self.settled(state, chain)
-        if not self.last(state, cls, written + state.scans[-1][1], chain):
-            return None
-        return self.settled(state, chain)
-
-    def last(self, state: State, cls: int, written: int, chain: Chain) -> bool:
-        """Step the last scan of a chain; return False for SLOW."""
-        tail = state.tail
-        after, matched = ((), False) if tail is Tail.OPEN else self.row(state.scans[-1][0])[cls]
-        died = not after and not matched
-        if died and tail is Tail.SCAN:
-            return False
-        if state.pending or (tail is Tail.ATTEMPT and not died):
-            chain.back = len(chain.scans)
-            written += 1
-        if tail is Tail.OPEN or died:
-            self.stretch(chain, cls, written)
-            return True
-        if tail is Tail.ATTEMPT and not matched and not self.certain(after):
-            return False
-        if after:
-            chain.scans.append((after, written))
-            written = 0
-        if matched:
-            self.begin(chain, cls, written)
-        return True
-
-    def stretch(self, chain: Chain, cls: int, written: int) -> None:
-        """Step an open stretch: it continues, ends for certain, or an attempt may end it."""
-        attempt = self.fresh[cls]
-        if attempt and self.certain(attempt):
-            self.begin(chain, cls, written)
-        else:
-            chain.scans.append((attempt, written))
-            chain.tail = Tail.ATTEMPT if attempt else Tail.OPEN
-
-    def begin(self, chain: Chain, cls: int, written: int) -> None:
-        """End a piece before this character: start the next scan with it."""
-        threads = self.fresh[cls]
-        chain.scans.append((threads, written))
-        chain.pending = True
-        chain.tail = Tail.OPEN if not threads else Tail.YOUNG if self.mortal(threads) else Tail.SCAN
-
-    def settled(self, before: State, chain: Chain) -> tuple[State, int] | None:
-        """Return the chain without what can never happen, and the boundaries to write for it."""
-        for index, (threads, _) in enumerate(chain.scans[:-1]):
-            if self.certain(threads):
-                del chain.scans[index + 1 :]
-                chain.pending, chain.tail = False, Tail.SCAN
+            if starts:
+                scans.append((self.fresh[cls], written))
+                tail = self.fresh_tail[cls]
                 break
-        writes_back = chain.back is not None and chain.back < len(chain.scans)
-        kept = sum(written for _, written in chain.scans) - writes_back
+        return self._settled(state, scans, starts and state.tail is not Tail.BEGIN, tail, back)
+
+    def _settled(
+        self, before: State, scans: list[Scan], pending: bool, tail: Tail, back: int | None
+    ) -> tuple[State, int] | None:
+        """Return the chain without what can never happen, and the boundaries to write for it."""
+        for index, (threads, _) in enumerate(scans[:-1]):
+            if self.certain(threads):
+                del scans[index + 1 :]
+                pending, tail = False, Tail.SCAN
+                break
+        writes_back = back is not None and back < len(scans)
         # Written before this step, and in no scan any more; a dead scan's own are in its successor's.
-        retract = sum(written for _, written in before.scans) - kept
-        flags = BACK if writes_back else 0
-        if len(chain.scans) == 1 and chain.pending:
-            flags |= HERE
-            chain.pending = False
-        scans = (chain.scans[0][0], 0), *chain.scans[1:]
-        state = State(scans, chain.pending, chain.tail)
+        retract = sum(own for _, own in before.scans) - sum(own for _, own in scans) + writes_back
+        writes_here = pending and len(scans) == 1
+        state = State(((scans[0][0], 0), *scans[1:]), pending and not writes_here, tail)
         if retract > 7 or state.tentative > MAX_TENTATIVE or len(scans) > MAX_SCANS:
             return None
-        return state, flags | retract << RETRACT_SHIFT
+        return state, BACK * writes_back | HERE * writes_here | retract << RETRACT_SHIFT
 
+    def provable_pairs(self) -> bytes:
+        """Return per pair of classes, in a row for each first one, a byte: 1 if a piece always ends between them.
 
-def provable_pairs(folded: Folded, classes: int) -> Iterable[bytes]:
-    """Return per class `a` a byte for each class `b`: 1 if a piece always ends between characters of these classes.
-
-    Ending the document there then changes no piece on the left, and the right is cut as a document of its own: in every
-    state that a character of class `a` leads to, the step with `b` writes a boundary here, leads where a text that
-    starts with `b` leads, and does to the boundaries before exactly what the end of the document would do. With a SLOW
-    entry anywhere, states do not hold everything, so nothing is proved.
-    """
-    real = classes - 1
-    if any(entry & SLOW for line in folded.table for entry in line):
-        return [bytes(real)] * real
-    pairs = []
-    for a in range(real):
-        lines = [line for line, arrival in zip(folded.table, folded.arrivals, strict=True) if arrival >> a & 1]
-        provable = bytearray(real)
-        for b in range(real):
-            provable[b] = bool(lines) and all(
-                line[b] == ((folded.table[0][b] & ~0xFFFF) | HERE | (line[real] & ~HERE)) for line in lines
+        Ending the document there then changes no piece on the left, and the right is cut as a document of its own: in
+        every state that a character of class `a` leads to, the step with `b` writes a boundary here, leads where a text
+        that starts with `b` leads, and does to the boundaries before exactly what the end of the document would do.
+        With a SLOW entry anywhere, states do not hold everything, so nothing is proved.
+        """
+        *real, end = range(len(self.fresh))
+        if any(entry & SLOW for line in self.table for entry in line):
+            return bytes(len(real) ** 2)
+        provable = bytearray()
+        for a in real:
+            lines = [line for line, arrival in zip(self.table, self.arrivals, strict=True) if arrival >> a & 1]
+            provable += bytes(
+                bool(lines)
+                and all(line[b] == (self.table[0][b] & ~0xFFFF | HERE | line[end] & ~HERE) for line in lines)
+                for b in real
             )
-        pairs.append(bytes(provable))
-    return pairs
+        return bytes(provable)

@@ -11,23 +11,64 @@ quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x
 """
 
 import re
+from typing import NamedTuple
 
-from pipeline.pattern.classes import ANY, CODE_POINTS, LINE_FEED, CharSet, Item, folded, property_item, range_item
-from pipeline.pattern.tree import Alternation, Atomic, Chars, Look, Node, Refusal, Repeat, Sequence, nullable
+from pipeline.pattern.classes import ANY, CODE_POINTS, CharSet, Refusal, folded, property_set, union
 
 MAX_COUNT = 1000  # the largest number in a counted quantifier
 
-SIMPLE_ESCAPES = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "a": 7}
-HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
+SIMPLE_ESCAPES = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "a": "\a"}
 CLASS_ESCAPES = {"s": "White_Space", "d": "Nd", "w": "Word"}
-END_ESCAPES = ("Z", "z")
-HEX_DIGITS = re.compile("[0-9a-fA-F]+")
-GROUP_NAME = re.compile("P?<([^>]*)>")
+QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+COUNTED = re.compile(r"\{(?!,?\})([0-9]*)(,?)([0-9]*)\}")
+HEX = re.compile("x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}")
+PROPERTY = re.compile(r"\{(\^?)([^}]*)\}")
+GROUP = re.compile(r"\((?!\?)|\(\?(?:[=!>]|P?<(?P<name>[^>]+)>|(?P<on>[is]*)(?:-(?P<off>[is]*))?:)")
+FLAGS_OF_ALL = re.compile(r"\(\?([is]+)\)")
 
 # What is the same in Oniguruma (tokenizers), fancy-regex (tiktoken) and `regex`.
-SAME_ESCAPES = "tnrfvdDsS"
+SAME_ESCAPES = "tnrfvdDsSpPxu"
 SAME_PROPERTIES = re.compile(r"[CLMNPSZ][a-z]?")
+SAME_GROUPS = ("(", "(?:", "(?=", "(?!", "(?>")
 SAME_CASELESS = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i:[sdmt]|ll|ve|re)")  # no engine folds these to several characters
+
+
+class Look(NamedTuple):
+    """The empty string, if the next character is in the set, or if the document ends and `end` is true."""
+
+    chars: CharSet
+    end: bool
+
+
+class Sequence(NamedTuple):
+    """The parts one after the other; without parts, the empty string."""
+
+    parts: tuple["Node", ...]
+
+
+class Alternation(NamedTuple):
+    """The first of the branches that leads to a match."""
+
+    branches: tuple["Node", ...]
+
+
+class Repeat(NamedTuple):
+    """The body from `least` to `most` (None: without limit) times, as often as possible or (`lazy`) as rarely."""
+
+    body: "Node"
+    least: int
+    most: int | None
+    lazy: bool
+
+
+class Atomic(NamedTuple):
+    """Matches its body in the body's first way only."""
+
+    body: "Node"
+    position: int
+
+
+Node = CharSet | Look | Sequence | Alternation | Repeat | Atomic  # a set means one character of it
 
 
 def parse(pattern: str) -> Node:
@@ -44,8 +85,26 @@ def first_difference(pattern: str) -> str | None:
     try:
         parser.whole()
     except Refusal as refusal:
-        parser.differences.append((refusal.position, refusal.reason))
+        parser.differs(refusal.position, refusal.reason)
     return next((f"{reason} at character {position}" for position, reason in sorted(parser.differences)), None)
+
+
+def _nullable(node: Node) -> bool:
+    """Return whether the node can match the empty string anywhere."""
+    match node:
+        case Sequence(parts):
+            return all(map(_nullable, parts))
+        case Alternation(branches):
+            return any(map(_nullable, branches))
+        case Repeat(body, least):
+            return least == 0 or _nullable(body)
+        case Atomic(body):
+            return _nullable(body)
+    return isinstance(node, Look)
+
+
+def _one(character: str) -> CharSet:
+    return CharSet(((ord(character), ord(character)),))
 
 
 class _Parser:
@@ -54,8 +113,7 @@ class _Parser:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
-        self.ignore_case = False
-        self.dot_all = False
+        self.flags: frozenset[str] = frozenset()
         self.differences: list[tuple[int, str]] = []  # position, reason
 
     def differs(self, position: int, reason: str) -> None:
@@ -63,25 +121,22 @@ class _Parser:
         self.differences.append((position, reason))
 
     def whole(self) -> Node:
-        if self.pattern.startswith("(?") and (end := self.pattern.find(")")) > 0:
-            flags = self.pattern[2:end]
-            if flags and set(flags) <= set("is"):
-                self.ignore_case, self.dot_all = "i" in flags, "s" in flags
-                self.at = end + 1
-                self.differs(0, "a group with flags or a name")
+        if found := FLAGS_OF_ALL.match(self.pattern):
+            self.flags = frozenset(found[1])
+            self.at = found.end()
+            self.differs(0, "a group with flags or a name")
         node = self.alternation()
         if self.at < len(self.pattern):
             raise Refusal("a parenthesis closes nothing", self.at)
         return node
 
-    def peek(self) -> str:
-        return self.pattern[self.at : self.at + 1]
+    def peek(self, size: int = 1) -> str:
+        return self.pattern[self.at : self.at + size]
 
     def take(self, text: str) -> bool:
-        if self.pattern.startswith(text, self.at):
-            self.at += len(text)
-            return True
-        return False
+        taken = self.pattern.startswith(text, self.at)
+        self.at += len(text) * taken
+        return taken
 
     def alternation(self) -> Node:
         branches = [self.sequence()]
@@ -106,167 +161,127 @@ class _Parser:
             raise Refusal("a quantifier on a look-ahead", start)
         least, most = counts
         counted = self.pattern[self.at - 1] == "}"
-        mode = "possessive" if self.take("+") else "lazy" if self.take("?") else "greedy"
+        possessive = self.take("+")
+        lazy = not possessive and self.take("?")
         again = self.at
-        if counted and mode == "possessive":
+        if counted and possessive:
             self.differs(counts_at, "a possessive counted quantifier")
-        elif counted and mode == "lazy" and least == most:
+        elif lazy and counted and least == most:
             self.differs(counts_at, "a lazy exact count")
         if self.quantifier() is not None:
             raise Refusal("a quantifier on a quantifier", again)
-        if most != 1 and nullable(node):
+        if most != 1 and _nullable(node):
             raise Refusal("a repeated part that can match the empty string", start)
-        return Repeat(node, least, most, mode, start)
+        repeat = Repeat(node, least, most, lazy)
+        return Atomic(repeat, start) if possessive else repeat
 
     def quantifier(self) -> tuple[int, int | None] | None:
-        for text, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self.take(text):
-                return counts
+        if self.peek() in QUANTIFIERS:
+            self.at += 1
+            return QUANTIFIERS[self.pattern[self.at - 1]]
         if self.peek() != "{":
             return None
-        end = self.pattern.find("}", self.at)
-        least, comma, most = self.pattern[self.at + 1 : max(end, self.at)].partition(",")
-        plain = (least + most).isascii() and (least + most).isdigit()
-        if not plain or (not comma and not least):
+        found = COUNTED.match(self.pattern, self.at)
+        if found is None:
             raise Refusal("a brace that is not a counted quantifier such as {1,3}", self.at)
+        least, comma, most = found.groups()
         if not least:
             self.differs(self.at, "a counted quantifier that is not {n}, {n,} or {n,m}")
         low = int(least or 0)
         high = low if not comma else int(most) if most else None
         if max(low, high or 0) > MAX_COUNT or (high is not None and high < low) or high == 0:
             raise Refusal(f"a counted quantifier outside 1..{MAX_COUNT}", self.at)
-        self.at = end + 1
+        self.at = found.end()
         return low, high
 
     def atom(self) -> Node:
-        start = self.at
-        character = self.peek()
+        start, character = self.at, self.peek()
         if character == "(":
             return self.group()
         if character == "[":
-            return Chars(self.char_class())
-        if character == "\\":
-            if self.pattern[self.at + 1 : self.at + 2] in END_ESCAPES:
-                self.differs(start, f"the escape {self.pattern[start : start + 2]}")
-                self.at += 2
-                return Look(CharSet(()), end=True)
-            return Chars(CharSet((self.fold(self.escape(), start),)))
+            return self.char_class()
         if character in "^*+?{":
             raise Refusal(f"{character!r} here", start)
+        if character == "$" or self.peek(2) in (r"\Z", r"\z"):
+            self.differs(start, "the anchor $" if character == "$" else f"the escape {self.peek(2)}")
+            self.at += 1 if character == "$" else 2
+            return Look(CharSet(), end=True)
+        if character == "\\":
+            return self.fold(self.escape(), start)
         self.at += 1
-        if character == "$":
-            self.differs(start, "the anchor $")
-            return Look(CharSet(()), end=True)
         if character == ".":
-            return Chars(ANY if self.dot_all else LINE_FEED.complement())
-        return Chars(CharSet((self.fold(range_item(ord(character), ord(character)), start),)))
+            return ANY if "s" in self.flags else _one("\n").complement()
+        return self.fold(_one(character), start)
 
     def group(self) -> Node:
-        start = self.at
-        self.at += 1
-        flags = self.ignore_case, self.dot_all
-        if not self.take("?"):
-            return self.closed(start, flags)
-        for kind in "=!":
-            if self.take(kind):
-                return self.look_ahead(start, negative=kind == "!")
-        if self.take(">"):
-            return Atomic(self.closed(start, flags), start)
-        if self.peek() != ":" and not self.pattern.startswith(SAME_CASELESS, start):
+        start, flags = self.at, self.flags
+        found = GROUP.match(self.pattern, start)
+        if found is None or not (found["name"] or "name").isidentifier():  # such as a look-behind
+            raise Refusal("a group of this kind", start)
+        if found[0] not in SAME_GROUPS and not self.pattern.startswith(SAME_CASELESS, start):
             self.differs(start, "a group with flags or a name")
-        if self.named():
-            return self.closed(start, flags)
-        value = True
-        while not self.take(":"):
-            letter = self.peek()
-            if letter == "i":
-                self.ignore_case = value
-            elif letter == "s":
-                self.dot_all = value
-            elif letter == "-" and value:
-                value = False
-            else:
-                raise Refusal("a group of this kind", start)
-            self.at += 1
-        return self.closed(start, flags)
-
-    def named(self) -> bool:
-        found = GROUP_NAME.match(self.pattern, self.at)
-        if found is None or not found[1].isidentifier():  # it may be a look-behind
-            return False
         self.at = found.end()
-        return True
-
-    def closed(self, start: int, flags: tuple[bool, bool]) -> Node:
-        node = self.alternation()
+        self.flags = flags.union(found["on"] or "").difference(found["off"] or "")
+        body = self.alternation()
         if not self.take(")"):
             raise Refusal("a group that is not closed", start)
-        self.ignore_case, self.dot_all = flags
-        return node
+        self.flags = flags
+        if found[0] in ("(?=", "(?!"):
+            return self.look_ahead(body, start, negative=found[0] == "(?!")
+        return Atomic(body, start) if found[0] == "(?>" else body
 
-    def look_ahead(self, start: int, *, negative: bool) -> Look:
-        body = self.closed(start, (self.ignore_case, self.dot_all))
-        chars: list[CharSet] = []
+    def look_ahead(self, body: Node, start: int, *, negative: bool) -> Look:
+        sets: list[CharSet] = []
         end = False
         for branch in body.branches if isinstance(body, Alternation) else (body,):
-            if isinstance(branch, Chars):
-                chars.append(branch.chars)
-            elif isinstance(branch, Look) and branch.end and not branch.chars.items:
+            if isinstance(branch, CharSet):
+                sets.append(branch)
+            elif branch == Look(CharSet(), end=True):
                 end = True
             else:
                 raise Refusal("a look-ahead at more than one character", start)
-        together = chars[0] if len(chars) == 1 else CharSet(tuple(chars))
-        return Look(together.complement(), not end) if negative else Look(together, end)
+        return Look(union(sets).complement(), not end) if negative else Look(union(sets), end)
 
-    def escape(self) -> Item:
+    def escape(self) -> CharSet:
         """Read an escape, inside or outside of a class."""
         start = self.at
-        letter = self.pattern[start + 1 : start + 2]
-        self.at += 2
-        if letter not in ("p", "P", "x", "u") and letter not in SAME_ESCAPES and letter.isalnum():
+        self.at += 1
+        letter = self.peek()
+        if letter not in SAME_ESCAPES and letter.isalnum():
             self.differs(start, f"the escape \\{letter}")
-        if letter in ("p", "P"):
-            return self.unicode_property(start, negated=letter == "P")
-        if letter.lower() in CLASS_ESCAPES and letter:
-            return property_item(CLASS_ESCAPES[letter.lower()], negated=letter.isupper())
-        if letter in HEX_ESCAPES:
-            digits = self.pattern[self.at : self.at + HEX_ESCAPES[letter]]
-            self.at += len(digits)
-            code = (
-                int(digits, 16) if HEX_DIGITS.fullmatch(digits) and len(digits) == HEX_ESCAPES[letter] else CODE_POINTS
-            )
+        if found := HEX.match(self.pattern, self.at):
+            self.at = found.end()
+            code = int(found[0][1:], 16)
             if letter == "x" and code >= 0x80:
                 self.differs(start, "an escaped byte beyond ASCII")
             if code < CODE_POINTS:
-                return range_item(code, code)
-        elif letter in SIMPLE_ESCAPES:
-            return range_item(SIMPLE_ESCAPES[letter], SIMPLE_ESCAPES[letter])
-        elif letter and letter.isascii() and not letter.isalnum():
-            return range_item(ord(letter), ord(letter))
+                return CharSet(((code, code),))
+        self.at += 1
+        if letter and letter in "pP":
+            return self.unicode_property(start, negated=letter == "P")
+        if letter.lower() in CLASS_ESCAPES:
+            return CharSet((CLASS_ESCAPES[letter.lower()],), letter.isupper())
+        character = SIMPLE_ESCAPES.get(letter, letter)
+        if character.isascii() and character and not character.isalnum():
+            return _one(character)
         raise Refusal(f"the escape \\{letter}", start)
 
-    def unicode_property(self, start: int, *, negated: bool) -> Item:
-        end = self.pattern.find("}", self.at)
-        if self.peek() != "{" or end < 0:
+    def unicode_property(self, start: int, *, negated: bool) -> CharSet:
+        found = PROPERTY.match(self.pattern, self.at)
+        if found is None:
             raise Refusal("a property that is not written \\p{..}", start)
-        name = self.pattern[self.at + 1 : end]
-        if name.startswith("^"):
-            negated, name = not negated, name[1:]
-        self.at = end + 1
+        self.at = found.end()
+        name = found[2]
         if not SAME_PROPERTIES.fullmatch(name):
             self.differs(start, f"the property {name}")
         try:
-            return property_item(name, negated=negated)
+            chars = property_set(name)
         except KeyError:
             raise Refusal(f"the property {name}, of which there is no table", start) from None
+        return chars.complement() if negated != bool(found[1]) else chars
 
-    def fold(self, item: Item, position: int) -> Item:
-        if not self.ignore_case:
-            return item
-        try:
-            return folded(item)
-        except ValueError as error:
-            raise Refusal(str(error), position) from None
+    def fold(self, chars: CharSet, position: int) -> CharSet:
+        return folded(chars, position) if "i" in self.flags else chars
 
     def char_class(self) -> CharSet:
         start = self.at
@@ -274,32 +289,32 @@ class _Parser:
         negated = self.take("^")
         if self.peek() == "]":
             self.differs(start, "an empty class")
-        items: list[Item] = []
-        while not items or self.peek() != "]":
+        sets: list[CharSet] = []
+        while not sets or self.peek() != "]":
             position = self.at
-            first = self.class_item(start)
-            if self.pattern[position] == "-" and items and self.peek() != "]":
+            chars = self.class_item(start)
+            if self.pattern[position] == "-" and sets and self.peek() != "]":
                 self.differs(start, "a '-' inside a class")
-            single = first.single()
-            if single is not None and self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", ""):
+            first = chars.single()
+            if first is not None and self.peek() == "-" and self.peek(2) not in ("-]", "-"):
                 self.at += 1
                 if self.peek() == "-":
                     self.differs(start, "a set inside a class")
                 last = self.class_item(start).single()
-                if last is None or last < single:
+                if last is None or last < first:
                     raise Refusal("a range that does not run from a character to a later one", position)
-                first = range_item(single, last)
-            items.append(self.fold(first, position))
+                chars = CharSet(((first, last),))
+            sets.append(self.fold(chars, position))
         self.at += 1
-        return CharSet(tuple(items), negated)
+        return union(sets).complement() if negated else union(sets)
 
-    def class_item(self, start: int) -> Item:
+    def class_item(self, start: int) -> CharSet:
         character = self.peek()
         if not character:
             raise Refusal("a class that is not closed", start)
-        if character == "[" or self.pattern[self.at : self.at + 2] in ("&&", "||", "--", "~~"):
+        if character == "[" or self.peek(2) in ("&&", "||", "--", "~~"):
             raise Refusal("a set inside a class (write a backslash before a character that is meant)", self.at)
         if character == "\\":
             return self.escape()
         self.at += 1
-        return range_item(ord(character), ord(character))
+        return _one(character)

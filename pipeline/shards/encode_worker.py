@@ -60,10 +60,7 @@ class EncodeTask(IdsTask):
 
 def packed(model: Model) -> bytes:
     """Return a model as bytes for workers, without its native parts."""
-    pattern = replace(model.pattern, tree=None)
-    if isinstance(pattern, PatternSequence):
-        pattern = replace(pattern, steps=tuple(replace(step, tree=None) for step in pattern.steps))
-    return pickle.dumps(replace(model, pattern=pattern))
+    return pickle.dumps(replace(model))
 
 
 _loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # at most one

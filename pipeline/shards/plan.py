@@ -153,7 +153,7 @@ def task_of(
     special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
     return partial(
         kind,
-        pattern=replace(model.pattern, tree=None, timeout_s=options.pattern_timeout),
+        pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
         special_tokens=_special_bytes(model),
         errors=options.errors,

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from functools import cache
 
 from pipeline import _core
-from pipeline.pattern.classes import category_of, property_item
+from pipeline.pattern.classes import CharSet, category_of
 from pipeline.tokenizer.model import PLAIN_RULE, Preparation
 
 Stretch = tuple[bytes, int | None]  # a stretch of text, or a special token with its id
@@ -140,7 +140,7 @@ class IncomingText:
 
 @cache
 def _is_word_character(character: str) -> bool:
-    return property_item("Word", negated=False).contains(ord(character), category_of(ord(character)))
+    return CharSet(("Word",)).contains(ord(character), category_of(ord(character)))
 
 
 def _is_word(data: bytes, index: int) -> bool:

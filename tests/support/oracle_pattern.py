@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from pipeline.pattern.classes import category_of
-from pipeline.pattern.tree import Alternation, Atomic, Chars, Look, Node, Repeat, Sequence
+from pipeline.pattern.classes import CharSet, category_of
+from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence
 
 
 def ways(node: Node, text: str, at: int) -> Iterator[int]:
     """Where a match of the node that begins at `at` can end, the preferred way first."""
     match node:
-        case Chars(chars):
-            if at < len(text) and chars.contains(ord(text[at]), category_of(ord(text[at]))):
+        case CharSet():
+            if at < len(text) and node.contains(ord(text[at]), category_of(ord(text[at]))):
                 yield at + 1
         case Look(chars, end):
             code = ord(text[at]) if at < len(text) else None
@@ -26,20 +26,18 @@ def ways(node: Node, text: str, at: int) -> Iterator[int]:
                 yield from ways(branch, text, at)
         case Atomic(body):
             yield from list(ways(body, text, at))[:1]
-        case Repeat(mode="possessive"):
-            yield from list(repeated(node, text, at, 0))[:1]
         case Repeat():
             yield from repeated(node, text, at, 0)
 
 
 def repeated(node: Repeat, text: str, at: int, count: int) -> Iterator[int]:
     """The ways of a repetition of which `count` rounds are done."""
-    if node.mode == "lazy" and count >= node.least:
+    if node.lazy and count >= node.least:
         yield at
     if node.most is None or count < node.most:
         for middle in ways(node.body, text, at):
             yield from repeated(node, text, middle, count + 1)
-    if node.mode != "lazy" and count >= node.least:
+    if not node.lazy and count >= node.least:
         yield at
 
 

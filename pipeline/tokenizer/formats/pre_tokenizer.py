@@ -88,7 +88,7 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
     )
     difference = compiled.refusal or first_difference(expression)
-    if difference is None or (compiled.tree is not None and for_tokenizers(compiled) == expression):
+    if difference is None or (compiled.tables is not None and for_tokenizers(compiled) == expression):
         return compiled
     raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
 
