@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,16 +39,15 @@ def fingerprint(*parts: object) -> str:
 def new_directory(parent: Path = Path("runs")) -> Path:
     """Make and return the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
     make_directory(parent)
-    for number in itertools.count(1):
-        directory = parent / f"{number:03d}"
+    for directory in (parent / f"{number:03d}" for number in itertools.count(1)):
         try:
             directory.mkdir()
+            break
         except FileExistsError:
             continue
         except OSError as error:
             raise RunDirectoryError(f"directory {directory} cannot be made: {error.strerror}; give --output") from None
-        return directory
-    raise AssertionError("unreachable")
+    return directory
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,21 @@ class Directory:
         Raises `RunDirectoryError` while another process works in it. The lock is the system's and dies with its
         process; in a store it is what `pipeline.storage.lock` can promise.
         """
-        make_directory(self.location)
-        with _held(self.location) if isinstance(self.location, Remote) else _flocked(self.location, self.kind.manifest):
+        with contextlib.ExitStack() as leaving:
+            make_directory(self.location)
+            if isinstance(self.location, Remote):
+                leaving.enter_context(lock.held(self.location))
+                leaving.callback(sweep_scratch)  # of processes that were still dying when we began
+            else:
+                leaving.callback(os.close, _lock_file(self.location))
+                leaving.callback(self._remove_unused, self.location)
             yield
+
+    def _remove_unused(self, location: Path) -> None:
+        if not (location / self.kind.manifest).exists():
+            with contextlib.suppress(OSError):
+                (location / _LOCK).unlink()
+                location.rmdir()
 
     def require_lock(self) -> None:
         """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
@@ -91,11 +102,8 @@ class Directory:
 
     def write_manifest(self, document: dict[str, Any]) -> None:
         """Write the manifest with its format version and digest, whole or not at all."""
-        document = {
-            "format_version": self.kind.format_version,
-            "written_by": f"bpe-pipeline {__version__}",
-            **document,
-        }
+        written_by = {"format_version": self.kind.format_version, "written_by": f"bpe-pipeline {__version__}"}
+        document = written_by | document
         document["digest"] = fingerprint(document)
         self.require_lock()
         write_json(self / self.kind.manifest, document)
@@ -105,7 +113,7 @@ class Directory:
 
         Raises `RunDirectoryError` if it was altered or is of another format, `StorageError` if it may not be read.
         """
-        path, document = self / self.kind.manifest, None
+        path = self / self.kind.manifest
         try:
             document = read_json(path)
         except FileNotFoundError:
@@ -114,13 +122,12 @@ class Directory:
             raise RunDirectoryError(f"{self} is a file, not a directory; choose another --output") from None
         except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
-        version = document.get("format_version") if isinstance(document, dict) else None
-        if version != self.kind.format_version:
+        found: dict[str, Any] = document if isinstance(document, dict) else {}
+        if (version := found.get("format_version")) != self.kind.format_version:
             raise RunDirectoryError(
                 f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
                 "wrote it, or start again with --overwrite"
             )
-        found: dict[str, Any] = document
         with self.damage():
             if found.pop("digest", None) != fingerprint(found):
                 raise ValueError("it was altered after it was written")
@@ -211,24 +218,34 @@ class Directory:
 
     def _inner_names(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield each path that is inside the directory, with its first component there."""
+        if isinstance(self.location, Remote):
+            prefix = f"{self.location.key}/" if self.location.key else ""
+            for path in filter(is_uri, paths):
+                where = named(path)
+                if isinstance(where, Remote) and where.base == self.location.base and where.key.startswith(prefix):
+                    yield path, where.key.removeprefix(prefix).split("/")[0]
+            return
         real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
-        linked = {name: Path(real(str(self / name))) for name in self._linked_directories()}
+        homes = [(Path(real(str(self / name))), name) for name in ("", *self._linked_directories())]
         for path in paths:
-            targets = [path, real(path)] if not is_uri(path) and Path(path).is_symlink() else [path]
-            for target in targets:
-                name = _first_component(self.location, target, real)
-                if name:
-                    yield path, name
-                if linked and not is_uri(target):
-                    parent = Path(real(str(Path(target).parent)))
-                    yield from ((path, name) for name, home in linked.items() if parent.is_relative_to(home))
+            if is_uri(path):
+                continue
+            for target in [path, real(path)] if Path(path).is_symlink() else [path]:
+                parent, last = os.path.split(target)
+                found = Path(real(parent), last)
+                for home, name in homes:
+                    if found != home and found.is_relative_to(home):
+                        yield path, name or found.relative_to(home).parts[0]
 
     def _linked_directories(self) -> list[str]:
         """List the reserved names at the top that are links to directories: what is written there is elsewhere."""
         if isinstance(self.location, Remote):
             return []
-        names = filter(self.kind.reserved.fullmatch, self.names_in(self.location))
-        return [name for name in names if (self.location / name).is_symlink() and (self.location / name).is_dir()]
+        links = [name for name in self._reserved_names() if (self.location / name).is_symlink()]
+        return [name for name in links if (self.location / name).is_dir()]
+
+    def _reserved_names(self) -> Iterator[str]:
+        return filter(self.kind.reserved.fullmatch, self.names_in(self.location))
 
     def refuse_linked_directories(self, names: Container[str] | None = None) -> None:
         """Raise `RunDirectoryError` if new work would replace files elsewhere, through a link with a reserved name.
@@ -247,8 +264,8 @@ class Directory:
 
         An empty directory is none: a run leaves it that was killed just before its manifest was whole.
         """
-        for name in self.names_in(self.location):
-            if self.kind.reserved.fullmatch(name) and self._holds_something(self / name):
+        for name in self._reserved_names():
+            if self._holds_something(self / name):
                 raise RunDirectoryError(
                     f"{self} holds {name} but no {self.kind.manifest}, so it may be somebody else's; choose another "
                     "--output, or replace it with --overwrite"
@@ -264,68 +281,27 @@ class Directory:
             write_whole(log, b"" if log.is_symlink() else log.read_bytes())
 
 
-def _first_component(directory: Location, path: str, real: Callable[[str], str]) -> str:
-    """Return the first component of a path within the directory, or nothing if it is elsewhere."""
-    if isinstance(directory, Remote) != is_uri(path):
-        return ""
-    if isinstance(directory, Remote):
-        where = named(path)
-        prefix = f"{directory.key}/" if directory.key else ""
-        within = isinstance(where, Remote) and where.base == directory.base and where.key.startswith(prefix)
-        return where.key.removeprefix(prefix).split("/")[0] if isinstance(where, Remote) and within else ""
-    parent, last = os.path.split(path)
-    found, home = Path(real(parent), last), Path(real(str(directory)))
-    inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
-    return inner[0] if inner else ""
-
-
-@contextlib.contextmanager
-def _held(directory: Remote) -> Iterator[None]:
-    """Hold the lock in a store. At the end those processes are dead, too, that were still dying when we began."""
-    with lock.held(directory):
-        try:
-            yield
-        finally:
-            sweep_scratch()
-
-
-@contextlib.contextmanager
-def _flocked(directory: Path, manifest: str) -> Iterator[None]:
-    descriptor = _lock_file(directory)
-    while descriptor is None:
+def _lock_file(directory: Path) -> int:
+    """Lock a directory's lock file, again if its last holder removed it meanwhile, so that the lock holds nothing."""
+    path, holds, descriptor = directory / _LOCK, False, -1
+    while not holds:
         make_directory(directory)
-        descriptor = _lock_file(directory)
-    try:
         try:
-            yield
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not directory.is_dir():
+                continue
+            reason = error.strerror
+            raise RunDirectoryError(f"{directory} cannot be written: {reason}; choose another --output") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                holds = os.path.samestat(os.fstat(descriptor), path.stat())
+        except OSError:
+            raise RunDirectoryError(
+                f"another process is working on {directory}; wait for it, or choose another --output"
+            ) from None
         finally:
-            if not (directory / manifest).exists():
-                with contextlib.suppress(OSError):
-                    (directory / _LOCK).unlink()
-                    directory.rmdir()
-    finally:
-        os.close(descriptor)
-
-
-def _lock_file(directory: Path) -> int | None:
-    """Lock a directory's lock file; None if its last holder removed it meanwhile, so that the lock holds nothing."""
-    path = directory / _LOCK
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not directory.is_dir():
-            return None
-        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
-    holds = False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with contextlib.suppress(FileNotFoundError):
-            holds = os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        raise RunDirectoryError(
-            f"another process is working on {directory}; wait for it, or choose another --output"
-        ) from None
-    finally:
-        if not holds:
-            os.close(descriptor)
-    return descriptor if holds else None
+            if not holds:
+                os.close(descriptor)
+    return descriptor
