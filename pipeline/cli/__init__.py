@@ -2,9 +2,6 @@
 
 click is the chosen library: typed, kept since 2014, two dependencies fewer and a third of the start-up time of those
 built on it. The flags of a run are made from the one table in `pipeline.run.options`.
-
-    command.py        the group of all commands, and what they share: flags, options, workers, output
-    definitions.py    each command: its arguments, its help text, its story
 """
 
 import logging

@@ -80,8 +80,7 @@ def commands() -> None:
 def command(*names: str, name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
     """Add a function to the group as a command that takes the options of these names.
 
-    The function is called with a `Request` and with the values of its own click arguments, `inputs` aside, which is an
-    option. Without names it is called with its own values only.
+    It is called with a `Request`, unless there are no names, and the values of its own click arguments but `inputs`.
     """
 
     def decorate(function: Callable[..., None]) -> click.Command:

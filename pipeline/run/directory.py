@@ -1,8 +1,7 @@
 """An owned directory: a run's, or one of shards. It is locked, has a manifest, and deletes only what that lists.
 
-A command writes under *reserved* names only (`counts/`, `tokenizer-8000/`, ...). It refuses to start where other
-people's files have such names, or where the corpus is stored under one, links resolved. Deleting is narrower: a file
-goes only if the manifest lists it and no link leads to the directory that it is in; a directory goes when it is empty.
+A command writes under *reserved* names only (`counts/`, ...), and refuses to start where other people's files or the
+corpus have such names, links resolved. A file that the manifest lists stays if a link leads to its directory.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.storage import Location, Remote, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
@@ -76,8 +75,8 @@ class Directory:
     def locked(self) -> Iterator[None]:
         """Work in the directory alone; make it if it is missing, and remove it if it has no manifest at the end.
 
-        Raises `RunDirectoryError` while another process works in it. The lock is the system's and dies with its
-        process; in a store it is what `pipeline.storage.lock` can promise.
+        Raises `RunDirectoryError` while another process works in it. The lock dies with its process; in a store it is
+        what `pipeline.storage.lock` can promise.
         """
         with contextlib.ExitStack() as leaving:
             make_directory(self.location)
@@ -138,15 +137,14 @@ class Directory:
         """Raise what the block finds wrong with the manifest's values as one `RunDirectoryError`."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise RunDirectoryError(
-                f"{self / self.kind.manifest} is damaged ({error}); start again with --overwrite"
-            ) from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
+            path = self / self.kind.manifest
+            raise RunDirectoryError(f"{path} is damaged ({error}); start again with --overwrite") from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete these files, which the manifest lists, and the directories that are empty then.
+        """Delete these files, relative paths that the manifest lists, and directories that are empty then.
 
-        names: relative paths. One whose directory is a link stays.
+        One whose directory is a link stays.
         """
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
@@ -205,10 +203,7 @@ class Directory:
             raise RunDirectoryError(f"{where} cannot be read: {reason}; choose another --output") from None
 
     def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
-        """Raise `RunDirectoryError` if one of these paths has a reserved name here, links resolved.
-
-        paths: absolute ones, or URIs. what: what the paths are, if not a corpus.
-        """
+        """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""
         for path, name in self._inner_names(paths):
             if name == self.kind.manifest or self.kind.reserved.fullmatch(name):
                 raise RunDirectoryError(
@@ -248,10 +243,7 @@ class Directory:
         return filter(self.kind.reserved.fullmatch, self.names_in(self.location))
 
     def refuse_linked_directories(self, names: Container[str] | None = None) -> None:
-        """Raise `RunDirectoryError` if new work would replace files elsewhere, through a link with a reserved name.
-
-        names: those that the work writes, if not all.
-        """
+        """Raise `RunDirectoryError` if work that writes these names, or all, would replace files through a link."""
         for name in self._linked_directories():
             if (names is None or name in names) and self._holds_something(self / name):
                 raise RunDirectoryError(
@@ -260,12 +252,9 @@ class Directory:
                 )
 
     def refuse_foreign_files(self) -> None:
-        """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names.
-
-        An empty directory is none: a run leaves it that was killed just before its manifest was whole.
-        """
+        """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names."""
         for name in self._reserved_names():
-            if self._holds_something(self / name):
+            if self._holds_something(self / name):  # a run that is killed before its manifest is whole leaves none
                 raise RunDirectoryError(
                     f"{self} holds {name} but no {self.kind.manifest}, so it may be somebody else's; choose another "
                     "--output, or replace it with --overwrite"

@@ -169,9 +169,8 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
             raise UsageError(f"{spell(name)}: {error}") from None
     options = Options(**checked)
     if options.pad_token in options.special_tokens:
-        raise UsageError(
-            f"{spell('pad_token')}: {options.pad_token!r} is a special token already; name another or none"
-        )
+        token = options.pad_token
+        raise UsageError(f"{spell('pad_token')}: {token!r} is a special token already; name another or none")
     return options
 
 

@@ -1,8 +1,7 @@
 """Standard input as a corpus file: `-` among the inputs is copied into the owned directory and read from there.
 
-Several processes read a corpus in pieces, and again when a run is resumed; a pipe can be read once. The copy's name is
-the digest of its content, so the same content is the same run, and it appears whole or not at all. It is deleted if
-the command is refused, and if a worker refuses its text, since then no run can resume from it.
+The copy's name is the digest of its content, so the same content is the same run, and it appears whole or not at all.
+It is deleted if the command is refused, or if a worker refuses its text, since then no run can resume from it.
 """
 
 import contextlib
