@@ -2,10 +2,6 @@
 
 click is the chosen library: typed, kept since 2014, two dependencies fewer and a third of the start-up time of those
 built on it. The flags of a run are made from the one table in `pipeline.run.options`.
-
-    command.py    the group of all commands, and what they share: flags, options, workers, output
-    runs.py       train, count, merge, combine, import, verify, report
-    tokens.py     export, encode, decode, env, version
 """
 
 import logging
@@ -17,7 +13,7 @@ import click
 
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
-from pipeline.cli import runs, tokens  # noqa: F401 - their commands join the group
+from pipeline.cli import definitions  # noqa: F401 - its commands join the group
 from pipeline.cli.command import PROGRAM, commands
 
 __all__ = ["commands", "run"]

@@ -4,25 +4,21 @@ Values come from flags, then from the configuration file, then from defaults. A 
 story itself, so that the worker processes start at the same time.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from pipeline import __version__
-from pipeline.run.options import (
-    DEFAULT_SPECIAL_TOKENS,
-    OPTION_FIELDS,
-    Options,
-    check_vocabulary,
-    flag_of,
-    make_options,
-    read_config,
-)
+from pipeline.run.options import HELP, OPTION_FIELDS, Options, check_vocabulary, flag_of, make_options, read_config
 from pipeline.storage import Location, parse_location
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pipeline.base.events import Listener
     from pipeline.executors import Executor
     from pipeline.report.summary import Summary
@@ -33,18 +29,18 @@ CLUSTER_OPTIONS = ("executor", "ray_address")
 COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes")
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True)
+class Request:
     """What a command was asked for. given: values from flags and configuration file; all others are defaults."""
 
     options: Options
     given: dict[str, Any]
 
 
-class Session(NamedTuple):
+@dataclass(frozen=True)
+class Session(Request):
     """A request with the executor and the listener to carry it out."""
 
-    options: Options
-    given: dict[str, Any]
     executor: "Executor"
     listener: "Listener"
 
@@ -84,8 +80,7 @@ def commands() -> None:
 def command(*names: str, name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
     """Add a function to the group as a command that takes the options of these names.
 
-    The function is called with a `Request` and with the values of its own click arguments, `inputs` aside, which is an
-    option. Without names it is called with its own values only.
+    It is called with a `Request`, unless there are no names, and the values of its own click arguments but `inputs`.
     """
 
     def decorate(function: Callable[..., None]) -> click.Command:
@@ -116,9 +111,12 @@ def run_command(
         @functools.wraps(function)
         def call(request: Request, **values: Any) -> None:
             if "dry_run" in names and request.options.dry_run:
-                print_plan(request.options)
+                carry_out(request, _plan, lambda _: contextlib.nullcontext())
             else:
-                carry_out(request, lambda session: function(session, **values), only_here=only_here)
+                from pipeline.run.workers import executor_for, executor_here
+
+                start = executor_here if only_here else executor_for
+                carry_out(request, lambda session: function(session, **values), start)
 
         return command(*names, name=name)(call)
 
@@ -129,22 +127,23 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
     """Make flags for these options, and for --no-special-tokens, --print-config and --config."""
     if not names:
         return []
-    print_help, config_help = "print the options that would be used, and stop", "YAML, JSON or TOML with the same names"
     flags = [
-        click.Option(["--print-config"], is_flag=True, help=print_help),
-        click.Option(["--config"], type=location_type, metavar="FILE", help=f"{config_help}; flags override it"),
-    ]
+        click.Option(["--print-config"], is_flag=True, help="print the options that would be used, and stop"),
+        click.Option(
+            ["--config"], type=location_type, metavar="FILE",
+            help="YAML, JSON or TOML with the same names; flags override it",
+        ),
+    ]  # fmt: skip
     for name in names:
-        option = OPTION_FIELDS[name]
-        help_text, default = option.metadata["help"], option.default
-        kind: dict[str, Any] = {"metavar": option.metadata["metavar"] or "VALUE"}
-        if option.type is bool:
-            kind = {"is_flag": True}
-        elif name == "special_tokens":
-            kind["multiple"] = True
-            help_text += f"; repeatable  [default: {' '.join(DEFAULT_SPECIAL_TOKENS)}]"
-        elif name == "vocab_size" or isinstance(default, str | int):
-            help_text += f"  [default: {Options().vocab_size[0] if name == 'vocab_size' else default}]"
+        option, help_text = OPTION_FIELDS[name], HELP[name]
+        default: Any = option.default
+        if name in ("vocab_size", "special_tokens"):
+            default = default[0]
+        help_text += "; repeatable" if name == "special_tokens" else ""
+        if isinstance(default, str | int) and option.type is not bool:
+            help_text += f"  [default: {default}]"
+        kind: dict[str, Any] = {"is_flag": True} if option.type is bool else {"metavar": option.metadata["metavar"]}
+        kind["multiple"] = name == "special_tokens"
         flags.append(click.Option([flag_of(name), name], default=None, help=help_text, **kind))
         if name == "special_tokens":
             none_help = "every file is one document"
@@ -186,27 +185,19 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def carry_out(
-    request: Request, story: Callable[[Session], Result], *, only_here: bool = False, encoding: bool = False
+    request: Request, story: Callable[[Session], Result], start: "Callable[[Options], AbstractContextManager[Any]]"
 ) -> None:
     """Start workers, run a story with progress, and print its result."""
-    from pipeline.run.workers import ENCODING, SETUP, executor_for, executor_here
-
-    options, start = request.options, executor_here if only_here else executor_for
-    with start(options, ENCODING if encoding else SETUP) as executor:
+    options = request.options
+    with start(options) as executor:
         from pipeline.report import progress
 
         with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-            result = story(Session(*request, executor, listener))
-        _show(options, result)
-
-
-def _show(options: Options, result: Result) -> None:
-    from pipeline.report import progress
-
-    if options.log_json:
-        progress.write_json(result.event, result.values)
-    elif text := result.brief if options.quiet else result.text:
-        progress.write(text)
+            result = story(Session(options, request.given, executor, listener))
+        if options.log_json:
+            progress.write_json(result.event, result.values)
+        elif text := result.brief if options.quiet else result.text:
+            progress.write(text)
 
 
 def summary_result(summary: "Summary") -> Result:
@@ -215,12 +206,10 @@ def summary_result(summary: "Summary") -> Result:
     return Result("summary", summary.to_json(), summary.render(), "\n".join(map(str, directories)))
 
 
-def print_plan(options: Options) -> None:
-    """Print what `--dry-run` shows: the run as it would be carried out."""
+def _plan(session: Session) -> Result:
+    """Return what `--dry-run` prints: the run as it would be carried out."""
     from pipeline.commands.dry_run import run_dry
-    from pipeline.report import progress
 
-    with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
-        plan = run_dry(options, listener)
+    plan = run_dry(session.options, session.listener)
     text = "\n".join(f"{name + ':':24}{value}" for name, value in plan.items())
-    _show(options, Result("plan", plan, text, text))
+    return Result("plan", plan, text, text)

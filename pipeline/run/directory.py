@@ -1,8 +1,7 @@
 """An owned directory: a run's, or one of shards. It is locked, has a manifest, and deletes only what that lists.
 
-A command writes under *reserved* names only (`counts/`, `tokenizer-8000/`, ...). It refuses to start where other
-people's files have such names, or where the corpus is stored under one, links resolved. Deleting is narrower: a file
-goes only if the manifest lists it and no link leads to the directory that it is in; a directory goes when it is empty.
+A command writes under *reserved* names only (`counts/`, ...), and refuses to start where other people's files or the
+corpus have such names, links resolved. A file that the manifest lists stays if a link leads to its directory.
 """
 
 import contextlib
@@ -14,13 +13,13 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.storage import Location, Remote, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
@@ -39,16 +38,15 @@ def fingerprint(*parts: object) -> str:
 def new_directory(parent: Path = Path("runs")) -> Path:
     """Make and return the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
     make_directory(parent)
-    for number in itertools.count(1):
-        directory = parent / f"{number:03d}"
+    for directory in (parent / f"{number:03d}" for number in itertools.count(1)):
         try:
             directory.mkdir()
+            break
         except FileExistsError:
             continue
         except OSError as error:
             raise RunDirectoryError(f"directory {directory} cannot be made: {error.strerror}; give --output") from None
-        return directory
-    raise AssertionError("unreachable")
+    return directory
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,24 @@ class Directory:
     def locked(self) -> Iterator[None]:
         """Work in the directory alone; make it if it is missing, and remove it if it has no manifest at the end.
 
-        Raises `RunDirectoryError` while another process works in it. The lock is the system's and dies with its
-        process; in a store it is what `pipeline.storage.lock` can promise.
+        Raises `RunDirectoryError` while another process works in it. The lock dies with its process; in a store it is
+        what `pipeline.storage.lock` can promise.
         """
-        make_directory(self.location)
-        with _held(self.location) if isinstance(self.location, Remote) else _flocked(self.location, self.kind.manifest):
+        with contextlib.ExitStack() as leaving:
+            make_directory(self.location)
+            if isinstance(self.location, Remote):
+                leaving.enter_context(lock.held(self.location))
+                leaving.callback(sweep_scratch)  # of processes that were still dying when we began
+            else:
+                leaving.callback(os.close, _lock_file(self.location))
+                leaving.callback(self._remove_unused, self.location)
             yield
+
+    def _remove_unused(self, location: Path) -> None:
+        if not (location / self.kind.manifest).exists():
+            with contextlib.suppress(OSError):
+                (location / _LOCK).unlink()
+                location.rmdir()
 
     def require_lock(self) -> None:
         """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
@@ -91,11 +101,8 @@ class Directory:
 
     def write_manifest(self, document: dict[str, Any]) -> None:
         """Write the manifest with its format version and digest, whole or not at all."""
-        document = {
-            "format_version": self.kind.format_version,
-            "written_by": f"bpe-pipeline {__version__}",
-            **document,
-        }
+        written_by = {"format_version": self.kind.format_version, "written_by": f"bpe-pipeline {__version__}"}
+        document = written_by | document
         document["digest"] = fingerprint(document)
         self.require_lock()
         write_json(self / self.kind.manifest, document)
@@ -105,7 +112,7 @@ class Directory:
 
         Raises `RunDirectoryError` if it was altered or is of another format, `StorageError` if it may not be read.
         """
-        path, document = self / self.kind.manifest, None
+        path = self / self.kind.manifest
         try:
             document = read_json(path)
         except FileNotFoundError:
@@ -114,13 +121,12 @@ class Directory:
             raise RunDirectoryError(f"{self} is a file, not a directory; choose another --output") from None
         except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
-        version = document.get("format_version") if isinstance(document, dict) else None
-        if version != self.kind.format_version:
+        found: dict[str, Any] = document if isinstance(document, dict) else {}
+        if (version := found.get("format_version")) != self.kind.format_version:
             raise RunDirectoryError(
                 f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
                 "wrote it, or start again with --overwrite"
             )
-        found: dict[str, Any] = document
         with self.damage():
             if found.pop("digest", None) != fingerprint(found):
                 raise ValueError("it was altered after it was written")
@@ -131,15 +137,14 @@ class Directory:
         """Raise what the block finds wrong with the manifest's values as one `RunDirectoryError`."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise RunDirectoryError(
-                f"{self / self.kind.manifest} is damaged ({error}); start again with --overwrite"
-            ) from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
+            path = self / self.kind.manifest
+            raise RunDirectoryError(f"{path} is damaged ({error}); start again with --overwrite") from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete these files, which the manifest lists, and the directories that are empty then.
+        """Delete these files, relative paths that the manifest lists, and directories that are empty then.
 
-        names: relative paths. One whose directory is a link stays.
+        One whose directory is a link stays.
         """
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
@@ -198,10 +203,7 @@ class Directory:
             raise RunDirectoryError(f"{where} cannot be read: {reason}; choose another --output") from None
 
     def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
-        """Raise `RunDirectoryError` if one of these paths has a reserved name here, links resolved.
-
-        paths: absolute ones, or URIs. what: what the paths are, if not a corpus.
-        """
+        """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""
         for path, name in self._inner_names(paths):
             if name == self.kind.manifest or self.kind.reserved.fullmatch(name):
                 raise RunDirectoryError(
@@ -211,30 +213,37 @@ class Directory:
 
     def _inner_names(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield each path that is inside the directory, with its first component there."""
+        if isinstance(self.location, Remote):
+            prefix = f"{self.location.key}/" if self.location.key else ""
+            for path in filter(is_uri, paths):
+                where = named(path)
+                if isinstance(where, Remote) and where.base == self.location.base and where.key.startswith(prefix):
+                    yield path, where.key.removeprefix(prefix).split("/")[0]
+            return
         real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
-        linked = {name: Path(real(str(self / name))) for name in self._linked_directories()}
+        homes = [(Path(real(str(self / name))), name) for name in ("", *self._linked_directories())]
         for path in paths:
-            targets = [path, real(path)] if not is_uri(path) and Path(path).is_symlink() else [path]
-            for target in targets:
-                name = _first_component(self.location, target, real)
-                if name:
-                    yield path, name
-                if linked and not is_uri(target):
-                    parent = Path(real(str(Path(target).parent)))
-                    yield from ((path, name) for name, home in linked.items() if parent.is_relative_to(home))
+            if is_uri(path):
+                continue
+            for target in [path, real(path)] if Path(path).is_symlink() else [path]:
+                parent, last = os.path.split(target)
+                found = Path(real(parent), last)
+                for home, name in homes:
+                    if found != home and found.is_relative_to(home):
+                        yield path, name or found.relative_to(home).parts[0]
 
     def _linked_directories(self) -> list[str]:
         """List the reserved names at the top that are links to directories: what is written there is elsewhere."""
         if isinstance(self.location, Remote):
             return []
-        names = filter(self.kind.reserved.fullmatch, self.names_in(self.location))
-        return [name for name in names if (self.location / name).is_symlink() and (self.location / name).is_dir()]
+        links = [name for name in self._reserved_names() if (self.location / name).is_symlink()]
+        return [name for name in links if (self.location / name).is_dir()]
+
+    def _reserved_names(self) -> Iterator[str]:
+        return filter(self.kind.reserved.fullmatch, self.names_in(self.location))
 
     def refuse_linked_directories(self, names: Container[str] | None = None) -> None:
-        """Raise `RunDirectoryError` if new work would replace files elsewhere, through a link with a reserved name.
-
-        names: those that the work writes, if not all.
-        """
+        """Raise `RunDirectoryError` if work that writes these names, or all, would replace files through a link."""
         for name in self._linked_directories():
             if (names is None or name in names) and self._holds_something(self / name):
                 raise RunDirectoryError(
@@ -243,12 +252,9 @@ class Directory:
                 )
 
     def refuse_foreign_files(self) -> None:
-        """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names.
-
-        An empty directory is none: a run leaves it that was killed just before its manifest was whole.
-        """
-        for name in self.names_in(self.location):
-            if self.kind.reserved.fullmatch(name) and self._holds_something(self / name):
+        """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names."""
+        for name in self._reserved_names():
+            if self._holds_something(self / name):  # a run that is killed before its manifest is whole leaves none
                 raise RunDirectoryError(
                     f"{self} holds {name} but no {self.kind.manifest}, so it may be somebody else's; choose another "
                     "--output, or replace it with --overwrite"
@@ -264,68 +270,27 @@ class Directory:
             write_whole(log, b"" if log.is_symlink() else log.read_bytes())
 
 
-def _first_component(directory: Location, path: str, real: Callable[[str], str]) -> str:
-    """Return the first component of a path within the directory, or nothing if it is elsewhere."""
-    if isinstance(directory, Remote) != is_uri(path):
-        return ""
-    if isinstance(directory, Remote):
-        where = named(path)
-        prefix = f"{directory.key}/" if directory.key else ""
-        within = isinstance(where, Remote) and where.base == directory.base and where.key.startswith(prefix)
-        return where.key.removeprefix(prefix).split("/")[0] if isinstance(where, Remote) and within else ""
-    parent, last = os.path.split(path)
-    found, home = Path(real(parent), last), Path(real(str(directory)))
-    inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
-    return inner[0] if inner else ""
-
-
-@contextlib.contextmanager
-def _held(directory: Remote) -> Iterator[None]:
-    """Hold the lock in a store. At the end those processes are dead, too, that were still dying when we began."""
-    with lock.held(directory):
-        try:
-            yield
-        finally:
-            sweep_scratch()
-
-
-@contextlib.contextmanager
-def _flocked(directory: Path, manifest: str) -> Iterator[None]:
-    descriptor = _lock_file(directory)
-    while descriptor is None:
+def _lock_file(directory: Path) -> int:
+    """Lock a directory's lock file, again if its last holder removed it meanwhile, so that the lock holds nothing."""
+    path, holds, descriptor = directory / _LOCK, False, -1
+    while not holds:
         make_directory(directory)
-        descriptor = _lock_file(directory)
-    try:
         try:
-            yield
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not directory.is_dir():
+                continue
+            reason = error.strerror
+            raise RunDirectoryError(f"{directory} cannot be written: {reason}; choose another --output") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                holds = os.path.samestat(os.fstat(descriptor), path.stat())
+        except OSError:
+            raise RunDirectoryError(
+                f"another process is working on {directory}; wait for it, or choose another --output"
+            ) from None
         finally:
-            if not (directory / manifest).exists():
-                with contextlib.suppress(OSError):
-                    (directory / _LOCK).unlink()
-                    directory.rmdir()
-    finally:
-        os.close(descriptor)
-
-
-def _lock_file(directory: Path) -> int | None:
-    """Lock a directory's lock file; None if its last holder removed it meanwhile, so that the lock holds nothing."""
-    path = directory / _LOCK
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not directory.is_dir():
-            return None
-        raise RunDirectoryError(f"{directory} cannot be written: {error.strerror}; choose another --output") from None
-    holds = False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with contextlib.suppress(FileNotFoundError):
-            holds = os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        raise RunDirectoryError(
-            f"another process is working on {directory}; wait for it, or choose another --output"
-        ) from None
-    finally:
-        if not holds:
-            os.close(descriptor)
-    return descriptor if holds else None
+            if not holds:
+                os.close(descriptor)
+    return descriptor

@@ -36,9 +36,8 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UsageError(
-                f"the special token {text!r} holds a lone surrogate, which no UTF-8 text contains"
-            ) from None
+            reason = "holds a lone surrogate, which no UTF-8 text contains"
+            raise UsageError(f"the special token {text!r} {reason}") from None
         seen.add(text)
 
 

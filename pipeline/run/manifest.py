@@ -1,15 +1,14 @@
 """The manifest of a run, `run.json`: its options, its plan, and what it may delete.
 
-It holds no state: the files that exist show what is finished, and each carries the fingerprint of everything that it
-depends on.
+It holds no state: the files that exist show what is finished, and each carries the fingerprint of what it depends on.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
@@ -29,42 +28,29 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 )
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
-_SOURCE = ("kind", "digest", "description")
-LEARNING_OPTIONS = (  # the merge options that the merge list depends on
-    *("tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
-)
+LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_bytes")  # special_ids moves ids alone
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where counts came from that were not counted from a corpus listing.
+    """Where counts came from that were not counted from a corpus listing."""
 
-    kind: "runs" (combined), "counts" (imported) or "iterator". digest: of everything the counts depend on besides the
-    options; of an iterator, which cannot be read again, a random number. description: for people.
-    """
-
-    kind: str
-    digest: str
-    description: str
+    kind: str  # "runs" (combined), "counts" (imported) or "iterator"
+    digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
+    description: str  # for people
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `run.json` says.
-
-    counting: the options that decide what is counted. cutting: what the pattern's name means in this release: its
-    expression, the engine that cuts, and the Unicode version of that. merging, vocab_size: None until merging was first
-    asked for. source: in place of a plan, for counts that came from no corpus listing. tokenizers: files of tokenizers
-    that merging may have written.
-    """
+    """What `run.json` says. counting, merging: options by name."""
 
     counting: dict[str, Any]
-    cutting: dict[str, str]
+    cutting: dict[str, str]  # what the pattern's name means in this release: `open_run.cut_by`
     plan: Plan = field(default_factory=Plan)
-    merging: dict[str, Any] | None = None
+    merging: dict[str, Any] | None = None  # as vocab_size, None until merging was first asked for
     vocab_size: int | None = None
-    source: Source | None = None
-    tokenizers: tuple[str, ...] = ()
+    source: Source | None = None  # in place of a plan, for counts that came from no corpus listing
+    tokenizers: tuple[str, ...] = ()  # files that merging may have written
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -168,7 +154,7 @@ def load(location: Location) -> Run | None:
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             plan=Plan.from_json(document),
-            source=None if source is None else Source(*(str(source[name]) for name in _SOURCE)),
+            source=None if source is None else Source(*(str(source[part.name]) for part in fields(Source))),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
         )
         if "tokenizers" not in document and manifest.vocab_size is not None:
@@ -179,22 +165,14 @@ def load(location: Location) -> Run | None:
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
         for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
-            if stored is not None and _complete(stored).of_stage(stage) != stored:
+            if stored is not None and make_options(stored).of_stage(stage) != stored:
                 raise ValueError(f"its options of {stage} are not complete")
     return Run(directory, manifest)
 
 
-def _complete(stored: dict[str, Any]) -> Options:
-    try:
-        return make_options(stored)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
 def require(location: Location) -> Run:
     """Return the run in a directory; raises `RunDirectoryError` if there is none."""
-    run = load(location)
-    if run is None:
+    if (run := load(location)) is None:
         raise RunDirectoryError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
 
@@ -234,27 +212,25 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
 
 
 def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
-    """Store the merge options and the files of tokenizers to come, of these names, and return the run with them.
+    """Return the run with these merge options, vocabulary sizes and files of tokenizers to come, all of them stored.
 
-    Raises `RunDirectoryError` if other options were learned by. Results of other options, whose merge list is gone, are
-    deleted. The first vocabulary size that is asked for becomes the run's own.
+    Raises `RunDirectoryError` if other options were learned by; results of other options without a merge list go.
     """
     asked = options.of_stage("merge")
-    manifest = run.manifest
-    known = {name.partition("/")[0] for name in manifest.tokenizers}
+    before = run.manifest
+    known = {name.partition("/")[0] for name in before.tokenizers}
     run.directory.refuse_linked_directories({*map(run.tokenizer_name, options.vocab_size)} - known)
-    learned = manifest.merging is not None and run.merges_path.exists()
+    learned = before.merging is not None and run.merges_path.exists()
     if learned:
-        refuse_other_options(run.directory, "merging", manifest.merging or {}, asked)
-    elif manifest.merging not in (None, asked):
+        refuse_other_options(run.directory, "merging", before.merging or {}, asked)
+    elif before.merging not in (None, asked):
         run = remove_results(run)
     has_own = learned or (run.directory / "tokenizer/tokenizer.json").exists()
-    own = run.manifest.vocab_size if has_own else None
-    settled = replace(run.manifest, merging=asked, vocab_size=own or options.vocab_size[0])
-    run = replace(run, manifest=settled)
+    own = before.vocab_size if has_own else None
+    run = replace(run, manifest=replace(run.manifest, merging=asked, vocab_size=own or options.vocab_size[0]))
     named = [f"{run.tokenizer_name(size)}/{name}" for size in options.vocab_size for name in file_names]
-    tokenizers = tuple(dict.fromkeys((*settled.tokenizers, *named)))
-    run = replace(run, manifest=replace(settled, tokenizers=tokenizers))
-    if run.manifest != manifest:
+    tokenizers = tuple(dict.fromkeys((*run.manifest.tokenizers, *named)))
+    run = replace(run, manifest=replace(run.manifest, tokenizers=tokenizers))
+    if run.manifest != before:
         save(run)
     return run

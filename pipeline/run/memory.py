@@ -1,7 +1,6 @@
-"""Share the memory limit: what the processes take before any work, and the budget of each worker.
+"""Share the memory limit of all processes together: what they take before any work, and the budget of each worker.
 
-The limit is for all processes together. The coordinator is measured; what a process takes for the interpreter, this
-package and Arrow is declared here; tests compare whole runs with their limit.
+The coordinator is measured; what a process takes for the interpreter, this package and Arrow is declared here.
 """
 
 from collections.abc import Sequence
@@ -31,17 +30,13 @@ _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit in bytes, and what is taken of it before any work.
-
-    given: whether the user set the limit. worker_bytes: what a worker takes before it starts. of_cluster: whether the
-    limit is each node's.
-    """
+    """A limit in bytes, and what is taken of it before any work."""
 
     limit_bytes: int
     taken_bytes: int
-    given: bool
-    worker_bytes: int = WORKER_BYTES
-    of_cluster: bool = False
+    given: bool  # by the user
+    worker_bytes: int = WORKER_BYTES  # what a worker takes before it starts
+    of_cluster: bool = False  # the limit is each node's
 
     def workers(self, asked: int) -> int:
         """Return how many workers, at most `asked`, fit at the same time; `UsageError` if not even one does."""
@@ -70,23 +65,20 @@ def budget(memory_limit: int | None, nodes: Sequence[Node] = ()) -> Budget:
     given = memory_limit is not None
     if nodes:
         lent = min(node.memory_bytes for node in nodes)
-        limit = lent if memory_limit is None else min(memory_limit, lent)
+        limit = min(memory_limit or lent, lent)
         return Budget(limit, ARROW_BYTES, given, CLUSTER_WORKER_BYTES, of_cluster=True)
+    limit = memory_limit or int(machine.available_memory() * _SHARE) + machine.process_tree_memory()
     own = max(machine.own_memory(), COORDINATOR_BYTES) + COORDINATOR_GROWTH_BYTES
-    free = int(machine.available_memory() * _SHARE) + machine.process_tree_memory() if memory_limit is None else 0
-    return Budget(free if memory_limit is None else memory_limit, own + FORK_SERVER_BYTES + ARROW_BYTES, given)
+    return Budget(limit, own + FORK_SERVER_BYTES + ARROW_BYTES, given)
 
 
 @dataclass(frozen=True)
 class Workers:
-    """How many workers a stage has, and the bytes that each has for its work.
+    """How many workers a stage has, and the bytes that each has for its work."""
 
-    budget: of each machine. on_one: how many workers share a machine at most.
-    """
-
-    budget: Budget
+    budget: Budget  # of each machine
     count: int
-    on_one: int
+    on_one: int  # how many share a machine at most
     work_bytes: int
 
     @property

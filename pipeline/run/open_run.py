@@ -72,8 +72,7 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
 def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
     """Delete the counts of the run in the directory, if there is one, and save this one in its place.
 
-    The old run's results are deleted too (`results`), or taken over until there are new ones. keep: copies of
-    standard input to keep, by their paths.
+    Its results are deleted too (`results`), or stay until there are new ones; copies of standard input in `keep` stay.
     """
     try:
         old = manifest.load(run.directory.location)
@@ -89,8 +88,7 @@ def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
 
 def refuse_source(run: Run) -> None:
     """Raise `RunDirectoryError` for a run whose counts came from no corpus: none can be counted into it."""
-    source = run.manifest.source
-    if source is not None:
+    if (source := run.manifest.source) is not None:
         raise RunDirectoryError(
             f"{run.directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
             "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
@@ -121,8 +119,7 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
 
 def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work) -> Plan:
     options, nodes = work.options, work.nodes
-    whole_documents = options.errors == "skip"
-    cutting = Cutting(special_bytes(options), work.pattern.automaton, whole_documents, options.text_field)
+    cutting = Cutting(special_bytes(options), work.pattern.automaton, options.errors == "skip", options.text_field)
     workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
     default = default_chunk_bytes(corpus_bytes(files), workers.count, workers.count * workers.work_bytes)
     return plan.extended(files, cutting, options.chunk_size or default)

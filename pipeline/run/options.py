@@ -1,220 +1,83 @@
 """The options of a run: one table for the command's flags, the configuration file and Python's keywords.
 
-Each field of `Options` has a reader of its value, a help text, and what depends on it (`stage`): "count" and "merge"
+Each field of `Options` has a default, a reader of its value, and what depends on it (`stage`): "count" and "merge"
 options are part of what a run *is*, "encode" options of what shards are, "run" options only of how it runs.
 """
 
 import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
-from pipeline.run.ids import MAX_IDS, check_special_tokens, merge_budget, with_pad_token
+from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.values import (
     CHAT_TEMPLATES,
     SHARD_FORMATS,
     parse_flag,
     parse_formats,
     parse_one_of,
+    parse_pad_token,
     parse_paths,
+    parse_pattern,
     parse_special_tokens,
     parse_text,
     parse_text_field,
+    parse_vocab_size,
 )
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
-DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
 # A dotted name in TOML; tomllib takes time that grows with the square of its parts.
 _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
 
 
-def _parse_vocab_size(value: object) -> tuple[int, ...]:
-    """Read vocabulary sizes: one, or several in a list or separated by commas, none twice."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    listed = list(value) if isinstance(value, list | tuple) else [value]
-    if not listed:
-        raise ValueError("a whole number, or several")
-    return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), listed)))
-
-
-def _parse_pattern(value: object) -> str:
-    """Read a pattern's name or a regular expression; a name that is nearly right is refused with the right one."""
-    from pipeline.pattern.presets import PRESETS
-
-    text = parse_text(value)
-    near = difflib.get_close_matches(text, PRESETS, 1)
-    if near and text not in PRESETS and text.isalnum():
-        raise ValueError(f"a pattern's name or a regular expression (did you mean {near[0]}?)")
-    return text
-
-
-def _option(parse: Callable[[object], Any], default: Any, stage: str, text: str, metavar: str | None = None) -> Any:
-    return field(default=default, metadata={"parse": parse, "stage": stage, "help": text, "metavar": metavar})
+def _option(stage: str, default: Any, parse: Callable[[object], Any], metavar: str = "VALUE") -> Any:
+    return field(default=default, metadata={"stage": stage, "parse": parse, "metavar": metavar})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Everything that can be asked of a run; sizes in bytes, times in seconds."""
 
-    inputs: tuple[str, ...] | None = _option(
-        parse_paths,
-        None,
-        "run",
-        "files, directories, globs, URIs, - for standard input; none: the sample corpus (Python's own library)",
-    )
-    output: Location | None = _option(
-        parse_location, None, "run", "the run directory, a path or a URI; default: a new one under runs/", "DIR"
-    )
-    vocab_size: tuple[int, ...] = _option(
-        _parse_vocab_size,
-        (32_000,),
-        "vocabulary",
-        "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's own",
-        "N[,N...]",
-    )
-    special_tokens: tuple[str, ...] = _option(
-        parse_special_tokens,
-        DEFAULT_SPECIAL_TOKENS,
-        "count",
-        "text that separates documents and gets its own id",
-        "TEXT",
-    )
-    special_tokens_as_text: bool = _option(
-        parse_flag, False, "count", "count special tokens in the corpus as any text: they separate nothing"
-    )
-    pattern: str = _option(
-        _parse_pattern,
-        "gpt2",
-        "count",
-        "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",
-        "NAME|REGEX",
-    )
-    errors: str = _option(
-        parse_one_of("replace", "strict", "skip"),
-        "replace",
-        "count",
-        "invalid UTF-8: replace it, stop, or skip its document",
-    )
-    pattern_timeout: int = _option(
-        parse_whole_number(1, 1_000_000),
-        60,
-        "run",
-        "seconds for a document, for each MiB of a long one, where the regex package cuts",
-        "SECONDS",
-    )
-    max_piece_bytes: int | None = _option(
-        parse_piece_bytes, None, "count", "cut longer pieces (the tokenizer will not cut so)", "SIZE"
-    )
-    input_format: str = _option(
-        parse_one_of("auto", "text", "lines", "jsonl", "parquet"),
-        "auto",
-        "count",
-        "of all inputs: text, lines (each a document), jsonl, parquet; auto: by content and name",
-    )
-    compression: str = _option(
-        parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
-        "auto",
-        "count",
-        "of all inputs: none, gzip, zstd, bzip2, xz; auto: by content",
-    )
-    text_field: str = _option(
-        parse_text_field,
-        "text",
-        "count",
-        "the field of JSON Lines or column of Parquet to read; a.b for nested",
-        "NAME",
-    )
-    tie_break: str = _option(
-        parse_one_of("lowest-ids", "greatest-bytes"),
-        "lowest-ids",
-        "merge",
-        "which of equally frequent pairs is merged first",
-    )
-    min_frequency: int = _option(
-        parse_whole_number(1, (1 << 63) - 1), 1, "merge", "merge no pair that occurs less often", "N"
-    )
-    min_piece_count: int = _option(
-        parse_whole_number(1, (1 << 63) - 1), 1, "merge", "leave pieces that occur less often out of merging", "N"
-    )
-    max_token_bytes: int | None = _option(
-        parse_whole_number(2, 1 << 30), None, "merge", "make no token longer than this", "N"
-    )
-    special_ids: str = _option(
-        parse_one_of("last", "first"),
-        "last",
-        "merge",
-        "where the special tokens' ids are: after the merges or before",
-    )
-    pad_token: str | None = _option(parse_text, None, "count", "one more special token, for padding", "TEXT")
-    export: tuple[str, ...] | None = _option(
-        parse_formats,
-        None,
-        "run",
-        "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
-        "LIST",
-    )
-    chat_template: str | None = _option(
-        parse_one_of(*CHAT_TEMPLATES), None, "run", "chat template of the hf export: llama3 or chatml", "NAME"
-    )
-    shard_format: str = _option(
-        parse_one_of(*SHARD_FORMATS), "npy", "encode", "npy, bin (ids alone), or parquet (a row a document)", "NAME"
-    )
-    shard_size: int = _option(
-        parse_whole_number(1, (1 << 31) - 1), 100_000_000, "encode", "tokens in a shard, at most", "N"
-    )
-    documents: str = _option(
-        parse_one_of("separator", "offsets"),
-        "separator",
-        "encode",
-        "what separates documents in shards: the separator after each, or offsets in a file of their own",
-        "NAME",
-    )
-    separator: str | None = _option(
-        parse_text,
-        None,
-        "encode",
-        "the special token that ends a document; default: the tokenizer's end of text, or its first",
-        "TEXT",
-    )
-    workers: int | None = _option(
-        parse_whole_number(1, 4096),
-        None,
-        "run",
-        "worker processes; default: physical cores (ray: all of the cluster)",
-        "N",
-    )
-    executor: str = _option(
-        parse_one_of("local", "ray"), "local", "run", "where workers run: on this machine, or on a Ray cluster"
-    )
-    ray_address: str | None = _option(
-        parse_text,
-        None,
-        "run",
-        "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
-        "ADDRESS",
-    )
-    chunk_size: int | None = _option(
-        parse_bytes, None, "run", "bytes of corpus in a chunk; default: by memory and cores", "SIZE"
-    )
-    memory_limit: int | None = _option(
-        parse_bytes,
-        None,
-        "run",
-        "memory for all processes together (ray: on each node); default: 80 % of what is free",
-        "SIZE",
-    )
-    fail_on_loss: bool = _option(parse_flag, False, "run", "fail if input was skipped or altered")
-    dry_run: bool = _option(parse_flag, False, "run", "print the plan and stop")
-    overwrite: bool = _option(parse_flag, False, "run", "start again in a directory that holds another run")
-    quiet: bool = _option(parse_flag, False, "run", "print only errors and the final result")
-    log_json: bool = _option(parse_flag, False, "run", "print one JSON object a line instead of text")
+    inputs: tuple[str, ...] | None = _option("run", None, parse_paths)
+    output: Location | None = _option("run", None, parse_location, "DIR")
+    vocab_size: tuple[int, ...] = _option("vocabulary", (32_000,), parse_vocab_size, "N[,N...]")
+    special_tokens: tuple[str, ...] = _option("count", ("<|endoftext|>",), parse_special_tokens, "TEXT")
+    special_tokens_as_text: bool = _option("count", False, parse_flag)
+    pattern: str = _option("count", "gpt2", parse_pattern, "NAME|REGEX")
+    errors: str = _option("count", "replace", parse_one_of("replace", "strict", "skip"))
+    pattern_timeout: int = _option("run", 60, parse_whole_number(1, 1_000_000), "SECONDS")
+    max_piece_bytes: int | None = _option("count", None, parse_piece_bytes, "SIZE")
+    input_format: str = _option("count", "auto", parse_one_of("auto", "text", "lines", "jsonl", "parquet"))
+    compression: str = _option("count", "auto", parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"))
+    text_field: str = _option("count", "text", parse_text_field, "NAME")
+    tie_break: str = _option("merge", "lowest-ids", parse_one_of("lowest-ids", "greatest-bytes"))
+    min_frequency: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
+    min_piece_count: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
+    max_token_bytes: int | None = _option("merge", None, parse_whole_number(2, 1 << 30), "N")
+    special_ids: str = _option("merge", "last", parse_one_of("last", "first"))
+    pad_token: str | None = _option("count", None, parse_pad_token, "TEXT")
+    export: tuple[str, ...] | None = _option("run", None, parse_formats, "LIST")
+    chat_template: str | None = _option("run", None, parse_one_of(*CHAT_TEMPLATES), "NAME")
+    shard_format: str = _option("encode", "npy", parse_one_of(*SHARD_FORMATS), "NAME")
+    shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
+    documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
+    separator: str | None = _option("encode", None, parse_text, "TEXT")
+    workers: int | None = _option("run", None, parse_whole_number(1, 4096), "N")
+    executor: str = _option("run", "local", parse_one_of("local", "ray"))
+    ray_address: str | None = _option("run", None, parse_text, "ADDRESS")
+    chunk_size: int | None = _option("run", None, parse_bytes, "SIZE")
+    memory_limit: int | None = _option("run", None, parse_bytes, "SIZE")
+    fail_on_loss: bool = _option("run", False, parse_flag)
+    dry_run: bool = _option("run", False, parse_flag)
+    overwrite: bool = _option("run", False, parse_flag)
+    quiet: bool = _option("run", False, parse_flag)
+    log_json: bool = _option("run", False, parse_flag)
 
     def of_stage(self, *stages: str) -> dict[str, Any]:
         """Return the options of these stages as plain JSON values."""
@@ -225,6 +88,42 @@ class Options:
         }
 
 
+HELP = {  # of the flags
+    "output": "the run directory, a path or a URI; default: a new one under runs/",
+    "vocab_size": "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's "
+    "own",
+    "special_tokens": "text that separates documents and gets its own id",
+    "special_tokens_as_text": "count special tokens in the corpus as any text: they separate nothing",
+    "pattern": "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",
+    "errors": "invalid UTF-8: replace it, stop, or skip its document",
+    "pattern_timeout": "seconds for a document, for each MiB of a long one, where the regex package cuts",
+    "max_piece_bytes": "cut longer pieces (the tokenizer will not cut so)",
+    "input_format": "of all inputs: text, lines (each a document), jsonl, parquet; auto: by content and name",
+    "compression": "of all inputs: none, gzip, zstd, bzip2, xz; auto: by content",
+    "text_field": "the field of JSON Lines or column of Parquet to read; a.b for nested",
+    "tie_break": "which of equally frequent pairs is merged first",
+    "min_frequency": "merge no pair that occurs less often",
+    "min_piece_count": "leave pieces that occur less often out of merging",
+    "max_token_bytes": "make no token longer than this",
+    "special_ids": "where the special tokens' ids are: after the merges or before",
+    "pad_token": "one more special token, for padding",
+    "export": "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
+    "chat_template": "chat template of the hf export: llama3 or chatml",
+    "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
+    "shard_size": "tokens in a shard, at most",
+    "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
+    "separator": "the special token that ends a document; default: the tokenizer's end of text, or its first",
+    "workers": "worker processes; default: physical cores (ray: all of the cluster)",
+    "executor": "where workers run: on this machine, or on a Ray cluster",
+    "ray_address": "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
+    "chunk_size": "bytes of corpus in a chunk; default: by memory and cores",
+    "memory_limit": "memory for all processes together (ray: on each node); default: 80 % of what is free",
+    "fail_on_loss": "fail if input was skipped or altered",
+    "dry_run": "print the plan and stop",
+    "overwrite": "start again in a directory that holds another run",
+    "quiet": "print only errors and the final result",
+    "log_json": "print one JSON object a line instead of text",
+}
 OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields(Options)}
 
 
@@ -238,19 +137,9 @@ def _shown(value: object) -> str:
     """Return a value for a message, in one line of at most 80 characters."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a list nested in a list in a list ...
+    except (ValueError, RecursionError):  # a number of thousands of digits, or deep nesting
         text = f"such {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _first_wrong(paths: object) -> object:
-    """Return the first of several paths that is invalid, so that a message shows it alone."""
-    for path in paths if isinstance(paths, list | tuple) else ():
-        try:
-            parse_paths([path])
-        except ValueError:
-            return path
-    return paths
 
 
 def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
@@ -274,21 +163,14 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
         try:
             checked[name] = OPTION_FIELDS[name].metadata["parse"](value)
         except ValueError as error:
-            wrong = _first_wrong(value) if name == "inputs" else value
-            raise UsageError(f"{spell(name)}: expected {error}, not {_shown(wrong)}") from None
-        if name == "inputs" and not checked[name]:
-            raise UsageError(
-                f"no inputs: {spell(name)} is an empty list; name files, directories or globs, or leave it out to "
-                "use the sample corpus"
-            )
+            expected, wrong = (*error.args, value)[:2]
+            raise UsageError(f"{spell(name)}: expected {expected}, not {_shown(wrong)}") from None
+        except UsageError as error:
+            raise UsageError(f"{spell(name)}: {error}") from None
     options = Options(**checked)
     if options.pad_token in options.special_tokens:
-        raise UsageError(
-            f"{spell('pad_token')}: {options.pad_token!r} is a special token already; name another or none"
-        )
-    _check_special_tokens("special_tokens", options.special_tokens, spell)
-    if options.pad_token is not None:
-        _check_special_tokens("pad_token", [options.pad_token], spell)
+        token = options.pad_token
+        raise UsageError(f"{spell('pad_token')}: {token!r} is a special token already; name another or none")
     return options
 
 
@@ -304,13 +186,6 @@ def refuse_unfit(given: Mapping[str, Any], unfit: Collection[str], work: str) ->
             raise UsageError(f"option {name!r} means nothing for {work}: leave it out")
 
 
-def _check_special_tokens(name: str, texts: Sequence[str], spell: Callable[[str], str]) -> None:
-    try:
-        check_special_tokens(texts)
-    except UsageError as error:
-        raise UsageError(f"{spell(name)}: {error}") from None
-
-
 def check_vocabulary(options: Options) -> None:
     """Raise `UsageError` if a vocabulary size is too small for the bytes and all special tokens."""
     for size in options.vocab_size:
@@ -324,11 +199,10 @@ def read_config(path: Location) -> dict[str, Any]:
     """
     try:
         text = read_bounded(path, CONFIG_BYTES).decode("utf-8").replace("\r\n", "\n")
-    except (OSError, ValueError) as error:
+        values = _parse_config(path.suffix.lower(), text)
+    except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"configuration file {path} cannot be read: {reason}; give a readable UTF-8 file") from None
-    try:
-        values = _parse_config(path.suffix.lower(), text)
     except ValueError as error:
         raise UsageError(f"configuration file {path}: {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -341,27 +215,13 @@ def read_config(path: Location) -> dict[str, Any]:
     renamed: dict[str, Any] = {}
     spelt: dict[str, str] = {}
     for name, value in values.items():
-        known = name.replace("-", "_")
-        known = "special_tokens" if known == "special_token" else known
+        known = "special_tokens" if name in ("special-token", "special_token") else name.replace("-", "_")
         if known in renamed:
             raise UsageError(
                 f"configuration file {path} has both {spelt[known]!r} and {name!r}, which are one option; remove one"
             )
         renamed[known], spelt[known] = value, name
     return renamed
-
-
-def _yaml_loader() -> type[Any]:
-    """The safe loader, without aliases: lists of aliases of lists of aliases ... are more than could ever be shown."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-            if self.check_event(yaml.AliasEvent):
-                raise ValueError("it has an alias (*name): write the value out")
-            return super().compose_node(parent, index)
-
-    return Loader
 
 
 def _parse_config(suffix: str, text: str) -> object:
@@ -376,8 +236,16 @@ def _parse_config(suffix: str, text: str) -> object:
     if suffix in (".yaml", ".yml"):
         import yaml
 
+        class Loader(yaml.SafeLoader):
+            """Without aliases: lists of aliases of lists of aliases ... are more than could ever be shown."""
+
+            def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+                if self.check_event(yaml.AliasEvent):
+                    raise ValueError("it has an alias (*name): write the value out")
+                return super().compose_node(parent, index)
+
         try:
-            return yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
+            return yaml.load(text, Loader)  # noqa: S506 - a safe one
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from None
     raise ValueError("the name must end in .yaml, .yml, .json or .toml")

@@ -5,7 +5,7 @@ got new files extends it.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
@@ -61,19 +61,17 @@ class Plan:
         now = {file.path: file for file in listing.files}
         remedy = "choose another --output, or start again with --overwrite"
         for known in self.files:
-            file = now.pop(known.path, None)
-            if known.path in listing.empty:
-                raise RunDirectoryError(
-                    f"{known.path} changed since {directory} was planned: it shrank from {known.size} bytes to 0; "
-                    f"restore it, {remedy}"
-                )
-            if file is None:
+            file, empty = now.pop(known.path, None), known.path in listing.empty
+            if file is None and not empty:
                 raise RunDirectoryError(
                     f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
                     f"{remedy}"
                 )
-            if (file.size, file.mtime_ns, file.digest) != (known.size, known.mtime_ns, known.digest):
-                raise RunDirectoryError(f"{known.path} changed since {directory} was planned; restore it, {remedy}")
+            if file is None or (file.size, file.mtime_ns, file.digest) != (known.size, known.mtime_ns, known.digest):
+                shrank = f": it shrank from {known.size} bytes to 0" if empty else ""
+                raise RunDirectoryError(
+                    f"{known.path} changed since {directory} was planned{shrank}; restore it, {remedy}"
+                )
         return tuple(now.values())
 
     def files_without_text(self) -> Tallies:
@@ -89,7 +87,9 @@ class Plan:
         return {
             "files": [asdict(file) for file in self.files],
             "empty": self.empty,
-            "chunks": [[_plain(span) for span in chunk.spans] for chunk in self.chunks],
+            "chunks": [
+                [[part for part in astuple(span) if part is not None] for span in chunk.spans] for chunk in self.chunks
+            ],
         }
 
     @classmethod
@@ -103,15 +103,9 @@ class Plan:
             for span in chunk.spans:
                 if not 0 <= span.file < len(files):
                     raise ValueError(f"chunk {number} is of a file that is not listed")
-                if not 0 <= span.start < span.stop <= files[span.file].size:
+                if not 0 <= span.start < span.stop <= files[span.file].size or (span.size or 0) < 0:
                     raise ValueError(f"chunk {number} is not within its file")
-                if span.size is not None and span.size < 0:
-                    raise ValueError(f"chunk {number} has no size")
         return cls(files, chunks, tuple(map(str, document["empty"])))
-
-
-def _plain(span: Span) -> list[int]:
-    return [span.file, span.start, span.stop, *([] if span.size is None else [span.size])]
 
 
 def _stored_file(file: dict[str, Any]) -> CorpusFile:

@@ -1,8 +1,7 @@
 """Standard input as a corpus file: `-` among the inputs is copied into the owned directory and read from there.
 
-Several processes read a corpus in pieces, and again when a run is resumed; a pipe can be read once. The copy's name is
-the digest of its content, so the same content is the same run, and it appears whole or not at all. It is deleted if
-the command is refused, and if a worker refuses its text, since then no run can resume from it.
+The copy's name is the digest of its content, so the same content is the same run, and it appears whole or not at all.
+It is deleted if the command is refused, or if a worker refuses its text, since then no run can resume from it.
 """
 
 import contextlib
@@ -46,7 +45,10 @@ def with_standard_input(directory: Directory, options: Options) -> Iterator[Opti
         yield replace(options, inputs=tuple(str(path) if name == NAME else name for name in options.inputs))
     except BaseException:
         if is_new:
-            _remove_copy(path)
+            with contextlib.suppress(OSError):
+                remove(path)
+                if isinstance(path, Path):
+                    path.parent.rmdir()  # unless it holds others
         raise
 
 
@@ -62,23 +64,22 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
     home = _home(directory)
     with parts_next_to(directory / DIRECTORY) as neighbour:
         partial = neighbour.with_name(f".{DIRECTORY}.{own_mark()}.partial")
-        digest, size = hashlib.sha256(), 0
+        digest = hashlib.sha256()
         try:
             with partial.open("wb") as copy:
                 while block := _read():
                     digest.update(block)
-                    size += len(block)
                     copy.write(block)
                 copy.flush()
                 os.fsync(copy.fileno())
-            if size == 0:
-                raise InputError("the corpus is empty: standard input has no data")
+                if copy.tell() == 0:
+                    raise InputError("the corpus is empty: standard input has no data")
             path = home / f"input-{digest.hexdigest()[:32]}"
-            if _is_copy(path):
-                return path, False
-            make_directory(home)
-            put(partial, path)
-            return path, True
+            is_new = not _is_copy(path)
+            if is_new:
+                make_directory(home)
+                put(partial, path)
+            return path, is_new
         except OSError as error:
             raise RunDirectoryError(
                 f"standard input cannot be kept in {home}: {error.strerror or error}; free disk space or choose "
@@ -91,14 +92,11 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
 def _is_copy(path: Location) -> bool:
     """Whether a file is a copy of ours: its name is the digest of its content."""
     named_so = _COPY.fullmatch(path.name)
-    digest = hashlib.sha256()
     try:
         with open_file(path) as copy:
-            while block := copy.read(_BLOCK_BYTES):
-                digest.update(block)
+            return named_so is not None and hashlib.file_digest(copy, "sha256").hexdigest()[:32] == named_so[1]
     except OSError:
         return False
-    return named_so is not None and digest.hexdigest()[:32] == named_so[1]
 
 
 def remove_copies(directory: Directory, keep: Iterable[str]) -> None:
@@ -121,13 +119,6 @@ def removed_if_refused(directory: Directory) -> Iterator[None]:
         directory.remove([f"{DIRECTORY}/{path.name}"])
         message = str(error).replace(error.path, "standard input")
         raise InvalidTextError(f"{message} (its copy was deleted)") from None
-
-
-def _remove_copy(path: Location) -> None:
-    with contextlib.suppress(OSError):
-        remove(path)
-        if isinstance(path, Path):
-            path.parent.rmdir()  # unless it holds others
 
 
 def _read() -> bytes:

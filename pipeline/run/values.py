@@ -1,18 +1,20 @@
-"""Read single option values: names, texts, special tokens, paths, weights.
+"""Read single option values: a reader takes one from a flag, a configuration file or Python and returns it checked.
 
-A reader takes the value of a flag, a configuration file or a Python keyword and returns it checked, or raises
-`ValueError` with what it expects; `pipeline.run.options` adds the option's name.
+It raises `ValueError` with what it expects, and the part that is wrong if that is not all of the value;
+`pipeline.run.options` adds the option's name.
 """
 
+import contextlib
 import difflib
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from fractions import Fraction
 
+from pipeline.base.units import parse_whole_number
+from pipeline.run.ids import MAX_IDS, check_special_tokens
 from pipeline.storage import path_text
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
@@ -37,7 +39,13 @@ def parse_text(value: object) -> str:
     """Read a text that is not empty and can be written as UTF-8."""
     if not isinstance(value, str) or not value:
         raise ValueError("a non-empty text")
-    return _without_surrogates(value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text that is valid Unicode (character {error.start} is a lone surrogate or a byte that is not UTF-8)"
+        ) from None
+    return value
 
 
 def parse_text_field(value: object) -> str:
@@ -48,40 +56,49 @@ def parse_text_field(value: object) -> str:
     return name
 
 
-def _without_surrogates(text: str) -> str:
-    """Return the text, or raise `ValueError` if it cannot be written as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"text that is valid Unicode (character {error.start} is a lone surrogate or a byte that is not UTF-8)"
-        ) from None
-    return text
-
-
 def parse_texts(value: object) -> tuple[str, ...]:
     """Read a list of texts in order; a single text is a list of one."""
     if isinstance(value, str):
         value = [value]
     if isinstance(value, AbstractSet):
         raise ValueError("a list of texts (their order decides the ids: give a list)")
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise ValueError("a list of texts")
-    texts = tuple(value)
+    texts = tuple(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else (None,)
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a list of texts")
-    return tuple(map(_without_surrogates, texts))
+    return texts
 
 
 def parse_special_tokens(value: object) -> tuple[str, ...]:
-    """Read special tokens: texts, none empty, none twice."""
+    """Read special tokens; raises `UsageError` for one that is not possible."""
     texts = parse_texts(value)
-    if "" in texts:
-        raise ValueError("a list of texts without an empty one (an empty special token is everywhere)")
-    doubled = next((text for text, times in Counter(texts).items() if times > 1), None)
-    if doubled is not None:
-        raise ValueError(f"a list of different texts ({doubled!r} is given twice)")
+    check_special_tokens(texts)
     return texts
+
+
+def parse_pad_token(value: object) -> str:
+    """Read one more special token."""
+    return parse_special_tokens(parse_text(value))[0]
+
+
+def parse_vocab_size(value: object) -> tuple[int, ...]:
+    """Read vocabulary sizes: one, or several in a list or separated by commas, none twice."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    listed = list(value) if isinstance(value, list | tuple) else [value]
+    if not listed:
+        raise ValueError("a whole number, or several")
+    return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), listed)))
+
+
+def parse_pattern(value: object) -> str:
+    """Read a pattern's name or a regular expression; a name that is nearly right is refused with the right one."""
+    from pipeline.pattern.presets import PRESETS
+
+    text = parse_text(value)
+    near = difflib.get_close_matches(text, PRESETS, 1)
+    if near and text not in PRESETS and text.isalnum():
+        raise ValueError(f"a pattern's name or a regular expression (did you mean {near[0]}?)")
+    return text
 
 
 def parse_formats(value: object) -> tuple[str, ...]:
@@ -96,7 +113,15 @@ def parse_paths(value: object) -> tuple[str, ...]:
         value = [value]
     if not isinstance(value, Iterable) or isinstance(value, Mapping | AbstractSet | bytes | bytearray):
         raise ValueError("a path or a list of paths")
-    return tuple(map(path_text, value))
+    paths = []
+    for path in value:
+        try:
+            paths.append(path_text(path))
+        except ValueError as error:
+            raise ValueError(str(error), path) from None
+    if not paths:
+        raise ValueError("files, directories or globs (leave it out to use the sample corpus)")
+    return tuple(paths)
 
 
 def parse_weight(value: object) -> Fraction:
@@ -110,11 +135,9 @@ def parse_weight(value: object) -> Fraction:
     elif isinstance(value, int | Fraction) and not isinstance(value, bool):
         weight = Fraction(value)
     elif isinstance(value, str | float | Decimal):
-        try:
+        with contextlib.suppress(ArithmeticError):  # not a number
             number = Decimal(str(value))
             weight = Fraction(number) if number.is_finite() and abs(number.adjusted()) <= 18 else weight
-        except ArithmeticError:
-            weight = Fraction(0)
     if weight <= 0 or max(weight.numerator, weight.denominator) > _MAX_WEIGHT:
         raise ValueError("a decimal number above 0 such as 2.5, or a fraction such as 1/3, of at most 18 digits")
     return weight

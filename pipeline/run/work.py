@@ -28,8 +28,8 @@ Advance = Callable[[int], None]
 class Work:
     """A command at work.
 
-    times: seconds of each stage so far, None if its output was there already. resumable: whether the same command can
-    continue after an interruption; untouched: whether nothing in the directory has changed yet.
+    untouched: whether nothing in the directory has changed yet. times: seconds of each stage so far, None if its output
+    was there already.
     """
 
     options: Options
@@ -38,7 +38,6 @@ class Work:
     listener: Listener
     directory: Directory
     watch: machine.MemoryWatch
-    resumable: bool = True
     untouched: bool = False
     times: dict[str, float | None] = field(default_factory=dict)
 
@@ -73,10 +72,9 @@ class Work:
 
     @contextlib.contextmanager
     def logged(self, remove_partial: Callable[[], None]) -> Iterator[None]:
-        """Write what happens into the directory's log.
+        """Write what happens into the directory's log; delete a copy of standard input whose text the block refuses.
 
-        Calls `remove_partial`, which deletes what killed processes left, before and, if attempts failed, after the
-        block. A copy of standard input is deleted if the block refuses its text.
+        `remove_partial`, which deletes what killed processes left, is called before and, if attempts failed, after it.
         """
         remove_partial()
         self.directory.separate_log()
@@ -94,13 +92,6 @@ class Work:
 def on_regex(pattern: CompiledPattern) -> bool:
     """Return whether the `regex` package cuts by this pattern: it has no automaton, and is no sequence of patterns."""
     return pattern.refusal is not None and not hasattr(pattern, "steps")
-
-
-def require_memory(options: Options) -> memory.Budget:
-    """Return the memory budget; `UsageError` if the limit is too small for any work."""
-    budget = memory.budget(options.memory_limit)
-    budget.workers(1)
-    return budget
 
 
 @contextlib.contextmanager
@@ -130,27 +121,23 @@ def open_work(
 
     An interruption is raised again with the way to continue, if there is one.
     """
-    require_memory(options)
-    where = as_workers_know(options.output or new_directory(), options)
-    directory = Directory(where, kind)
+    memory.budget(options.memory_limit).workers(1)  # refuses a limit that is too small for any work
+    directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
     work = None
     executor.on_notice = lambda text: listener(Notice("warning", text))
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
-            work = Work(options, pattern, executor, listener, directory, watch, resumable)
+            work = Work(options, pattern, executor, listener, directory, watch)
             yield work
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_resume(options, directory, work, resumable)) from None
-
-
-def _how_to_resume(options: Options, directory: Directory, work: Work | None, resumable: bool) -> str:
-    if resumable and work is not None and work.untouched:
-        return "interrupted; nothing was changed: start again"
-    if not resumable:
-        return (
-            f"interrupted; an iterator cannot be read again: if {directory} was counted to its end, merge_run resumes, "
-            "otherwise nothing was changed: start again"
-        )
-    again = f"the same command with --output {directory}" if options.output is None else "the same command"
-    without = ", without --overwrite," if options.overwrite else ""
-    return f"interrupted; what is finished is kept: {again}{without} resumes"
+        again = f"the same command with --output {directory}" if options.output is None else "the same command"
+        without = ", without --overwrite," if options.overwrite else ""
+        message = f"what is finished is kept: {again}{without} resumes"
+        if not resumable:
+            message = (
+                f"an iterator cannot be read again: if {directory} was counted to its end, merge_run resumes, "
+                "otherwise nothing was changed: start again"
+            )
+        elif work is not None and work.untouched:
+            message = "nothing was changed: start again"
+        raise KeyboardInterrupt(f"interrupted; {message}") from None

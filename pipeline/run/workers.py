@@ -1,9 +1,10 @@
 """Where a run's work is done: the executor that its options ask for, and what its workers run.
 
-Apart from `training`, so that worker processes can start while the coordinator still imports the rest.
+It imports little, so that worker processes can start while the coordinator still imports the rest.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,7 @@ SETUP = WorkerSetup(
     # Arrow's own pools keep more of what was freed.
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
-
-
-ENCODING = WorkerSetup(
-    preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"),
-    absent=SETUP.absent,
-    environment=SETUP.environment,
-)
+ENCODING = replace(SETUP, preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
 
 
 def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":

@@ -224,7 +224,7 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (r"bpe train a.txt --special-token $'caf\xe9'", 2, "--special-token"),
         ("bpe train a.txt --executor spark", 2, "--executor"),
         ("bpe train a.txt --config deep.json", 2, "nested too deeply"),
-        ("bpe train --config none.json", 2, "no inputs"),
+        ("bpe train --config none.json", 2, "expected files, directories or globs"),
         ("bpe encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
     ],
 )
