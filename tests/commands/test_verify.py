@@ -61,7 +61,7 @@ def test_the_replay_is_the_definition(counts, tie_break, min_frequency, max_toke
     st.lists(st.tuples(st.sampled_from([b"a", b"ab", b"aab", b"abcab"]), st.integers(1, 900)), min_size=1, max_size=6),
     st.integers(1, 3),
 )
-def test_long_pieces_do_not_depend_on_blocks(stretches, count):
+def test_long_pieces_are_replayed_by_the_definition(stretches, count):
     piece = b"".join((unit * times)[:2000] for unit, times in stretches)
     replay = _core.MergeReplay(bytes(GPT2_BYTES))
     counts = {piece: count, b"abc": 1}

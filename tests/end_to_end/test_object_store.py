@@ -188,6 +188,7 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
             directory.require_lock()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
@@ -204,6 +205,7 @@ def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> N
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
 
+@pytest.mark.usefixtures("in_process")
 def test_changed_object_is_noticed(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)

@@ -166,6 +166,7 @@ def test_inconsistent_columns_are_refused() -> None:
             engine.run(5)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_damage_never_changes_the_result(run: Path) -> None:
     """The command itself, on runs that lost their last stages, each with a flipped bit in one of its files."""
     home = run.parent

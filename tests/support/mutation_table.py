@@ -23,7 +23,7 @@ _LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_brea
 _LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
 _RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
 _REPLAY = ("commands/test_verify.py::test_the_replay_is_the_definition",)
-_BLOCKS = ("commands/test_verify.py::test_long_pieces_do_not_depend_on_blocks",)
+_LONG_REPLAY = ("commands/test_verify.py::test_long_pieces_are_replayed_by_the_definition",)
 _SUM = ("counts/test_counter_file.py::test_native_combination_is_a_sum",)
 _WEIGHTS = ("commands/test_combine.py::test_native_weights_are_exact_and_in_any_order",)
 _SPECIALS = ("corpus/test_specials.py",)
@@ -36,37 +36,37 @@ _RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused",)
 MUTATIONS = (
     Mutation(
         "ties go to the greatest ids",
-        "native/merge/index.cpp",
+        "native/merge/index.hpp",
         "return one.key > other.key;",
         "return one.key < other.key;",
         _REFERENCE,
     ),
     Mutation(
         "ties by bytes look at the left token only",
-        "native/merge/index.cpp",
+        "native/merge/index.hpp",
         "return left != 0 ? left < 0 : tokens_.compare(right_of(one.key), right_of(other.key)) < 0;",
         "return left < 0;",
         _LEVELS,
     ),
     Mutation(
         "equal counts come as they were found",
-        "native/merge/index.cpp",
+        "native/merge/index.hpp",
         "std::sort(ordered_.begin(), ordered_.end(), [this](const auto& a, const auto& b) { return worse(a, b); });",
         "",
         _LEVELS,
     ),
     Mutation(
         "a new pair waits behind all of its count",
-        "native/merge/index.cpp",
+        "native/merge/index.hpp",
         "(!ordered_.empty() && worse(late_.front(), ordered_.back()))",
         "!ordered_.empty()",
         _LEVELS,
     ),
     Mutation(
         "a pair keeps the count that it was queued with",
-        "native/merge/index.cpp",
-        "best = pop_heap(late_);\n      }\n      if (pairs_[best.number].count == best.count) return best.number;",
-        "best = pop_heap(late_);\n      }\n      return best.number;",
+        "native/merge/index.hpp",
+        "best = pop_heap(late_);\n        }\n        if (pairs_[best.number].count == best.count) return best.number;",
+        "best = pop_heap(late_);\n        }\n        return best.number;",
         _LEVELS,
     ),
     Mutation(
@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a phase goes below the minimum frequency",
-        "native/merge/sketch.cpp",
+        "native/merge/sketch.hpp",
         "lowest = std::max(lowest_of(c), min_frequency);",
         "lowest = lowest_of(c);",
         _REFERENCE,
@@ -135,17 +135,17 @@ MUTATIONS = (
     ),
     Mutation(
         "verify has another tie-break",
-        "native/verify/verify.cpp",
+        "native/verify/verify.hpp",
         "if (a_right != b_right) return a_right > b_right;",
         "if (a_right != b_right) return a_right < b_right;",
         _REPLAY,
     ),
     Mutation(
-        "verify loses pairs across its blocks",
-        "native/verify/verify.cpp",
-        "const uint32_t before = to ? number : block_before(number);",
-        "const uint32_t before = to ? number : kNone;",
-        _BLOCKS,
+        "verify loses the pairs before a join",
+        "native/verify/verify.hpp",
+        "if (const uint32_t before = slots_[at - 1]; before != kNone)",
+        "if (const uint32_t before = slots_[at - 1]; before > kNone)",
+        _LONG_REPLAY,
     ),
     Mutation(
         "combining keeps the last count of a piece",

@@ -57,7 +57,6 @@ class TokenTrie {
     uint32_t node = 0;  // 0: nothing longer than one byte starts so
     Found found;
   };
-  struct Layout;  // which cells are free, while the trie is made
   std::vector<Node> nodes_;
   std::vector<Start> starts_;  // [first byte << 8 | second byte]
 };

@@ -74,7 +74,4 @@ class MergeEngine {
   bool used_ = false;
 };
 
-// The byte of token `id` (0..255), in GPT-2's order.
-uint8_t byte_of_id(unsigned id);
-
 }  // namespace bpe

@@ -20,7 +20,12 @@ inline Symbol right_of(PairKey pair) { return static_cast<Symbol>(pair); }
 class Sketch {
  public:
   // For a corpus of `slots` slots, whose counts add up to `mass`.
-  Sketch(uint64_t slots, uint64_t mass);
+  Sketch(uint64_t slots, uint64_t mass) {
+    const auto bits = std::clamp(static_cast<unsigned>(std::bit_width(slots / 32)), 14u, kMaxBits);
+    while (mass >> weight_shift_ > kTop / 2) ++weight_shift_;
+    size_ = size_t{1} << bits;
+    counters_ = Array<uint32_t>(size_);
+  }
 
   size_t counter_of(PairKey pair) const { return spread(product(pair)) & (size_ - 1); }
   void prefetch(size_t counter) const { __builtin_prefetch(&counters_.data()[counter], 1); }
@@ -37,7 +42,10 @@ class Sketch {
   }
   size_t size() const { return size_; }
   // bound(counter) >= threshold, for a given threshold in one comparison.
-  uint32_t lowest_reaching(uint64_t threshold) const;
+  uint32_t lowest_reaching(uint64_t threshold) const {
+    const auto scaled = (threshold >> weight_shift_) + ((threshold & ((uint64_t{1} << weight_shift_) - 1)) != 0);
+    return static_cast<uint32_t>(std::min<uint64_t>(scaled, kTop));
+  }
   bool reaches(size_t counter, uint32_t lowest) const { return counters_.data()[counter] >= lowest; }
   // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear: the
   // product of (left, right) is (product(left) << 32) + product(right).
@@ -56,7 +64,25 @@ class Sketch {
 // counter fits, that is used, since testing a single bit makes a walk half as slow again.
 class Filter {
  public:
-  Filter(const Sketch& sketch, uint64_t threshold);
+  Filter(const Sketch& sketch, uint64_t threshold) {
+    const auto lowest = sketch.lowest_reaching(threshold);
+    for (size_t counter = 0; counter < sketch.size(); ++counter) reaching_ += sketch.reaches(counter, lowest);
+    size_t places = size_t{1} << 14;
+    while (places < sketch.size() && places < 32 * reaching_) places *= 2;
+    mask_ = places - 1;
+    if (places <= kMaxBytes)
+      bytes_.assign(places, 0);
+    else
+      words_.assign(places / 64, 0);
+    for (size_t counter = 0; counter < sketch.size(); ++counter) {
+      if (!sketch.reaches(counter, lowest)) continue;
+      const auto place = counter & mask_;
+      if (in_bytes())
+        bytes_[place] = 1;
+      else
+        words_[place >> 6] |= uint64_t{1} << (place & 63);
+    }
+  }
   bool in_bytes() const { return words_.empty(); }
   size_t reaching() const { return reaching_; }  // counters that reach the threshold
   // 1 where the pair of this product passes, else 0; only the one that in_bytes() names may be called.
@@ -77,15 +103,37 @@ class Filter {
 // How many counters, and how many of the sampled positions, are in each class of bounds (quarter octaves).
 class BoundHistogram {
  public:
-  explicit BoundHistogram(const Sketch& sketch);
+  explicit BoundHistogram(const Sketch& sketch) {
+    for (size_t counter = 0; counter < sketch.size(); ++counter)
+      if (const auto bound = sketch.bound(counter); bound != 0) ++pairs_[class_of(bound)];
+  }
   void add_positions(uint64_t bound, uint64_t positions) { positions_[class_of(bound)] += positions; }
   // The lowest threshold, at least min_frequency, whose pairs and positions stay within the given numbers; the highest
   // class is always taken. 0 when no bound reaches min_frequency.
-  uint64_t threshold(uint64_t max_pairs, uint64_t max_positions, uint64_t min_frequency) const;
+  uint64_t threshold(uint64_t max_pairs, uint64_t max_positions, uint64_t min_frequency) const {
+    uint64_t pairs = 0, positions = 0, lowest = 0;
+    for (unsigned c = kClasses; c-- > 0;) {
+      if (pairs_[c] == 0) continue;
+      pairs += pairs_[c];
+      positions += positions_[c];
+      if (lowest != 0 && (pairs > max_pairs || positions > max_positions)) break;
+      if (c + 1 < kClasses && lowest_of(c + 1) <= min_frequency) break;
+      lowest = std::max(lowest_of(c), min_frequency);
+    }
+    return lowest;
+  }
 
  private:
-  static unsigned class_of(uint64_t bound);
-  static uint64_t lowest_of(unsigned bound_class);
+  static unsigned class_of(uint64_t bound) {
+    const auto exponent = 63u - static_cast<unsigned>(std::countl_zero(bound));
+    const auto quarter = exponent < 2 ? bound << (2 - exponent) : bound >> (exponent - 2);
+    return 4 * exponent + static_cast<unsigned>(quarter & 3);
+  }
+  static uint64_t lowest_of(unsigned bound_class) {
+    const auto exponent = bound_class / 4;
+    const uint64_t quarters = 4 + bound_class % 4;
+    return exponent < 2 ? ((quarters << exponent) + 3) >> 2 : quarters << (exponent - 2);
+  }
   static constexpr unsigned kClasses = 256;
   uint64_t pairs_[kClasses] = {}, positions_[kClasses] = {};
 };

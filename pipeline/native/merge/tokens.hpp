@@ -15,19 +15,55 @@ namespace bpe::merge {
 using Symbol = uint32_t;
 inline constexpr Symbol kBoundary = 256, kFirstMerge = 257;
 
+// The byte of token `id` (0..255), in GPT-2's order: printable characters first.
+inline uint8_t byte_of_id(unsigned id) {
+  static const auto order = [] {
+    std::array<uint8_t, 256> made{};
+    size_t next = 0;
+    for (const bool wanted : {true, false})
+      for (unsigned byte = 0; byte < 256; ++byte)
+        if (((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD)) == wanted)
+          made[next++] = static_cast<uint8_t>(byte);
+    return made;
+  }();
+  return order[id];
+}
+
 inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symbol - 1; }
 
 class Tokens {
  public:
-  explicit Tokens(uint64_t max_token_bytes);
-  Symbol add(Symbol left, Symbol right);
+  explicit Tokens(uint64_t max_token_bytes)
+      : max_token_bytes_(max_token_bytes), entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
+    for (unsigned id = 0; id < 256; ++id) entries_[id] = {{uint64_t{byte_of_id(id)} << 56, 0}, 1, id, id};
+  }
+  Symbol add(Symbol left, Symbol right) {
+    const Entry &a = entries_[left], &b = entries_[right];
+    Entry joined{{a.head[0], a.head[1]}, a.bytes + b.bytes, left, right};
+    if (a.bytes < 8) {
+      const auto shift = static_cast<unsigned>(8 * a.bytes);
+      joined.head[0] |= b.head[0] >> shift;
+      joined.head[1] = b.head[0] << (64 - shift) | b.head[1] >> shift;
+    } else if (a.bytes < 16) {
+      joined.head[1] |= b.head[0] >> (8 * (a.bytes - 8));
+    }
+    entries_.push_back(joined);
+    return next() - 1;
+  }
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
   // Whether the two may not be merged, for max_token_bytes.
   bool forbids(Symbol left, Symbol right) const {
     return entries_[left].bytes + entries_[right].bytes > max_token_bytes_;
   }
   // Below, equal to, or above zero as the bytes of `one` sort before, with, or after those of `other`.
-  int compare(Symbol one, Symbol other) const;
+  int compare(Symbol one, Symbol other) const {
+    if (one == other) return 0;
+    const Entry &a = entries_[one], &b = entries_[other];
+    for (int half = 0; half < 2; ++half)
+      if (a.head[half] != b.head[half]) return a.head[half] < b.head[half] ? -1 : 1;
+    if (a.bytes > 16 && b.bytes > 16) return compare_beyond_heads(one, other);
+    return a.bytes < b.bytes ? -1 : a.bytes > b.bytes;  // one is the other's beginning
+  }
 
  private:
   struct Entry {
@@ -35,7 +71,26 @@ class Tokens {
     uint64_t bytes;
     Symbol left, right;
   };
-  int compare_beyond_heads(Symbol one, Symbol other) const;
+  int compare_beyond_heads(Symbol one, Symbol other) const {
+    // What is still to be compared, the next part last.
+    std::vector<Symbol> rest_a{one}, rest_b{other};
+    while (!rest_a.empty() && !rest_b.empty()) {
+      const Symbol a = rest_a.back(), b = rest_b.back();
+      const auto bytes_a = entries_[a].bytes, bytes_b = entries_[b].bytes;
+      if (a == b) {
+        rest_a.pop_back();
+        rest_b.pop_back();
+      } else if (bytes_a == 1 && bytes_b == 1) {
+        return byte_of_id(a) < byte_of_id(b) ? -1 : 1;
+      } else {
+        auto& longer = bytes_a >= bytes_b ? rest_a : rest_b;
+        const Entry& split = entries_[longer.back()];
+        longer.back() = split.right;
+        longer.push_back(split.left);
+      }
+    }
+    return static_cast<int>(!rest_a.empty()) - static_cast<int>(!rest_b.empty());
+  }
   const uint64_t max_token_bytes_;
   std::vector<Entry> entries_;
 };
