@@ -24,7 +24,7 @@ from pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.records import Records, SkippedRecords, joined
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 
-_LINE, _RECORD = "line", "record"  # in the budget
+LINE, _RECORD = "line", "record"  # in the budget
 _LINE_COPIES = 5.5  # as read, and with repairs; what Arrow makes of it
 _JSON_COPIES = 3  # for `json`: the record, its text in Unicode, and as bytes again
 _JSON_VALUE_BYTES, _JSON_OBJECT_BYTES, _JSON_KEY_BYTES = 40, 80, 150  # of a list or object; list, object; key
@@ -71,12 +71,12 @@ def read_lines(
             continue
         if isinstance(lines, int):
             what = f"{file.location(start)}: the line of {format_bytes(lines)} that begins here"
-            raise budget.too_large(_LINE, int(_LINE_COPIES * lines), what)
+            raise budget.too_large(LINE, int(_LINE_COPIES * lines), what)
         records = parse(lines, start)
         del lines
         yield records
         del records
-        budget.hold(_LINE, 0)
+        budget.hold(LINE, 0)
 
 
 def whole_lines(
@@ -108,11 +108,11 @@ def whole_lines(
             held += len(block) - end
             if fits:
                 parts.append(block[end:])
-                fits = held <= most_bytes and (held <= SMALL_BYTES or budget.hold(_LINE, int(_LINE_COPIES * held)))
+                fits = held <= most_bytes and (held <= SMALL_BYTES or budget.hold(LINE, int(_LINE_COPIES * held)))
             if not fits:
                 parts.clear()
             if held > most_bytes:
-                budget.hold(_LINE, 0)
+                budget.hold(LINE, 0)
     if held:
         yield at, None if held > most_bytes else _taken(parts) if fits else held
 
@@ -237,7 +237,7 @@ def _by_json(
 ) -> Records:
     """Read the lines with the standard `json`, one at a time."""
     if len(lines) > SMALL_BYTES:
-        budget.hold(_LINE, 2 * len(lines))  # what Arrow used is free again
+        budget.hold(LINE, 2 * len(lines))  # what Arrow used is free again
     texts: list[bytes] = []
     skipped: dict[str, list[int]] = {}
     for row, record in enumerate(_stripped(lines)):
