@@ -170,6 +170,8 @@ def report(
     reported = run_report(
         run_directory, session.options, session.executor, compare=compare, held_out=held_out, output=output
     )
+    if reported.trained_on:
+        session.listener(Notice("warning", f"--held-out names text that was trained on: {reported.trained_on}"))
     if reported.hint and not session.options.log_json:
         session.listener(Notice("info", reported.hint))
     written = list(map(str, reported.written))

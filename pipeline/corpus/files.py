@@ -66,7 +66,7 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     different: dict[str, str] = {}
     for path in paths:
-        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
+        different.setdefault(_resolved(path), path)
     described = partial(describe, asked=asked)
     files = list(each(described, list(different.values()), remote=any(map(is_uri, paths))))
     empty = [file.path for file in files if not file.size]
@@ -76,6 +76,21 @@ def find_files(
     if names is None:
         empty = []  # the library has empty modules, which the user did not choose
     return Listing(tuple(file for file in files if file.size), tuple(empty))
+
+
+def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> list[CorpusFile]:
+    """Return the first files that are among the others: the same path when links are resolved, or a copy.
+
+    A copy has the same size and the same samples; text that is compressed or stored in another way is not recognized.
+    """
+    known: set[object] = set()
+    for file in others:
+        known |= {_resolved(file.path), (file.size, file.digest)}
+    return [file for file in files if not known.isdisjoint((_resolved(file.path), (file.size, file.digest)))]
+
+
+def _resolved(path: str) -> str:
+    return path if is_uri(path) else os.path.realpath(path)
 
 
 @contextmanager
