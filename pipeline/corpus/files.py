@@ -21,7 +21,10 @@ _SAMPLES, _SAMPLE_BYTES = 16, 4096
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples."""
+    """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
+
+    ctime_ns: when the file or its attributes changed; 0: not known.
+    """
 
     path: str
     size: int
@@ -29,6 +32,7 @@ class CorpusFile:
     digest: str
     format: str = "text"
     compression: str = "none"
+    ctime_ns: int = 0
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
@@ -117,4 +121,4 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         found = recognise(path, samples[0], samples[-1], asked)
-        return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression)
+        return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression, file.ctime_ns())
