@@ -1,6 +1,7 @@
 """The command `bpe-pipeline`, also `python -m pipeline`."""
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
     try:
         _open_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # where the locale has not all characters
         from pipeline import _core  # noqa: F401 - if it is missing, its error says how to build it
         from pipeline.cli import run
 

@@ -62,6 +62,14 @@ def location_type(text: str) -> Location:
         raise click.BadParameter(f"expected {error}, not {text!r}") from None
 
 
+def as_utf8(word: str) -> str:
+    """Return a word as the UTF-8 that its bytes are; where the locale is not UTF-8, Python escapes them one by one."""
+    try:
+        return word.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError:
+        return word  # its reader refuses it
+
+
 _DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure")
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 run_argument = click.argument("run_directory", type=location_type, metavar="RUN")
@@ -155,6 +163,9 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
     """Make options from flags and configuration file; None after `--print-config` printed them."""
     config, print_config = values.pop("config"), values.pop("print_config")
     flags = {name: value for name, value in values.items() if value is not None and value != ()}
+    for name in flags.keys() - {"inputs", "output"}:  # a path is opened by the bytes that it has
+        if isinstance(value := flags[name], str | tuple):
+            flags[name] = as_utf8(value) if isinstance(value, str) else tuple(map(as_utf8, value))
     stored = read_config(config) if config is not None else {}
     unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
     if flags.keys() & {"special_tokens", "no_special_tokens"}:  # a flag overrides either spelling in the file

@@ -1,5 +1,6 @@
 """The commands: their arguments, flags and help texts, and how each calls its story."""
 
+import re
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from pipeline.cli.command import (
     Request,
     Result,
     Session,
+    as_utf8,
     carry_out,
     command,
     inputs,
@@ -170,6 +172,8 @@ def report(
     reported = run_report(
         run_directory, session.options, session.executor, compare=compare, held_out=held_out, output=output
     )
+    if reported.trained_on:
+        session.listener(Notice("warning", f"--held-out names text that was trained on: {reported.trained_on}"))
     if reported.hint and not session.options.log_json:
         session.listener(Notice("info", reported.hint))
     written = list(map(str, reported.written))
@@ -264,6 +268,8 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
     options = request.options
     if (text is None) == (not options.inputs):
         raise UsageError("encode needs either files or --text STRING")
+    if text is not None and re.search("[\ud800-\udfff]", text := as_utf8(text)):
+        raise UsageError("--text is not valid UTF-8: pipe it into `encode -`, which replaces invalid bytes by U+FFFD")
     if options.output is None:
         unfit = next((name for name in request.given if name not in ("inputs", *RUN_OPTIONS)), None)
         if unfit is not None:

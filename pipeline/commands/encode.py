@@ -18,10 +18,10 @@ from pipeline.run.options import Options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
-from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, encode_chunks, write_shards
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
 from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding
 from pipeline.shards.plan import OF_TRAINING, open_encoding
-from pipeline.storage import Location, Remote, each, named, unreadable
+from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
         encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
-            corpus = _complete(encoding) or _encode(work, encoding, model)
+            corpus = _complete(work, encoding) or _encode(work, encoding, model)
             work.directory.remove(encoding.owned_parts())
             work.watch.look()
             return EncodingSummary(
@@ -80,25 +80,16 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             )
 
 
-def _complete(encoding: Encoding) -> EncodedCorpus | None:
-    """Return what the directory holds, if it is complete: every file is there, of its size."""
-    location = encoding.directory.location
-    corpus = manifest.load_result(location)
+def _complete(work: Work, encoding: Encoding) -> EncodedCorpus | None:
+    """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
+    corpus = manifest.load_result(encoding.directory.location)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
-    sizes = {location / shard.name: shard.bytes for shard in corpus.shards}
-    sizes |= {location / shard.offsets: shard.offsets_bytes or 0 for shard in corpus.shards if shard.offsets}
-    found = each(_size, [*sizes], remote=isinstance(location, Remote))
-    return corpus if [*found] == [*sizes.values()] else None
-
-
-def _size(where: Location) -> int | None:
-    try:
-        return where.stat().st_size
-    except FileNotFoundError:
+    if (damaged := damaged_file(work, encoding, corpus)) is not None:
+        path = encoding.directory / damaged
+        work.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
         return None
-    except OSError as error:
-        raise unreadable(where, error) from None
+    return corpus
 
 
 def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:

@@ -108,6 +108,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < merge_budget(size, special_tokens):
             work.inform(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+    manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
     summary = write_summary(
         work,

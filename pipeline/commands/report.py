@@ -15,9 +15,9 @@ from typing import Any
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.encode_text import tokenizer_path
-from pipeline.corpus.files import find_files
+from pipeline.corpus.files import CorpusFile, files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor
 from pipeline.merges import merge_list
@@ -49,10 +49,11 @@ _RANDOM = (
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """Files that were written, and a hint about one that was not."""
+    """Files that were written, a hint about one that was not, and what of the held-out text was trained on."""
 
     written: tuple[Location, ...]
     hint: str = ""
+    trained_on: str = ""
 
 
 def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
@@ -145,20 +146,37 @@ def run_report(
     learned = merge_list.load(run.merges_path, stored.merge_fingerprint())
     if learned is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
+    files = find_files(map(str, held_out)).files if held_out else stored.plan.files
+    trained_on, description = _about_held_out(held_out, files, run) if held_out else ("", _RANDOM)
     of_run = make_options({**stored.counting, **stored.merging, "vocab_size": size})
     task = NumbersTask(
         Trained(learned, compile_pattern(of_run.pattern), of_run),
-        choose(find_files(map(str, held_out)).files if held_out else stored.plan.files, _SAMPLE_BYTES),
+        choose(files, _SAMPLE_BYTES),
         "text" if held_out else of_run.text_field,
-        f"From {', '.join(map(str, held_out))}." if held_out else _RANDOM,
-        held_out=bool(held_out),
+        description,
+        held_out=bool(held_out) and not trained_on,
+        skip_changed=not held_out,
         compare=tuple(zip(_short_names(compare), map(tokenizer_path, compare), strict=True)),
     )
     with contextlib.nullcontext() if output is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
         document, rendered = _stored_summary(run)
         written = _write_files(run, rendered, document, numbers, output)
-    return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT)
+    return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, trained_on)
+
+
+def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run: Run) -> tuple[str, str]:
+    """Say what of these files was trained on, if the run's listing has them; and describe them for the report."""
+    origin = f"From {', '.join(map(str, named))}."
+    if run.manifest.source is not None:
+        return "", f"{origin} Not checked: the run has no list of its corpus."
+    found = files_in_both(files, run.manifest.plan.files)
+    if not found:
+        return "", origin
+    share = sum(file.size for file in found) / sum(file.size for file in files)
+    names = ", ".join(file.path for file in found[:3]) + (", ..." if len(found) > 3 else "")
+    trained_on = f"{len(found):,} of {format_count(len(files), 'files')}, {share:.0%} of the bytes: {names}"
+    return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
 
 
 def _short_names(paths: Sequence[Location]) -> list[str]:

@@ -26,7 +26,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, named
+from pipeline.storage import Location, existing, named
 from pipeline.storage.bounded import read_bounded
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.save import write_model
@@ -71,8 +71,9 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
         whole = _verify_counters(work, run, verified)
         homes = [home for home in run.tokenizers() if home.exists()]
         if run.manifest.merging is None or not run.merges_path.exists():
-            if homes:
-                raise RunDirectoryError(f"{run.merges_path} is missing, but {homes[0]} exists; run merge again")
+            if homes or run.manifest.written:
+                but = f"{homes[0]} exists" if homes else "run.json lists tokenizers that were made from it"
+                raise RunDirectoryError(f"{run.merges_path} is missing, but {but}; run merge again")
             return verified | {"merges": "none were learned yet"}
         merges = _verify_merges(work, run, whole, verified)
         _verify_tokenizers(work, run, merges, homes, verified)
@@ -161,6 +162,14 @@ def _verify_tokenizers(
             if home in homes:
                 raise
             verified[home.name] = f"not one of this run's: run.json does not list it, and {error}"
+    written = [run.directory / name for name in run.manifest.written]
+    missing = [path for path, there in zip(written, existing(written), strict=True) if not there]
+    if missing:
+        size = missing[0].parent.name.removeprefix("tokenizer").removeprefix("-") or run.manifest.vocab_size
+        raise RunDirectoryError(
+            f"{missing[0]} is missing, one of {format_count(len(missing), 'files')} that were written and are gone; "
+            f"`bpe-pipeline merge {run.directory} --vocab-size {size}` writes them again"
+        )
 
 
 def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -> str:

@@ -21,7 +21,10 @@ _SAMPLES, _SAMPLE_BYTES = 16, 4096
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples."""
+    """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
+
+    ctime_ns: when the file or its attributes changed; 0: not known.
+    """
 
     path: str
     size: int
@@ -29,6 +32,7 @@ class CorpusFile:
     digest: str
     format: str = "text"
     compression: str = "none"
+    ctime_ns: int = 0
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
@@ -66,7 +70,7 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     different: dict[str, str] = {}
     for path in paths:
-        different.setdefault(path if is_uri(path) else os.path.realpath(path), path)
+        different.setdefault(_resolved(path), path)
     described = partial(describe, asked=asked)
     files = list(each(described, list(different.values()), remote=any(map(is_uri, paths))))
     empty = [file.path for file in files if not file.size]
@@ -76,6 +80,21 @@ def find_files(
     if names is None:
         empty = []  # the library has empty modules, which the user did not choose
     return Listing(tuple(file for file in files if file.size), tuple(empty))
+
+
+def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> list[CorpusFile]:
+    """Return the first files that are among the others: the same path when links are resolved, or a copy.
+
+    A copy has the same size and the same samples; text that is compressed or stored in another way is not recognized.
+    """
+    known: set[object] = set()
+    for file in others:
+        known |= {_resolved(file.path), (file.size, file.digest)}
+    return [file for file in files if not known.isdisjoint((_resolved(file.path), (file.size, file.digest)))]
+
+
+def _resolved(path: str) -> str:
+    return path if is_uri(path) else os.path.realpath(path)
 
 
 @contextmanager
@@ -102,4 +121,4 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         found = recognise(path, samples[0], samples[-1], asked)
-        return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression)
+        return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression, file.ctime_ns())

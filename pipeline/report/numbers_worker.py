@@ -84,7 +84,8 @@ class Numbers:
 class NumbersTask:
     """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
 
-    compare: names and locations of other tokenizers. description: of the sample.
+    compare: names and locations of other tokenizers. description: of the sample. held_out: whether it was not trained
+    on. skip_changed: files that cannot be read any more.
     """
 
     trained: Trained
@@ -92,6 +93,7 @@ class NumbersTask:
     text_field: str
     description: str
     held_out: bool = False
+    skip_changed: bool = True
     compare: tuple[tuple[str, Location], ...] = ()
 
     def __str__(self) -> str:
@@ -154,7 +156,7 @@ def logarithmic(first: int, last: int) -> list[int]:
 
 
 def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer]]) -> Sample | None:
-    drawn = read_chosen(task.chosen, task.text_field, skip_changed=not task.held_out)
+    drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
     tokenizer = named[0][1]
     names = source_names([one.path for one in drawn])
     specials = sorted(tokenizer.special_tokens, key=len, reverse=True)

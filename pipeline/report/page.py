@@ -78,7 +78,7 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
     content: dict[str, str] = {"times": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
     content |= {
         "directory": escaped(header.directory),
-        "style": (_HERE / "page.css").read_text(),
+        "style": (_HERE / "page.css").read_text("utf-8"),
         "tiles": _tiles(header, numbers),
         "options": table(Table("Options", (), header.options)),
         "corpus": table(Table("Corpus", (), header.corpus), "files"),
@@ -91,9 +91,9 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
         "sentences": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
         "version": __version__,
         "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script
-        "drawing": (_HERE / "page.js").read_text(),
+        "drawing": (_HERE / "page.js").read_text("utf-8"),
     }
-    page = Template((_HERE / "page.html").read_text()).substitute(content)
+    page = Template((_HERE / "page.html").read_text("utf-8")).substitute(content)
     before, after = page.encode(errors="replace").split(b"<!-- plotly -->\n")
     file.write(before)
     with script.open("rb") as source:

@@ -167,7 +167,7 @@ def token_lists(numbers: Numbers) -> list[Table]:
 
 def about_sample(sample: Sample) -> str:
     """Describe the sample in a sentence."""
-    what = "held out: not trained on" if sample.held_out else "NOT held out: drawn from the training corpus itself"
+    what = "held out: not trained on" if sample.held_out else "NOT held out: text of the training corpus itself"
     size = f"{format_bytes(sample.bytes)} in {format_count(sample.texts, 'texts')}"
     return f"{size}, {what}. {sample.description}".strip()
 

@@ -1,6 +1,7 @@
 """The manifest of a run, `run.json`: its options, its plan, and what it may delete.
 
-It holds no state: the files that exist show what is finished, and each carries the fingerprint of what it depends on.
+The files that exist show what is finished, and each carries the fingerprint of what it depends on; only of the files
+of tokenizers, which have no fingerprint, it lists those that were written.
 """
 
 import re
@@ -51,6 +52,7 @@ class Manifest:
     vocab_size: int | None = None
     source: Source | None = None  # in place of a plan, for counts that came from no corpus listing
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
+    written: tuple[str, ...] = ()  # of these, the ones that it finished writing
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -76,7 +78,7 @@ class Manifest:
 
     def without_merging(self) -> "Manifest":
         """Return the manifest as it was before anything was merged; its list of tokenizers stays."""
-        return replace(self, merging=None, vocab_size=None)
+        return replace(self, merging=None, vocab_size=None, written=())
 
 
 def _range_name(index: int, ranges: int) -> str:
@@ -134,6 +136,7 @@ def save(run: Run) -> None:
             "cutting": manifest.cutting,
             "versions": versions(),
             "tokenizers": manifest.tokenizers,
+            "written": manifest.written,
             **({} if manifest.source is None else {"source": asdict(manifest.source)}),
             **manifest.plan.to_json(),
         }
@@ -156,10 +159,11 @@ def load(location: Location) -> Run | None:
             plan=Plan.from_json(document),
             source=None if source is None else Source(*(str(source[part.name]) for part in fields(Source))),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
+            written=tuple(map(str, document.get("written", ()))),
         )
         if "tokenizers" not in document and manifest.vocab_size is not None:
             manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))
-        for name in manifest.tokenizers:
+        for name in (*manifest.tokenizers, *manifest.written):
             if not _TOKENIZER_FILE.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
@@ -195,7 +199,7 @@ def _shown(value: object) -> str:
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
     run.directory.remove([*RESULTS, *run.manifest.tokenizers])
-    return replace(run, manifest=replace(run.manifest, tokenizers=()))
+    return replace(run, manifest=replace(run.manifest, tokenizers=(), written=()))
 
 
 def remove_partial(run: Run) -> None:
@@ -234,3 +238,10 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     if run.manifest != before:
         save(run)
     return run
+
+
+def store_written(run: Run, files: Iterable[Location]) -> None:
+    """Add these files of tokenizers to those that `verify` finds or misses."""
+    names = {f"{file.parent.name}/{file.name}" for file in files} | {*run.manifest.written}
+    if names != {*run.manifest.written}:
+        save(replace(run, manifest=replace(run.manifest, written=tuple(sorted(names)))))

@@ -53,12 +53,13 @@ class Plan:
             raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
         return replace(self, files=self.files + files, chunks=self.chunks + moved)
 
-    def added_files(self, directory: Directory, listing: Listing) -> tuple[CorpusFile, ...]:
+    def added_files(self, directory: Directory, listing: Listing, listener: Listener) -> tuple[CorpusFile, ...]:
         """Return the files of a listing that the plan does not have yet.
 
         Raises `RunDirectoryError` if a file of the plan changed or is missing: its counters would be of another text.
+        Warns of files that may have changed although size, time and samples are the same: only their `ctime_ns` is not.
         """
-        now = {file.path: file for file in listing.files}
+        now, touched = {file.path: file for file in listing.files}, []
         remedy = "choose another --output, or start again with --overwrite"
         for known in self.files:
             file, empty = now.pop(known.path, None), known.path in listing.empty
@@ -72,6 +73,15 @@ class Plan:
                 raise RunDirectoryError(
                     f"{known.path} changed since {directory} was planned{shrank}; restore it, {remedy}"
                 )
+            if 0 != known.ctime_ns != file.ctime_ns:
+                touched.append(known.path)
+        if touched:
+            named = ", ".join(touched[:3]) + (", ..." if len(touched) > 3 else "")
+            text = f"{len(touched):,} of {format_count(len(self.files), 'files')} were written, moved or given other "
+            text += (
+                f"attributes since {directory} was planned, with the same size, time of change and samples of content: "
+            )
+            listener(Notice("warning", f"{text}{named}; if the text changed, start again with --overwrite"))
         return tuple(now.values())
 
     def files_without_text(self) -> Tallies:
@@ -113,7 +123,8 @@ def _stored_file(file: dict[str, Any]) -> CorpusFile:
     if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
         raise ValueError(f"a file is of the unknown kind {kind}")
     return CorpusFile(
-        str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"]), kind.format, kind.compression
+        *(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"])),
+        *(kind.format, kind.compression, int(file.get("ctime_ns", 0))),
     )
 
 

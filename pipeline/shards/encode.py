@@ -16,16 +16,16 @@ from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.manifest import Encoding, ShardFacts
+from pipeline.shards.manifest import EncodedCorpus, Encoding, ShardFacts
 from pipeline.shards.part_file import Part, Slice, open_part, part_of
 from pipeline.shards.plan import encoding_workers, task_of
-from pipeline.shards.write_worker import ShardTask, write_shard
-from pipeline.storage import existing
+from pipeline.shards.write_worker import CheckTask, ShardTask, is_intact, write_shard
+from pipeline.storage import Location, Remote, each, existing, unreadable
 from pipeline.storage.atomic import make_directory
 from pipeline.tokenizer.model import Model
 
 _log = logging.getLogger(__name__)
-ENCODING_STAGE, WRITING_STAGE = "encoding", "writing shards"
+ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
 LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
 
 
@@ -85,13 +85,42 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     ]
     names = [path.name for one in tasks for path in (one.output, one.offsets) if path is not None]
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    whole = memory.budget(work.options.memory_limit, work.nodes)
-    count = whole.workers(max(1, min(worker_count(work.options), len(tasks))))
-    workers = memory.Workers(whole, count, count, memory.LEAST_WORK_BYTES)
+    workers = _writers(work, len(tasks))
     with work.stage(WRITING_STAGE, sum(sizes), "tokens") as advance:
         run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)
     return [written[index] for index in range(len(tasks))]
+
+
+def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
+    """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
+    location = encoding.directory.location
+    tasks = [CheckTask(location / name, size, crc32) for name, size, crc32 in corpus.checksums()]
+    sizes = each(_size, [task.path for task in tasks], remote=isinstance(location, Remote))
+    for task, size in zip(tasks, sizes, strict=True):
+        if size != task.bytes:
+            return task.path.name
+    workers = _writers(work, len(tasks))
+    with work.stage(CHECKING_STAGE, sum(task.bytes for task in tasks), "bytes") as advance:
+        run = work.executor.run(is_intact, tasks, advance, at_once=workers.at_once, need=workers.need)
+        damaged = [index for index, intact in run if not intact]
+    return tasks[min(damaged)].path.name if damaged else None
+
+
+def _writers(work: Work, tasks: int) -> memory.Workers:
+    """Return the workers that write or check that many files."""
+    whole = memory.budget(work.options.memory_limit, work.nodes)
+    count = whole.workers(max(1, min(worker_count(work.options), tasks)))
+    return memory.Workers(whole, count, count, memory.LEAST_WORK_BYTES)
+
+
+def _size(where: Location) -> int | None:
+    try:
+        return where.stat().st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(where, error) from None
 
 
 def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | None) -> list[tuple[Slice, ...]]:

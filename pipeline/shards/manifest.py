@@ -11,13 +11,14 @@ import hashlib
 import re
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, get_args
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
+from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan
@@ -117,14 +118,18 @@ def remove_partial(encoding: Encoding) -> None:
     encoding.directory.remove_partial(names)
 
 
-def checksum(where: Location) -> tuple[int, str]:
-    """Return the size of a file in bytes, and their CRC-32 as zlib and gzip compute it. Raises OSError."""
+def checksum(where: Location, advance: Callable[[int], None] = ignore) -> tuple[int, str]:
+    """Return the size of a file in bytes, and their CRC-32 as zlib and gzip compute it. Raises OSError.
+
+    advance: called with the number of bytes of each block.
+    """
     size = crc32 = 0
     buffer = memoryview(bytearray(_READ_BYTES))
     with open_file(where) as file:
         while got := file.readinto(buffer):
             crc32 = zlib.crc32(buffer[:got], crc32)
             size += got
+            advance(got)
     return size, f"{crc32:08x}"
 
 
@@ -169,7 +174,19 @@ class EncodedCorpus:
 
     def file_names(self) -> list[str]:
         """Return the names of all shards and of their offsets."""
-        return [name for shard in self.shards for name in (shard.name, shard.offsets) if name is not None]
+        return [name for name, _, _ in self.checksums()]
+
+    def checksums(self) -> list[tuple[str, int, str]]:
+        """Return name, bytes and CRC-32 of all shards and of their offsets."""
+        return [
+            (str(name), int(size or 0), str(crc32))
+            for shard in self.shards
+            for name, size, crc32 in (
+                (shard.name, shard.bytes, shard.crc32),
+                (shard.offsets, shard.offsets_bytes, shard.offsets_crc32),
+            )
+            if name is not None
+        ]
 
 
 def save_result(encoded: EncodedCorpus, directory: Directory) -> None:

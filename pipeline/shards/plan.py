@@ -77,7 +77,7 @@ def open_encoding(work: Work, model: Model) -> Encoding:
         listing = list_corpus(settled, work.listener, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
-            added = stored.plan.added_files(directory, listing)
+            added = stored.plan.added_files(directory, listing, work.listener)
             if added:
                 raise RunDirectoryError(
                     f"{directory} holds the shards of another corpus, without {added[0].path}; choose another "

@@ -1,4 +1,4 @@
-"""Writing one shard from parts: what a worker process does, without making Python numbers of ids."""
+"""Writing one shard from parts, or checking one: what a worker process does, without making Python numbers of ids."""
 
 import contextlib
 import logging
@@ -11,7 +11,7 @@ from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import Block
 from pipeline.shards.manifest import ShardFacts, checksum
 from pipeline.shards.part_file import Slice, open_part
-from pipeline.storage import Location
+from pipeline.storage import Location, unreadable
 from pipeline.storage.atomic import whole_file
 
 _log = logging.getLogger(__name__)
@@ -30,6 +30,26 @@ class ShardTask:
 
     def __str__(self) -> str:
         return f"shard {self.output}"
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """A file of a finished directory to be read by a worker: the bytes and the CRC-32 that it had."""
+
+    path: Location
+    bytes: int
+    crc32: str
+
+    def __str__(self) -> str:
+        return f"checking {self.path}"
+
+
+def is_intact(task: CheckTask) -> bool:
+    """Return whether a file is what was written."""
+    try:
+        return checksum(task.path, report_progress) == (task.bytes, task.crc32)
+    except OSError as error:
+        raise unreadable(task.path, error) from None
 
 
 def write_shard(task: ShardTask) -> ShardFacts:

@@ -39,6 +39,10 @@ class LocalFile(io.FileIO):
         status = os.fstat(self.fileno())
         return status.st_size, status.st_mtime_ns
 
+    def ctime_ns(self) -> int:
+        """Return when the file or its attributes last changed, which no program can set."""
+        return os.fstat(self.fileno()).st_ctime_ns
+
 
 Location: TypeAlias = Path | Remote
 OpenFile: TypeAlias = LocalFile | RemoteFile

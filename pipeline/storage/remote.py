@@ -231,6 +231,10 @@ class RemoteFile(io.RawIOBase):
         status = self._where.stat()
         return status.st_size, status.st_mtime_ns
 
+    def ctime_ns(self) -> int:
+        """Return 0: a store has one time, that of `state`, and sets it itself."""
+        return 0
+
     def readable(self) -> bool:
         """Return True."""
         return True

@@ -1,11 +1,15 @@
 """The command as a user types it: what it does and what it prints."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import peers
 from command import refused, run
 
+import pipeline
 from pipeline import __version__
 
 EOT = "<|endoftext|>"
@@ -150,3 +154,28 @@ def test_pad_token_is_not_counted(tmp_path: Path) -> None:
     result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, "--pad-token", "<pad>", cwd=tmp_path)
     assert "pieces" in result.stdout
     assert "40, of which 1 are different" in result.stdout
+
+
+def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    """Python escapes the bytes of arguments one by one where neither the locale nor its own mode is UTF-8."""
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    def piped(*words: str | bytes | Path) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-P", "-m", "pipeline", *words]
+        return subprocess.run(command, capture_output=True, check=False, env={**os.environ, **locale})
+
+    (tmp_path / "a.txt").write_text("low é lower é<é>é", encoding="utf-8")
+    output = tmp_path / "run"
+    words = ["--output", output, "--vocab-size", "260", "--special-token", "<é>", "--pattern", "é| ?low|."]
+    result = piped("train", tmp_path / "a.txt", *words)
+    assert result.returncode == 0, result.stderr
+    assert b"incomplete" not in result.stderr
+    tokenizer = pipeline.Tokenizer.load(output / "tokenizer")
+    assert "<é>" in tokenizer.special_tokens
+    for text in ("é<é>low", "中 é"):
+        found = piped("encode", "--tokenizer", output, "--text", text)
+        assert [int(word) for word in found.stdout.split()] == tokenizer.encode(text), found.stderr
+    for words in (["encode", "--tokenizer", output, "--text", b"a\xff"], ["train", "--special-token", b"\xff"]):
+        refusal = piped(*words)
+        assert refusal.returncode == 2
+        assert b"--text is not valid UTF-8" in refusal.stderr or b"lone surrogate" in refusal.stderr

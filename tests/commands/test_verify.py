@@ -31,6 +31,7 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.directory import fingerprint
 from pipeline.storage import atomic
 
 COUNTS = st.dictionaries(
@@ -249,8 +250,9 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
     (copy / "tokenizer-360" / "merges.txt").write_text("#version: 0.2\na b\n")
     with pytest.raises(RunDirectoryError, match=r"tokenizer-360/merges.txt is not what the merge list gives"):
         pipeline.verify_run(copy)
-    (copy / "tokenizer-360" / "merges.txt").unlink()  # a format that was not asked for
-    pipeline.verify_run(copy)
+    (copy / "tokenizer-360" / "merges.txt").unlink()
+    with pytest.raises(RunDirectoryError, match=r"tokenizer-360/merges.txt is missing, one of 1 file"):
+        pipeline.verify_run(copy)
     (copy / "merges.parquet").unlink()
     with pytest.raises(RunDirectoryError, match=r"merges.parquet is missing, but .*tokenizer exists"):
         pipeline.verify_run(copy)
@@ -259,7 +261,26 @@ def test_missing_and_foreign_files_are_found(copy: Path) -> None:
         pipeline.verify_run(copy)
 
 
-def test_missing_files_are_listed(copy: Path) -> None:
+@pytest.mark.parametrize(("name", "size"), [("tokenizer", 420), ("tokenizer-360", 360)])
+@pytest.mark.parametrize("file", ["", "vocab.json", "tokenizer.tiktoken"])
+def test_files_of_a_tokenizer_that_are_missing_are_named(copy: Path, name: str, size: int, file: str) -> None:
+    before = {path: path.read_bytes() for path in (copy / name).iterdir()}
+    if file:
+        (copy / name / file).unlink()
+    else:
+        shutil.rmtree(copy / name)
+    with pytest.raises(RunDirectoryError, match=rf"{name}/{file or 'm'}.* is missing.* --vocab-size {size}` writes"):
+        pipeline.verify_run(copy)
+    pipeline.merge_run(copy, vocab_size=size)
+    assert {path: path.read_bytes() for path in (copy / name).iterdir()} == before
+    pipeline.verify_run(copy)
+
+
+def test_files_of_an_older_run_that_are_missing_are_listed(copy: Path) -> None:
+    """Its run.json does not say what was written."""
+    document = json.loads((copy / "run.json").read_text())
+    del document["written"], document["digest"]
+    (copy / "run.json").write_text(json.dumps(document | {"digest": fingerprint(document)}))
     (copy / "tokenizer-360" / "merges.txt").unlink()
     shutil.rmtree(copy / "tokenizer")
     (copy / "tokenizer-5").mkdir()

@@ -25,11 +25,13 @@ from pipeline.corpus.formats import FileType
 from pipeline.corpus.readers import read_span
 from pipeline.counts import counter_file
 from pipeline.counts.combine_worker import CombineTask, combine
+from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
+from pipeline.run.open_run import open_run
 from pipeline.run.options import make_options, read_config
-from pipeline.run.plan import open_run
+from pipeline.run.work import open_work
 from pipeline.tokenizer.formats.save import write_model
 
 _LISTS = ("left", "right", "counts", "joined")
@@ -114,8 +116,8 @@ def manifests(home: Path) -> Target:
     """Damaged manifests, half of them under a right digest: refused, or of a plan that fits its files."""
     (home / "text.txt").write_text("some text")
     options = make_options({"inputs": str(home / "text.txt"), "output": home / "run"})
-    (home / "run").mkdir()
-    open_run(home / "run", options, compile_pattern("gpt2"), lambda _: None)
+    with open_work(options, compile_pattern("gpt2"), LocalExecutor(lambda: 1), lambda _: None) as work:
+        open_run(work)
     path = home / "run" / "run.json"
     good = path.read_bytes()
 

@@ -132,6 +132,28 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     assert json.loads((copied / "report.json").read_text()) == after
 
 
+def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_path: Path) -> None:
+    [trained_on, *_] = [Path(file["path"]) for file in json.loads((reported / "run.json").read_text())["files"]]
+    copied, unseen, link = tmp_path / "copy.txt", tmp_path / "unseen.txt", tmp_path / "link.txt"
+    shutil.copy(trained_on, copied)
+    unseen.write_text("lower lowest unseen words\n" * 50)
+    link.symlink_to(trained_on)
+    for names in ([trained_on], [copied], [link], [unseen, copied]):
+        page = tmp_path / f"{names[-1].name}.html"
+        arguments = [word for name in names for word in ("--held-out", name)]
+        result = run("report", reported, "--output", page, *arguments)
+        assert result.returncode == 0, result.stderr
+        assert f"text that was trained on: 1 of {len(names)} file" in result.stderr
+        assert str(names[-1]) in result.stderr
+        sample = json.loads(page.with_suffix(".json").read_text())["numbers"]["sample"]
+        assert sample["held_out"] is False
+        assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
+    counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
+    pipeline.merge_run(counted, vocab_size=258)
+    assert run("report", counted, "--held-out", unseen).returncode == 0
+    assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
+
+
 def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)

@@ -211,6 +211,34 @@ def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path:
     assert model(output) == expected
 
 
+def test_a_corpus_changed_behind_its_size_time_and_samples_is_named(tmp_path: Path) -> None:
+    """One byte of 300,000 that no sample has, and the modification time set back."""
+    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_bytes(b"some text " * 30_000)
+    other.write_bytes(b"other text")
+    made = run("train", other, "--output", tmp_path / "made", "--vocab-size", 258)
+    assert made.returncode == 0, made.stderr
+    for words in (
+        ["count", path, other, "--output", tmp_path / "run"],
+        ["encode", path, other, "--tokenizer", tmp_path / "made", "--output", tmp_path / "ids"],
+    ):
+        assert "attributes" not in run(*words).stderr
+        assert "attributes" not in run(*words).stderr
+        times = path.stat()
+        with path.open("r+b") as file:
+            file.seek(10_001)
+            file.write(b"X")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        again = run(*words)
+        assert again.returncode == 0, again.stderr
+        assert "1 of 2 files were written, moved or given other attributes since" in again.stderr
+        assert str(path) in again.stderr
+        with path.open("r+b") as file:
+            file.write(words[0].encode())
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert "a.txt changed since" in refused(run(*words), 1)
+
+
 def test_emptied_corpus_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text")
     commands = (
