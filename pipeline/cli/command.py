@@ -139,14 +139,14 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         default: Any = option.default
         if name in ("vocab_size", "special_tokens"):
             default = default[0]
-        help_text += "; repeatable" if name == "special_tokens" else ""
+        help_text += "; repeatable, adds to the default" if name == "special_tokens" else ""
         if isinstance(default, str | int) and option.type is not bool:
             help_text += f"  [default: {default}]"
         kind: dict[str, Any] = {"is_flag": True} if option.type is bool else {"metavar": option.metadata["metavar"]}
         kind["multiple"] = name == "special_tokens"
         flags.append(click.Option([flag_of(name), name], default=None, help=help_text, **kind))
         if name == "special_tokens":
-            none_help = "every file is one document"
+            none_help = "start from none: without --special-token, every file is one document"
             flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))
     return flags
 
@@ -157,13 +157,15 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
     flags = {name: value for name, value in values.items() if value is not None and value != ()}
     stored = read_config(config) if config is not None else {}
     unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
-    if flags.keys() & {"special_tokens", "no_special_tokens"}:  # a flag overrides either spelling in the file
-        stored.pop("special_tokens", None)
-        stored.pop("no_special_tokens", None)
 
     def spell(name: str) -> str:
         return flag_of(name) if name in flags else f"configuration file {config}: {name!r}"
 
+    if flags.keys() & {"special_tokens", "no_special_tokens"}:  # the flag adds to the default, or to the file's list
+        listed = {name: stored.pop(name, None) for name in ("special_tokens", "no_special_tokens")}
+        start = () if flags.pop("no_special_tokens", False) else make_options(listed, spell).special_tokens
+        added = flags.get("special_tokens", ())
+        flags["special_tokens"] = (*start, *(text for text in added if text not in start))
     given = {**stored, **flags}
     options = make_options(given, spell)
     if {"vocab_size", "special_tokens"} <= set(names):  # `merge` takes the special tokens of its run
