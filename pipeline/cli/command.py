@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAM = "bpe-pipeline"
 RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
 CLUSTER_OPTIONS = ("executor", "ray_address")
-COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes")
+COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pattern", "errors", "max_piece_bytes")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pipeline.base.errors import UsageError
 from pipeline.base.machine import default_workers
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.run.ids import with_pad_token
+from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
 from pipeline.tokenizer.decode import StreamDecoder, tokens_of
@@ -67,7 +67,7 @@ class Tokenizer:
         whole_pieces: bool = False,
     ) -> None:
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        self._set_model(Model(vocabulary, compiled, pad_token, whole_pieces))
+        self._set_model(Model(vocabulary, compiled, Roles(pad=pad_token), whole_pieces))
 
     def _set_model(self, model: Model) -> None:
         self.model = model
@@ -122,7 +122,7 @@ class Tokenizer:
             InputError: a merge joins a token that no earlier merge makes.
             UsageError: a special token is empty, repeated or a single byte, or `special_ids` is unknown.
         """
-        listed = with_pad_token(special_tokens, pad_token)
+        listed = SpecialTokens(tuple(special_tokens), Roles(pad=pad_token)).named()
         vocabulary = Vocabulary.from_merges(merges, listed, special_ids=special_ids)
         return cls(vocabulary, pattern, pad_token=pad_token)
 
@@ -157,7 +157,7 @@ class Tokenizer:
         ids = {token: id_ for id_, token in tokens.items()}
         following = max(tokens, default=-1) + 1
         chosen: dict[str, int] = {}
-        for text in with_pad_token(special_tokens or (), None):
+        for text in SpecialTokens(tuple(special_tokens or ())).named():
             chosen[text] = ids.get(text.encode(), following)
             if tokens.pop(chosen[text], None) is None:
                 following += 1

@@ -171,8 +171,9 @@ def test_added_files_remove_tokenizers_of_the_smaller_corpus(text: Path, tmp_pat
     assert not (output / "tokenizer" / "merges.txt").exists()
 
 
-def test_pad_token_is_not_counted(tmp_path: Path) -> None:
+def test_pad_token_that_separates_is_not_counted(tmp_path: Path) -> None:
+    pad = ["--special-token", "<pad>", "--pad-token", "<pad>"]
     (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
-    result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, "--pad-token", "<pad>", cwd=tmp_path)
+    result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, *pad, cwd=tmp_path)
     assert "pieces" in result.stdout
     assert "40, of which 1 are different" in result.stdout
