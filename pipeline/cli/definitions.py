@@ -187,6 +187,7 @@ def report(
 @click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
 @click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")
 @click.option("--pad-token", metavar="TEXT", help="the special token for padding; added if it is none yet")
+@click.option("--add-bos", is_flag=True, default=None, help="let encoding start each text with the --bos-token")
 @click.option(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
 )

@@ -162,6 +162,7 @@ def task_of(
         workers=workers.count,
         separator=None if separator is None else special_tokens[separator],
         separators=options.documents == "separator",
+        bos=special_tokens[model.bos_token] if model.add_bos and model.bos_token else None,
         id_bytes=ID_BYTES[dtype_of(model)],
         **settings,
     )

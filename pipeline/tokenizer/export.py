@@ -55,7 +55,7 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     check_vocabulary(options)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], options.special.texts(256), special_ids=options.special_ids)
-    model = with_chat_template(Model(vocabulary, pattern, options.special.roles), options)
+    model = with_chat_template(Model(vocabulary, pattern, options.special.roles, add_bos=options.add_bos), options)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
@@ -81,7 +81,8 @@ def with_roles(model: Model, options: Options) -> Model:
     roles = replace(model.roles, separator=model.separator, **asked)
     known, following = model.vocabulary.special_tokens, model.vocabulary.max_id + 1
     added = dict(zip((text for text in dict.fromkeys(asked.values()) if text not in known), itertools.count(following)))
-    return replace(model, vocabulary=replace(model.vocabulary, special_tokens=known | added), roles=roles)
+    vocabulary = replace(model.vocabulary, special_tokens=known | added)
+    return replace(model, vocabulary=vocabulary, roles=roles, add_bos=model.add_bos or options.add_bos)
 
 
 def export_model(
@@ -117,7 +118,8 @@ class Trained:
         vocabulary = Vocabulary.from_id_pairs(
             first.left, first.right, special.texts(ordinary), special_ids=options.special_ids
         )
-        return with_chat_template(Model(vocabulary, self.pattern, special.roles, trained=True), options)
+        model = Model(vocabulary, self.pattern, special.roles, trained=True, add_bos=options.add_bos)
+        return with_chat_template(model, options)
 
 
 def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:

@@ -82,11 +82,14 @@ class Model:
     preparation: Preparation = Preparation()  # what another trainer's file does to text first
     post_processor: str | None = None  # the JSON of that file's; ids here are those without it
     chat_template: ChatTemplate | None = None
+    add_bos: bool = False  # encoding puts the beginning of text in front
 
     def __post_init__(self) -> None:
         for role, text in asdict(self.roles).items():
             if text is not None and text not in self.vocabulary.special_tokens:
                 raise UsageError(f"the {role} token {text!r} is not one of the special tokens: name it among them")
+        if self.add_bos and self.bos_token is None:
+            raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")
 
     @property
     def bos_token(self) -> str | None:

@@ -7,6 +7,7 @@ Known difference: when decoding, that library reads the characters U+00A1..U+014
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
@@ -22,6 +23,7 @@ from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparatio
 
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
 _SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
+_ADD_BOS_KEY = "bpe_pipeline_add_bos"  # the post-processor's token is among the ids of this package too
 
 _MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 EDITABLE = (_CONFIG_NAME, _MAP_NAME, "generation_config.json")
@@ -72,14 +74,19 @@ def load_huggingface(file: Location) -> Model:
     post_processor = document.member("post_processor")
     if post_processor.value is not None:
         _check_post_processor(post_processor)
+    roles, add_bos = _roles(config, special_tokens), config.flag(_ADD_BOS_KEY)
+    if add_bos and (roles.bos is None or post_processor.value != _bos_processor(roles.bos, special_tokens)):
+        post_processor.refuse("does not put the bos_token of tokenizer_config.json in front, which says so")
+    other = json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value and not add_bos else None
     return Model(
         vocabulary,
         pattern,
-        _roles(config, special_tokens),
+        roles,
         whole_pieces=whole_pieces,
         preparation=Preparation(nfc, space_in_front, rules),
-        post_processor=json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value else None,
+        post_processor=other,
         chat_template=_chat_template(config),
+        add_bos=add_bos,
     )
 
 
@@ -123,6 +130,23 @@ def _check_post_processor(field: Field) -> None:
     kind.expect(*_POST_PROCESSORS)
     for step in field.member("processors").elements() if kind.value == "Sequence" else []:
         _check_post_processor(step)
+
+
+def _bos_processor(bos: str, special_tokens: Mapping[str, int]) -> dict[str, Any]:
+    """Return the post-processor that puts a token in front of a text, and of each text of a pair."""
+    first, second = (
+        [{"SpecialToken": {"id": bos, "type_id": type_id}}, {"Sequence": {"id": name, "type_id": type_id}}]
+        for type_id, name in enumerate("AB")
+    )
+    tokens = {bos: {"id": bos, "ids": [special_tokens[bos]], "tokens": [bos]}}
+    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
+
+
+def _post_processor(model: Model) -> dict[str, Any] | None:
+    if model.add_bos and model.bos_token is not None:
+        return _bos_processor(model.bos_token, model.vocabulary.special_tokens)
+    found: dict[str, Any] | None = json.loads(model.post_processor) if model.post_processor else None
+    return found
 
 
 def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
@@ -172,6 +196,8 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
         config[_PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
         config[_SEPARATOR_KEY] = model.separator
+    if model.add_bos:
+        config[_ADD_BOS_KEY] = True
     if model.chat_template:
         config["chat_template"] = model.chat_template.jinja
     contents = {
@@ -200,7 +226,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
         "added_tokens": added_tokens,
         "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": json.loads(model.post_processor) if model.post_processor else None,
+        "post_processor": _post_processor(model),
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
