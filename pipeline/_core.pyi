@@ -55,6 +55,9 @@ class SpecialTokens:
     def find(self, text: Buffer, start: int = 0) -> tuple[int, int, int] | None:
         """The first match at or after `start`: (start, end, id), or None."""
 
+    def tally(self, text: Buffer) -> list[int]:
+        """How often a text has each token, of those without ids."""
+
     def match_at(self, text: Buffer, at: int) -> tuple[int, int, int] | None:
         """The longest token that starts at `at`: (start, end, id), or None."""
 
@@ -275,16 +278,22 @@ class ChunkIds(PieceSink):
     The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
     """
 
-    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False) -> None:
+    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False, bos: int | None = None) -> None:
         """
-        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which is among the ids if `separators`. judged: the counter may drop documents.
+        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which is among the ids if `separators`. judged: the counter may drop documents. bos: the id that starts a document, if any.
         """
+
+    def start_inside_document(self) -> None:
+        """Call before a text that continues a document which started elsewhere."""
 
     def end_inside_document(self) -> None:
         """Call before the end of a text whose last document continues elsewhere."""
 
     def special_token(self, index: int) -> None:
         """One special token, found elsewhere."""
+
+    def found(self) -> list[int]:
+        """How often the text has each special token."""
 
     def ready(self) -> int:
         """How many ids take() would return."""

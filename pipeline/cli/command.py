@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAM = "bpe-pipeline"
 RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
 CLUSTER_OPTIONS = ("executor", "ray_address")
-COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes")
+COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pattern", "errors", "max_piece_bytes")
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         default: Any = option.default
         if name in ("vocab_size", "special_tokens"):
             default = default[0]
-        help_text += "; repeatable" if name == "special_tokens" else ""
+        help_text += "; repeatable, adds to the default" if name == "special_tokens" else ""
         if isinstance(default, str | int) and option.type is not bool:
             help_text += f"  [default: {default}]"
         kind: dict[str, Any] = {"is_flag": True} if option.type is bool else {"metavar": option.metadata["metavar"]}
         kind["multiple"] = name == "special_tokens"
         flags.append(click.Option([flag_of(name), name], default=None, help=help_text, **kind))
         if name == "special_tokens":
-            none_help = "every file is one document"
+            none_help = "start from none: without --special-token, every file is one document"
             flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))
     return flags
 
@@ -168,13 +168,15 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
             flags[name] = as_utf8(value) if isinstance(value, str) else tuple(map(as_utf8, value))
     stored = read_config(config) if config is not None else {}
     unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
-    if flags.keys() & {"special_tokens", "no_special_tokens"}:  # a flag overrides either spelling in the file
-        stored.pop("special_tokens", None)
-        stored.pop("no_special_tokens", None)
 
     def spell(name: str) -> str:
         return flag_of(name) if name in flags else f"configuration file {config}: {name!r}"
 
+    if flags.keys() & {"special_tokens", "no_special_tokens"}:  # the flag adds to the default, or to the file's list
+        listed = {name: stored.pop(name, None) for name in ("special_tokens", "no_special_tokens")}
+        start = () if flags.pop("no_special_tokens", False) else make_options(listed, spell).special_tokens
+        added = flags.get("special_tokens", ())
+        flags["special_tokens"] = (*start, *(text for text in added if text not in start))
     given = {**stored, **flags}
     options = make_options(given, spell)
     if {"vocab_size", "special_tokens"} <= set(names):  # `merge` takes the special tokens of its run

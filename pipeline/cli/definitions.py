@@ -30,13 +30,14 @@ from pipeline.run.values import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.storage import Location
 
 _TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode")})
+_SPECIAL = ("bos_token", "eos_token", "pad_token", "add_bos", "reserve_tokens", "round_vocab_to")
 _COUNT = (
     *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _MERGE = (
     *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
-    *("chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
+    *(*_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
     *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
@@ -187,6 +188,10 @@ def report(
 )
 @click.option("--export", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
 @click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
+@click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
+@click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")
+@click.option("--pad-token", metavar="TEXT", help="the special token for padding; added if it is none yet")
+@click.option("--add-bos", is_flag=True, default=None, help="let encoding start each text with the --bos-token")
 @click.option(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
 )
@@ -218,8 +223,8 @@ def export(
     if counts is not None:
         if check or samples or any(values.values()):
             raise UsageError(
-                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --chat-template, "
-                "--check and --sample"
+                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --check, "
+                "--sample and what is said of tokens"
             )
         if counts.suffix not in (".tsv", ".parquet"):
             raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
@@ -233,12 +238,20 @@ def export(
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
-    from pipeline.tokenizer.export import export_model, with_chat_template
+    from pipeline.tokenizer.export import export_model, with_chat_template, with_roles
+    from pipeline.tokenizer.tokenizer import Tokenizer
 
     options = make_options(values, flag_of)
     loaded = load_tokenizer(tokenizer)
     directory = options.output or tokenizer_home(tokenizer)
-    written, refused = export_model(with_chat_template(loaded.model, options), directory, options.export)
+    model = with_chat_template(with_roles(loaded.model, options), options)
+    if options.output is None and model.vocabulary != loaded.vocabulary:
+        raise UsageError(
+            f"{directory} lacks {', '.join(model.vocabulary.special_tokens.keys() - loaded.special_tokens.keys())}: "
+            "give --output for a tokenizer with one token more, or name it when you merge"
+        )
+    loaded = Tokenizer.from_model(model)
+    written, refused = export_model(model, directory, options.export)
     for path in written:
         click.echo(path)
     for name, reason in refused.items():

@@ -112,9 +112,9 @@ def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fr
 def _require_comparable(first: Run, other: Run) -> None:
     """Raise `RunDirectoryError` naming the first thing that makes two runs' pieces different things."""
     differing = [
-        (flag_of(name), first.manifest.counting[name], value)
-        for name, value in other.manifest.counting.items()
-        if name not in READING_OPTIONS and first.manifest.counting.get(name) != value
+        (flag_of(name), first.manifest.counting.get(name), other.manifest.counting.get(name))
+        for name in first.manifest.counting | other.manifest.counting
+        if name not in READING_OPTIONS and first.manifest.counting.get(name) != other.manifest.counting.get(name)
     ] + [
         (_CUTTING_NAMES.get(name, name), first.manifest.cutting[name], value)
         for name, value in other.manifest.cutting.items()

@@ -184,7 +184,7 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     work_bytes = whole.per_worker(workers) - memory.WRITE_BYTES
     task = TakeTask(
         path=Path(),
-        special_tokens=special_bytes(work.options),
+        special_tokens=special_bytes(run.manifest.counting),
         pattern=work.pattern,
         part=part_path(0),
         fingerprint=run.manifest.counter_fingerprint(),

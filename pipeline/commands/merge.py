@@ -22,7 +22,6 @@ from pipeline.pattern import compile_pattern
 from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
-from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import RUN, Run
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.work import Work, open_work
@@ -67,7 +66,7 @@ def run_merge(
     stored, asked = manifest.require(location).manifest, make_options(given)
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
-    before = {} if asked.overwrite else stored.merging or {}
+    before = {} if asked.overwrite else {**stored.special_of("tokenizer"), **(stored.merging or {})}
     options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -104,9 +103,8 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         started = time.monotonic()
         numbers = compute() if computing is None else computing.result()
         work.times[report.STAGE] = time.monotonic() - started
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     for size, one in zip(options.vocab_size, exported, strict=True):
-        if one.facts.merges < merge_budget(size, special_tokens):
+        if one.facts.merges < options.special.merge_budget(size):
             work.inform(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
     manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported

@@ -14,6 +14,7 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.commands.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
+from pipeline.run.options import names_of
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -66,7 +67,7 @@ def train_like(
         raise UsageError("give either files or texts, as tokenizers' train or train_from_iterator take them")
     follow = _options_like(trainer) | {"pattern": _pattern_like(pre_tokenizer), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines"}
-    for name in (*follow, "tie_break", "min_piece_count", "pad_token", "max_piece_bytes", "input_format"):
+    for name in (*follow, "tie_break", "min_piece_count", *names_of("special"), "max_piece_bytes", "input_format"):
         if name in options:
             raise UsageError(
                 f"option {name!r} is not for train_like: the trainer and the pre-tokenizer say what is trained"

@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest, memory
-from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, watched
@@ -29,6 +29,7 @@ from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named
 from pipeline.storage.bounded import read_bounded
 from pipeline.tokenizer.export import Trained, export_model
+from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.model import Model
 
@@ -175,9 +176,11 @@ def _verify_tokenizers(
 def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -> str:
     found = run.manifest
     size = found.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
-    options = make_options({**found.counting, **(found.merging or {}), "vocab_size": size})
+    options = make_options(
+        {**found.counting, **(found.merging or {}), **found.special_of(home.name), "vocab_size": size}
+    )
     tokens = options.vocab_size[0]
-    wanted = merge_budget(tokens, with_pad_token(options.special_tokens, options.pad_token))
+    wanted = options.special.merge_budget(tokens)
     if not merges.serves(wanted):
         raise RunDirectoryError(
             f"{home} needs {wanted:,} merges, but the list ends after {len(merges):,} although pairs are left; run "
@@ -185,12 +188,21 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
         )
     needed = forecast.exporting_bytes(tokens, merges.token_bytes())
     _require_memory(f"reading {home}", needed, format_count(tokens, "tokens"), work.options)
-    model = Trained(merges, work.pattern, options).model(tokens)
+    try:
+        model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
+    except OSError as error:
+        raise _unreadable(home / EDITABLE[0], error) from None
     with _written(model) as right:
-        compared = _compare(home, right)
-        missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in compared]
+        compared, edited = _compare(home, right, model)
+        missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in (*compared, *edited)]
     verdict = f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
+    verdict += f"; edited, with tokens that exist: {', '.join(edited)}" if edited else ""
     return verdict + (f"; missing: {', '.join(missing)}" if missing else "")
+
+
+def _unreadable(file: Location, error: OSError) -> RunDirectoryError:
+    remedy = "check its permissions" if isinstance(error, PermissionError) else "run merge again"
+    return RunDirectoryError(f"{file} cannot be read: {error.strerror or error}; {remedy}")
 
 
 @contextmanager
@@ -211,9 +223,12 @@ def _written(model: Model) -> Iterator[Path]:
         yield home
 
 
-def _compare(home: Location, right: Path) -> Sequence[str]:
-    """Return the names of the files in `home` that are as in `right`; `RunDirectoryError` for one that is not."""
-    compared = []
+def _compare(home: Location, right: Path, model: Model) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of the files in `home` that are as in `right`, and of settings that were edited.
+
+    `RunDirectoryError` for any other file, `InputError` for settings that name what the vocabulary lacks.
+    """
+    compared, edited = [], []
     for expected in sorted(right.iterdir()):
         found = home / expected.name
         try:
@@ -224,9 +239,12 @@ def _compare(home: Location, right: Path) -> Sequence[str]:
         except ValueError:
             same = False  # it is longer
         except OSError as error:
-            remedy = "check its permissions" if isinstance(error, PermissionError) else "run merge again"
-            raise RunDirectoryError(f"{found} cannot be read: {error.strerror or error}; {remedy}") from None
+            raise _unreadable(found, error) from None
+        if not same and found.name in EDITABLE:
+            check_edited(found, model.vocabulary)
+            edited.append(found.name)
+            continue
         if not same:
             raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
         compared.append(found.name)
-    return compared
+    return compared, edited

@@ -1,5 +1,6 @@
 """What reading a chunk found, as its counter file stores it; added together, what counting found in a corpus."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -11,8 +12,10 @@ from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
 class ChunkStatistics:
     """Numbers of what was read. The fields' names are those in counter files.
 
-    files: of a counter without a corpus listing; 0 where the run's manifest lists the files.
-    concerned_characters: in order; Unicode versions disagree on them, and the pattern ran on the `regex` package.
+    files: of a counter without a corpus listing, 0 where a manifest lists the files. special_found: of encoding:
+    how often the text has each special token. looks_special: how often counted text has well-known special tokens, in
+    the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
+    on them, and the pattern ran on the `regex` package.
     """
 
     bytes: int = 0
@@ -25,7 +28,10 @@ class ChunkStatistics:
     bytes_skipped: int = 0
     pieces_cut: int = 0
     files: int = 0
+    searched_bytes: int = 0
     losses: Tallies = field(default_factory=dict)
+    special_found: Mapping[str, int] = field(default_factory=dict)
+    looks_special: Mapping[str, int] = field(default_factory=dict)
     concerned_characters: str = ""
 
     @classmethod
@@ -38,7 +44,13 @@ class ChunkStatistics:
         mine, theirs = vars(self), vars(other)
         numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
-        return ChunkStatistics(**numbers, losses=add_up([self.losses, other.losses]), concerned_characters=characters)
+        return ChunkStatistics(
+            **numbers,
+            losses=add_up([self.losses, other.losses]),
+            special_found=Counter(self.special_found) + Counter(other.special_found),
+            looks_special=Counter(self.looks_special) + Counter(other.looks_special),
+            concerned_characters=characters,
+        )
 
 
 @dataclass(frozen=True)

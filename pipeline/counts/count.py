@@ -128,7 +128,7 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             spans=plan.spans(index),
             text_field=stored["text_field"],
             pattern=work.pattern,
-            special_tokens=special_bytes(options),
+            special_tokens=special_bytes(stored),
             errors=stored["errors"],
             max_piece_bytes=stored["max_piece_bytes"],
             output=run.chunk_path(index),

@@ -46,7 +46,7 @@ class _Counting:
     """Threads that count blocks, each with a counter of its own, and what they have written so far."""
 
     def __init__(self, work: Work, run: Run, part_path: PartPath) -> None:
-        self._work, self._part_path = work, part_path
+        self._work, self._part_path, self._counting = work, part_path, run.manifest.counting
         self._threads = memory.threads(work.options)
         work_bytes = memory.budget(work.options.memory_limit).per_worker(1)
         self._counter_bytes = max(_LEAST_COUNTER_BYTES, work_bytes // (_MEMORY_SHARE * self._threads))
@@ -64,7 +64,7 @@ class _Counting:
     def _new_counter(self) -> Counter:
         pattern, options = self._work.pattern, self._work.options
         cutter: Any = pattern.automaton or RegexCutter(pattern)
-        special = list(special_bytes(options))
+        special = list(special_bytes(self._counting))
         return _core.ChunkCounter(
             cutter, special, errors=options.errors, max_piece_bytes=options.max_piece_bytes
         ), cutter

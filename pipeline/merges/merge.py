@@ -8,7 +8,6 @@ from pipeline.executors import ONE_CORE, Need
 from pipeline.merges import merge_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.run import memory
-from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.work import Work
@@ -49,8 +48,7 @@ def require_memory(work: Work, run: Run, counted: Counted) -> None:
 
 def merges_for(options: Options) -> int:
     """Return the number of merges in the largest vocabulary asked for."""
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-    return max(merge_budget(size, special_tokens) for size in options.vocab_size)
+    return max(map(options.special.merge_budget, options.vocab_size))
 
 
 def learn(work: Work, run: Run, counted: Counted) -> MergeList:

@@ -3,7 +3,9 @@
 The ids of a trained vocabulary are 256 bytes in `BYTE_ORDER`, one for each merge, and one for each special token.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 
 from pipeline.base.errors import UsageError
 
@@ -18,6 +20,30 @@ BYTE_CHARACTERS = {
     byte: chr(byte) if byte in _PRINTABLE else chr(0x100 + index - len(_PRINTABLE))
     for index, byte in enumerate(BYTE_ORDER)
 }
+
+WELL_KNOWN = {  # special tokens of published tokenizers, by what they are for
+    "end": (
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "</s>",
+        "<eos>",
+        "<|eos|>",
+        "[EOS]",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    ),
+    "bos": (
+        *("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "<|bos|>", "[BOS]", "[CLS]"),
+        "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
+    ),
+    "pad": ("<pad>", "<|pad|>", "[PAD]", "<|finetune_right_pad_id|>"),
+    "turn end": ("<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>"),
+    "turn": (
+        *("<|im_start|>", "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "[INST]", "[/INST]"),
+        *("<|system|>", "<|user|>", "<|assistant|>"),
+    ),
+    "other": ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>", "<|eom_id|>", "<|python_tag|>"),
+}
+CHAT_MARKS = (*WELL_KNOWN["turn end"], *WELL_KNOWN["turn"])
 
 
 def check_special_tokens(special_tokens: Sequence[str]) -> None:
@@ -41,26 +67,66 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
         seen.add(text)
 
 
-def with_pad_token(special_tokens: Sequence[str], pad_token: str | None) -> list[str]:
-    """Return all special tokens in order of ids: the named ones, then the pad token unless it is one of them."""
-    listed = list(special_tokens)
-    if pad_token is not None and pad_token not in listed:
-        listed.append(pad_token)
-    check_special_tokens(listed)
-    return listed
+@dataclass(frozen=True)
+class Roles:
+    """Which special tokens start and end texts, fill rows, and separated the training corpus; None: none is named."""
+
+    bos: str | None = None
+    eos: str | None = None
+    pad: str | None = None
+    separator: str | None = None
+
+    def named(self) -> list[str]:
+        """Return the tokens that have a role, each once."""
+        return list(dict.fromkeys(text for text in astuple(self) if text is not None))
+
+    def separator_among(self, special_tokens: Iterable[str]) -> str | None:
+        """Return what separates documents: `<|endoftext|>`, or else the first that is no pad, bos or chat mark."""
+        listed = list(special_tokens)
+        if "<|endoftext|>" in listed:
+            return "<|endoftext|>"
+        others = {self.bos, self.pad, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
+        return next((text for text in listed if text not in others), None)
 
 
-def merge_budget(vocab_size: int, special_tokens: Sequence[str]) -> int:
-    """Return the most merges of a vocabulary: vocab_size - 256 - special tokens (the pad token among them).
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The special tokens that a vocabulary is to have.
 
-    Raises `UsageError` if the size is too small for the bytes and special tokens, or beyond `MAX_IDS`.
+    separators: those that separate documents of the corpus; a token with a role that is not one of them is added.
+    reserved: how many without a meaning come last; more of them make the vocabulary's size a multiple of `multiple`.
     """
-    least = 256 + len(special_tokens)
-    if vocab_size < least:
-        raise UsageError(
-            f"a vocabulary of {vocab_size} is too small: the 256 bytes and {len(special_tokens)} special token(s) "
-            f"already need {least}; give a vocab_size of at least {least}"
-        )
-    if vocab_size > MAX_IDS:
-        raise UsageError(f"a vocabulary of {vocab_size} is too large: at most {MAX_IDS} ids are supported")
-    return vocab_size - least
+
+    separators: tuple[str, ...] = ()
+    roles: Roles = Roles()
+    reserved: int = 0
+    multiple: int = 1
+
+    def named(self) -> list[str]:
+        """Return the special tokens that have a text of their own, in order of ids."""
+        listed = [*self.separators, *(text for text in self.roles.named() if text not in self.separators)]
+        check_special_tokens(listed)
+        return listed
+
+    def texts(self, ordinary: int) -> list[str]:
+        """Return all special tokens of a vocabulary with that many ordinary tokens, in order of ids."""
+        named = self.named()
+        count = self.reserved + -(ordinary + len(named) + self.reserved) % self.multiple
+        numbered = (f"<|reserved_special_token_{number}|>" for number in itertools.count())
+        return [*named, *itertools.islice((text for text in numbered if text not in named), count)]
+
+    def merge_budget(self, vocab_size: int) -> int:
+        """Return the most merges of a vocabulary: vocab_size - 256 - special tokens; rounding up adds to the size.
+
+        Raises `UsageError` if the size is too small for the bytes and special tokens, or beyond `MAX_IDS`.
+        """
+        special = len(self.named()) + self.reserved
+        least = 256 + special
+        if vocab_size < least:
+            raise UsageError(
+                f"a vocabulary of {vocab_size} is too small: the 256 bytes and {special} special token(s) "
+                f"already need {least}; give a vocab_size of at least {least}"
+            )
+        if vocab_size > MAX_IDS:
+            raise UsageError(f"a vocabulary of {vocab_size} is too large: at most {MAX_IDS} ids are supported")
+        return vocab_size - least

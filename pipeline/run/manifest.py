@@ -53,6 +53,7 @@ class Manifest:
     source: Source | None = None  # in place of a plan, for counts that came from no corpus listing
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
     written: tuple[str, ...] = ()  # of these, the ones that it finished writing
+    special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -75,6 +76,10 @@ class Manifest:
         for power in range(1, _MOST_RANGES.bit_length()):
             yield from (_range_name(index, 1 << power) for index in range(1 << power))
         yield from ("counter.parquet", LOG)
+
+    def special_of(self, tokenizer: str) -> dict[str, Any]:
+        """Return the "special" options of the tokenizer in this folder; an older run knows of a pad token only."""
+        return self.special.get(tokenizer, {"pad_token": self.counting.get("pad_token")})
 
     def without_merging(self) -> "Manifest":
         """Return the manifest as it was before anything was merged; its list of tokenizers stays."""
@@ -137,6 +142,7 @@ def save(run: Run) -> None:
             "versions": versions(),
             "tokenizers": manifest.tokenizers,
             "written": manifest.written,
+            "special": manifest.special,
             **({} if manifest.source is None else {"source": asdict(manifest.source)}),
             **manifest.plan.to_json(),
         }
@@ -160,6 +166,7 @@ def load(location: Location) -> Run | None:
             source=None if source is None else Source(*(str(source[part.name]) for part in fields(Source))),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
             written=tuple(map(str, document.get("written", ()))),
+            special={str(name): dict(one) for name, one in document.get("special", {}).items()},
         )
         if "tokenizers" not in document and manifest.vocab_size is not None:
             manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))
@@ -169,8 +176,11 @@ def load(location: Location) -> Run | None:
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
         for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
-            if stored is not None and make_options(stored).of_stage(stage) != stored:
+            known = {name: value for name, value in (stored or {}).items() if name != "pad_token"}  # of an older run
+            if stored is not None and make_options(stored).of_stage(stage) != known:
                 raise ValueError(f"its options of {stage} are not complete")
+        for one in manifest.special.values():
+            make_options(one)
     return Run(directory, manifest)
 
 
@@ -199,7 +209,7 @@ def _shown(value: object) -> str:
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
     run.directory.remove([*RESULTS, *run.manifest.tokenizers])
-    return replace(run, manifest=replace(run.manifest, tokenizers=(), written=()))
+    return replace(run, manifest=replace(run.manifest, tokenizers=(), written=(), special={}))
 
 
 def remove_partial(run: Run) -> None:
@@ -234,7 +244,10 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     run = replace(run, manifest=replace(run.manifest, merging=asked, vocab_size=own or options.vocab_size[0]))
     named = [f"{run.tokenizer_name(size)}/{name}" for size in options.vocab_size for name in file_names]
     tokenizers = tuple(dict.fromkeys((*run.manifest.tokenizers, *named)))
-    run = replace(run, manifest=replace(run.manifest, tokenizers=tokenizers))
+    special = run.manifest.special | {
+        run.tokenizer_name(size): options.of_stage("special") for size in options.vocab_size
+    }
+    run = replace(run, manifest=replace(run.manifest, tokenizers=tokenizers, special=special))
     if run.manifest != before:
         save(run)
     return run

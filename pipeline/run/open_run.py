@@ -1,6 +1,8 @@
 """Open the run that the options ask for: the one in the directory, or a new one with its plan made and saved."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, UsageError
@@ -9,7 +11,6 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
 from pipeline.pattern import CompiledPattern
 from pipeline.run import manifest
-from pipeline.run.ids import with_pad_token
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import counting_workers, default_chunk_bytes
 from pipeline.run.options import Options
@@ -51,8 +52,9 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan = _extended(Plan(empty=listing.empty), listing.files, work)
-        run = Run(directory, Manifest(options.of_stage("count"), cutting, plan))
+        counting = options.of_stage("count")
+        plan = _extended(Plan(empty=listing.empty), listing.files, work, counting)
+        run = Run(directory, Manifest(counting, cutting, plan))
         return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
     if stored.manifest.cutting != cutting:
         raise RunDirectoryError(
@@ -62,7 +64,7 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
     added = stored.manifest.plan.added_files(directory, listing, work.listener)
     found = replace(stored.manifest, plan=replace(stored.manifest.plan, empty=listing.empty))
     if added:
-        found = replace(found.without_merging(), plan=_extended(found.plan, added, work))
+        found = replace(found.without_merging(), plan=_extended(found.plan, added, work, found.counting))
     run = Run(directory, found)
     if run != stored and not options.dry_run:
         manifest.save(run)
@@ -117,16 +119,18 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
 
 
-def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work) -> Plan:
+def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work, counting: Mapping[str, Any]) -> Plan:
     options, nodes = work.options, work.nodes
-    cutting = Cutting(special_bytes(options), work.pattern.automaton, options.errors == "skip", options.text_field)
+    cutting = Cutting(special_bytes(counting), work.pattern.automaton, options.errors == "skip", options.text_field)
     workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
     default = default_chunk_bytes(corpus_bytes(files), workers.count, workers.count * workers.work_bytes)
     return plan.extended(files, cutting, options.chunk_size or default)
 
 
-def special_bytes(options: Options) -> tuple[bytes, ...]:
-    """List every special token that separates documents, in order of ids."""
-    if options.special_tokens_as_text:
+def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """List every special token that separates documents, in order of ids, by the counting options of a manifest."""
+    if counting["special_tokens_as_text"]:
         return ()
-    return tuple(token.encode() for token in with_pad_token(options.special_tokens, options.pad_token))
+    listed = [*counting["special_tokens"]]
+    of_older_run = counting.get("pad_token")  # which separated too
+    return tuple(token.encode() for token in listed + ([of_older_run] if of_older_run else []))

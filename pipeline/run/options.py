@@ -1,28 +1,29 @@
 """The options of a run: one table for the command's flags, the configuration file and Python's keywords.
 
 Each field of `Options` has a default, a reader of its value, and what depends on it (`stage`): "count" and "merge"
-options are part of what a run *is*, "encode" options of what shards are, "run" options only of how it runs.
+options are part of what a run *is*, "special" options of one tokenizer of it, "encode" options of what shards are,
+"run" options only of how it runs.
 """
 
 import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
-from pipeline.run.ids import merge_budget, with_pad_token
+from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
     CHAT_TEMPLATES,
     SHARD_FORMATS,
     parse_flag,
     parse_formats,
     parse_one_of,
-    parse_pad_token,
     parse_paths,
     parse_pattern,
+    parse_special_token,
     parse_special_tokens,
     parse_text,
     parse_text_field,
@@ -61,7 +62,12 @@ class Options:
     min_piece_count: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
     max_token_bytes: int | None = _option("merge", None, parse_whole_number(2, 1 << 30), "N")
     special_ids: str = _option("merge", "last", parse_one_of("last", "first"))
-    pad_token: str | None = _option("count", None, parse_pad_token, "TEXT")
+    bos_token: str | None = _option("special", None, parse_special_token, "TEXT")
+    eos_token: str | None = _option("special", None, parse_special_token, "TEXT")
+    pad_token: str | None = _option("special", None, parse_special_token, "TEXT")
+    add_bos: bool = _option("special", False, parse_flag)
+    reserve_tokens: int = _option("special", 0, parse_whole_number(0, 1 << 20), "N")
+    round_vocab_to: int = _option("special", 1, parse_whole_number(1, 1 << 20), "N")
     export: tuple[str, ...] | None = _option("run", None, parse_formats, "LIST")
     chat_template: str | None = _option("run", None, parse_one_of(*CHAT_TEMPLATES), "NAME")
     shard_format: str = _option("encode", "npy", parse_one_of(*SHARD_FORMATS), "NAME")
@@ -78,6 +84,13 @@ class Options:
     overwrite: bool = _option("run", False, parse_flag)
     quiet: bool = _option("run", False, parse_flag)
     log_json: bool = _option("run", False, parse_flag)
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The special tokens of the vocabulary that is asked for."""
+        roles = Roles(self.bos_token, self.eos_token, self.pad_token)
+        roles = replace(roles, separator=roles.separator_among(self.special_tokens))
+        return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to)
 
     def of_stage(self, *stages: str) -> dict[str, Any]:
         """Return the options of these stages as plain JSON values."""
@@ -106,13 +119,18 @@ HELP = {  # of the flags
     "min_piece_count": "leave pieces that occur less often out of merging",
     "max_token_bytes": "make no token longer than this",
     "special_ids": "where the special tokens' ids are: after the merges or before",
-    "pad_token": "one more special token, for padding",
+    "bos_token": "the special token that starts a text; added if it is none yet",
+    "eos_token": "the special token that ends a text; default: the one that separates the corpus",
+    "pad_token": "the special token for padding; added if it is none yet",
+    "add_bos": "let encoding start each text with the --bos-token, here and in transformers",
+    "reserve_tokens": "special tokens without a meaning, for later, at the end of the vocabulary",
+    "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
     "export": "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3 or chatml",
     "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
-    "separator": "the special token that ends a document; default: the tokenizer's end of text, or its first",
+    "separator": "the special token that ends a document; default: the one that separated the training corpus",
     "workers": "worker processes; default: physical cores (ray: all of the cluster)",
     "executor": "where workers run: on this machine, or on a Ray cluster",
     "ray_address": "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
@@ -167,11 +185,7 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
             raise UsageError(f"{spell(name)}: expected {expected}, not {_shown(wrong)}") from None
         except UsageError as error:
             raise UsageError(f"{spell(name)}: {error}") from None
-    options = Options(**checked)
-    if options.pad_token in options.special_tokens:
-        token = options.pad_token
-        raise UsageError(f"{spell('pad_token')}: {token!r} is a special token already; name another or none")
-    return options
+    return Options(**checked)
 
 
 def names_of(*stages: str) -> set[str]:
@@ -189,7 +203,7 @@ def refuse_unfit(given: Mapping[str, Any], unfit: Collection[str], work: str) ->
 def check_vocabulary(options: Options) -> None:
     """Raise `UsageError` if a vocabulary size is too small for the bytes and all special tokens."""
     for size in options.vocab_size:
-        merge_budget(size, with_pad_token(options.special_tokens, options.pad_token))
+        options.special.merge_budget(size)
 
 
 def read_config(path: Location) -> dict[str, Any]:

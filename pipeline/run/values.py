@@ -75,8 +75,8 @@ def parse_special_tokens(value: object) -> tuple[str, ...]:
     return texts
 
 
-def parse_pad_token(value: object) -> str:
-    """Read one more special token."""
+def parse_special_token(value: object) -> str:
+    """Read one special token."""
     return parse_special_tokens(parse_text(value))[0]
 
 

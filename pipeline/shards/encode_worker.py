@@ -18,7 +18,7 @@ from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.executors import Broadcast
 from pipeline.pattern import PatternSequence, compile_pattern
 from pipeline.shards.part_file import Part, PartWriter
-from pipeline.storage import Location
+from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
@@ -32,13 +32,17 @@ Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where docume
 
 @dataclass(frozen=True, kw_only=True)
 class IdsTask(ChunkTask):
-    """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids."""
+    """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
+
+    bos: the id that starts a document, if one does.
+    """
 
     work: ClassVar[str] = "encoded"
     again: ClassVar[str] = "encode it again"
 
     separator: int | None
     separators: bool
+    bos: int | None
     id_bytes: int
 
 
@@ -97,20 +101,41 @@ def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) ->
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern)  # whose time limit is the task's
     prepared = model.preparation.changes_ids
     judged = task.errors == "skip" and not prepared  # prepared text was judged before
-    special_ids = list(model.vocabulary.special_tokens.values())
-    ids = _core.ChunkIds(encoder, special_ids, separator=task.separator, separators=task.separators, judged=judged)
+    special = model.vocabulary.special_tokens
+    ids = _core.ChunkIds(
+        encoder,
+        list(special.values()),
+        separator=task.separator,
+        separators=task.separators,
+        judged=judged,
+        bos=task.bos,
+    )
+    separator = next((text.encode() for text, id_ in special.items() if id_ == task.separator), b"")
     if prepared:
         feeding: _Feeding = _PreparedFeeding(task, model, cutter, ids, sink)
     else:
         feeding = _Feeding(task, cutter, list(task.special_tokens), ids, ids, sink)
 
-    def before(file: CorpusFile, _: int, stop: int) -> None:
-        if file.format == "text" and file.compression == "none" and stop < file.size:
+    def before(file: CorpusFile, start: int, stop: int) -> None:
+        if file.format != "text" or file.compression != "none":
+            return
+        if stop < file.size:
             feeding.end_inside_document()  # the next span continues it
+        if start > 0 and task.bos is not None and not _ends_with(file, start, separator):
+            ids.start_inside_document()
 
     tally = feed_chunk(task, feeding, before)
     feeding.write(at_least=0)
-    return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
+    found = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
+    return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found, special_found=found)
+
+
+def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
+    """Whether the first `stop` bytes of a file end with a separator, so that a document starts there."""
+    if not separator or stop < len(separator):
+        return False
+    with open_file(named(file.path)) as opened:
+        return opened.read_at(stop - len(separator), len(separator)) == separator
 
 
 class _Feeding(_core.ChunkCounter):

@@ -27,7 +27,7 @@ from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 
 # Options that change nothing here: the tokenizer decides.
-OF_TRAINING = names_of("count", "vocabulary", "merge") - {"errors", *READING_OPTIONS} | {
+OF_TRAINING = names_of("count", "vocabulary", "merge", "special") - {"errors", *READING_OPTIONS} | {
     *("no_special_tokens", "export", "chat_template", "dry_run")
 }
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
@@ -42,7 +42,7 @@ Task = TypeVar("Task", bound=IdsTask)
 def separator_of(model: Model, options: Options) -> str | None:
     """Return the special token that ends a document."""
     special_tokens = model.vocabulary.special_tokens
-    separator = model.eos_token if options.separator is None else options.separator
+    separator = model.separator if options.separator is None else options.separator
     if separator is None and options.documents == "separator":
         raise UsageError("the tokenizer has no special token to write after each document: choose --documents offsets")
     if separator is not None and separator not in special_tokens:
@@ -162,6 +162,7 @@ def task_of(
         workers=workers.count,
         separator=None if separator is None else special_tokens[separator],
         separators=options.documents == "separator",
+        bos=special_tokens[model.bos_token] if model.add_bos and model.bos_token else None,
         id_bytes=ID_BYTES[dtype_of(model)],
         **settings,
     )

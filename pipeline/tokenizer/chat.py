@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.decode import numbers_of
 from pipeline.tokenizer.llama3 import Llama3Tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -165,7 +164,7 @@ class ChatMLFormat(_Format):
     _shape = "im_start, a role, a line end, content, im_end and a line end"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        required = CHAT_TEMPLATES["chatml"].required
+        required = ("<|im_start|>", "<|im_end|>")
         missing = [text for text in required if text not in tokenizer.special_tokens]
         if missing:
             raise UsageError(

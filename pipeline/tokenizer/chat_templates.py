@@ -17,16 +17,4 @@ _CHATML = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-CHAT_TEMPLATES = {
-    "llama3": ChatTemplate(
-        _LLAMA3,
-        bos_token="<|begin_of_text|>",  # noqa: S106 - no password
-        eos_token="<|eot_id|>",  # noqa: S106
-        required=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
-    ),
-    "chatml": ChatTemplate(
-        _CHATML,
-        eos_token="<|im_end|>",  # noqa: S106
-        required=("<|im_start|>", "<|im_end|>"),
-    ),
-}
+CHAT_TEMPLATES = {"llama3": ChatTemplate(_LLAMA3), "chatml": ChatTemplate(_CHATML)}

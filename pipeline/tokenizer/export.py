@@ -1,15 +1,15 @@
 """From a merge list to tokenizers: a directory of files for each vocabulary size, and facts about the vocabulary."""
 
+import itertools
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.base.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
-from pipeline.run.ids import merge_budget, with_pad_token
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location
@@ -53,10 +53,9 @@ class Exported:
 def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     """Raise now what would be raised at the end of the work: vocabulary, special tokens, formats."""
     check_vocabulary(options)
-    special_tokens = with_pad_token(options.special_tokens, options.pad_token)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
-    vocabulary = Vocabulary.from_merges([], special_tokens, special_ids=options.special_ids)
-    model = with_chat_template(Model(vocabulary, pattern, options.pad_token), options)
+    vocabulary = Vocabulary.from_merges([], options.special.texts(256), special_ids=options.special_ids)
+    model = with_chat_template(Model(vocabulary, pattern, options.special.roles, add_bos=options.add_bos), options)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
@@ -64,7 +63,26 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
 
 def with_chat_template(model: Model, options: Options) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
-    return replace(model, chat_template=CHAT_TEMPLATES[options.chat_template]) if options.chat_template else model
+    if options.chat_template is None:
+        return model
+    template = CHAT_TEMPLATES[options.chat_template]
+    if missing := template.missing(model.vocabulary.special_tokens):
+        raise UsageError(
+            f"the chat template needs {', '.join(missing)}, which this vocabulary lacks: name them among the "
+            "special tokens, or choose another template"
+        )
+    return replace(model, chat_template=template)
+
+
+def with_roles(model: Model, options: Options) -> Model:
+    """Return the model with the roles that the options name; a token that is not special yet gets the next id."""
+    named = {"bos": options.bos_token, "eos": options.eos_token, "pad": options.pad_token}
+    asked = {role: text for role, text in named.items() if text is not None}
+    roles = replace(model.roles, separator=model.separator, **asked)
+    known, following = model.vocabulary.special_tokens, model.vocabulary.max_id + 1
+    added = dict(zip((text for text in dict.fromkeys(asked.values()) if text not in known), itertools.count(following)))
+    vocabulary = replace(model.vocabulary, special_tokens=known | added)
+    return replace(model, vocabulary=vocabulary, roles=roles, add_bos=model.add_bos or options.add_bos)
 
 
 def export_model(
@@ -94,10 +112,14 @@ class Trained:
     def model(self, vocab_size: int) -> Model:
         """Make the model of `vocab_size` tokens, or of fewer where the list is short."""
         options = self.options
-        special_tokens = with_pad_token(options.special_tokens, options.pad_token)
-        first = self.learned.first(merge_budget(vocab_size, special_tokens))
-        vocabulary = Vocabulary.from_id_pairs(first.left, first.right, special_tokens, special_ids=options.special_ids)
-        return with_chat_template(Model(vocabulary, self.pattern, options.pad_token, trained=True), options)
+        special, first = options.special, self.learned.first(options.special.merge_budget(vocab_size))
+        rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
+        ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0
+        vocabulary = Vocabulary.from_id_pairs(
+            first.left, first.right, special.texts(ordinary), special_ids=options.special_ids
+        )
+        model = Model(vocabulary, self.pattern, special.roles, trained=True, add_bos=options.add_bos)
+        return with_chat_template(model, options)
 
 
 def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
@@ -108,7 +130,7 @@ def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
     written, refused = export_model(model, directory, trained.options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written
-    merges = merge_budget(vocab_size, list(vocabulary.special_tokens))
+    merges = trained.options.special.merge_budget(vocab_size)
     cut = trained.learned.first(merges)
     longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
     texts = [token.decode(errors="replace") for token in longest]

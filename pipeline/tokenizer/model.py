@@ -1,13 +1,14 @@
 """What a tokenizer is, apart from the machinery that runs it: the value that files are written from and read into."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.pattern import CompiledPattern
+from pipeline.run.ids import WELL_KNOWN, Roles
 
 CACHE_BYTES = 256 << 20  # for pieces whose ids are known
 
@@ -55,12 +56,18 @@ class Preparation:
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A chat template in Jinja, and the special tokens that start a dialog and end a message (None: not said)."""
+    """A chat template in Jinja. The well-known special tokens in its text say what it needs and what ends a turn."""
 
     jinja: str
-    bos_token: str | None = None
-    eos_token: str | None = None
-    required: tuple[str, ...] = ()  # special tokens that it writes
+
+    def writes(self, *kinds: str) -> list[str]:
+        """Return the well-known special tokens of these kinds that the template writes."""
+        return [text for kind in kinds for text in WELL_KNOWN[kind] if text in self.jinja]
+
+    def missing(self, special_tokens: Container[str]) -> list[str]:
+        """Return the marks of a dialog that the template writes and that are not among the special tokens."""
+        marks = self.writes("bos", "turn", "turn end")
+        return [text for text in sorted(marks, key=self.jinja.index) if text not in special_tokens]
 
 
 @dataclass(frozen=True)
@@ -69,36 +76,42 @@ class Model:
 
     vocabulary: Vocabulary
     pattern: CompiledPattern
-    pad_token: str | None = None  # one of the special tokens
+    roles: Roles = Roles()  # of the special tokens
     whole_pieces: bool = False  # a piece that is a token is that token before any merge; elsewhere `ignore_merges`
     trained: bool = False  # the merges are as they were learned, so every token is reachable
     preparation: Preparation = Preparation()  # what another trainer's file does to text first
     post_processor: str | None = None  # the JSON of that file's; ids here are those without it
     chat_template: ChatTemplate | None = None
+    add_bos: bool = False  # encoding puts the beginning of text in front
 
     def __post_init__(self) -> None:
-        special_tokens = self.vocabulary.special_tokens
-        if self.pad_token is not None and self.pad_token not in special_tokens:
-            raise UsageError(f"the pad token {self.pad_token!r} is not one of the special tokens: name it among them")
-        required = self.chat_template.required if self.chat_template else ()
-        missing = [text for text in required if text not in special_tokens]
-        if missing:
-            raise UsageError(
-                f"the chat template needs {', '.join(missing)}, which this vocabulary lacks: name them among the "
-                "special tokens, or choose another template"
-            )
+        for role, text in asdict(self.roles).items():
+            if text is not None and text not in self.vocabulary.special_tokens:
+                raise UsageError(f"the {role} token {text!r} is not one of the special tokens: name it among them")
+        if self.add_bos and self.bos_token is None:
+            raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")
 
     @property
     def bos_token(self) -> str | None:
-        """The token that starts a dialog, where a chat template says so."""
-        return self.chat_template.bos_token if self.chat_template else None
+        """The token that starts a text, or where none is named a dialog of the chat template."""
+        written = self.chat_template.writes("bos") if self.chat_template else []
+        return self.roles.bos or next((text for text in written if text in self.vocabulary.special_tokens), None)
 
     @property
     def eos_token(self) -> str | None:
-        """The token that ends a document or message: the chat template's, or the first special but the pad token."""
-        if self.chat_template and self.chat_template.eos_token:
-            return self.chat_template.eos_token
-        return next((text for text in self.vocabulary.special_tokens if text != self.pad_token), None)
+        """The token that ends a text: the separator, if no other is named."""
+        return self.roles.eos or self.separator
+
+    @property
+    def pad_token(self) -> str | None:
+        """The token that fills rows."""
+        return self.roles.pad
+
+    @property
+    def separator(self) -> str | None:
+        """The token that separates documents: that of the training corpus, if it is known, or the end of text."""
+        roles = self.roles
+        return roles.separator or roles.eos or roles.separator_among(self.vocabulary.special_tokens)
 
     def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
         """Build the native encoder. `threads` share `cache_bytes` for their caches; 0: as many as there are cores."""

@@ -9,7 +9,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from pipeline.base.errors import UsageError
 from pipeline.base.machine import default_workers
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern, compile_pattern
-from pipeline.run.ids import with_pad_token
+from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
 from pipeline.tokenizer.decode import StreamDecoder, tokens_of
@@ -67,7 +67,7 @@ class Tokenizer:
         whole_pieces: bool = False,
     ) -> None:
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        self._set_model(Model(vocabulary, compiled, pad_token, whole_pieces))
+        self._set_model(Model(vocabulary, compiled, Roles(pad=pad_token), whole_pieces))
 
     def _set_model(self, model: Model) -> None:
         self.model = model
@@ -75,6 +75,8 @@ class Tokenizer:
         self._recognising = lru_cache(_MAX_SELECTIONS)(self._encoder.recognising)
         self._all_special = self._recognising(frozenset(model.vocabulary.special_tokens))
         self._no_special = self._recognising(frozenset())
+        bos = model.bos_token if model.add_bos else None
+        self._start = [] if bos is None else [model.vocabulary.special_tokens[bos]]
 
     @classmethod
     def from_model(cls, model: Model) -> Tokenizer:
@@ -122,7 +124,7 @@ class Tokenizer:
             InputError: a merge joins a token that no earlier merge makes.
             UsageError: a special token is empty, repeated or a single byte, or `special_ids` is unknown.
         """
-        listed = with_pad_token(special_tokens, pad_token)
+        listed = SpecialTokens(tuple(special_tokens), Roles(pad=pad_token)).named()
         vocabulary = Vocabulary.from_merges(merges, listed, special_ids=special_ids)
         return cls(vocabulary, pattern, pad_token=pad_token)
 
@@ -157,7 +159,7 @@ class Tokenizer:
         ids = {token: id_ for id_, token in tokens.items()}
         following = max(tokens, default=-1) + 1
         chosen: dict[str, int] = {}
-        for text in with_pad_token(special_tokens or (), None):
+        for text in SpecialTokens(tuple(special_tokens or ())).named():
             chosen[text] = ids.get(text.encode(), following)
             if tokens.pop(chosen[text], None) is None:
                 following += 1
@@ -277,7 +279,12 @@ class Tokenizer:
         return self.vocabulary.special_tokens
 
     def encode(
-        self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
+        self,
+        text: Text,
+        *,
+        add_special_tokens: bool = True,
+        allowed_special: Allowed = None,
+        disallowed_special: Disallowed = None,
     ) -> list[int]:
         """Return the ids of a text; special tokens in it are recognised, leftmost and longest first.
 
@@ -291,6 +298,7 @@ class Tokenizer:
 
         Args:
             text: str or bytes.
+            add_special_tokens: whether a tokenizer made with `add_bos` puts its token in front, as in transformers.
             allowed_special: special tokens to recognise, or "all".
             disallowed_special: special tokens to refuse, or "all" that are not allowed (the default as soon as
                 `allowed_special` is given); any other is encoded as ordinary text.
@@ -304,8 +312,10 @@ class Tokenizer:
             InputError: a piece is longer than 1 GiB.
         """
         if allowed_special is None and disallowed_special is None:  # without a further call: texts may be short
-            return self._encoder.encode(text, self._all_special)
-        return self._encoder.encode(text, self._recognised([text], allowed_special, disallowed_special))
+            ids = self._encoder.encode(text, self._all_special)
+        else:
+            ids = self._encoder.encode(text, self._recognised([text], allowed_special, disallowed_special))
+        return self._start + ids if self._start and add_special_tokens else ids
 
     def encode_ordinary(self, text: Text) -> list[int]:
         """Return the ids of a text in which special tokens are ordinary text.
@@ -326,6 +336,7 @@ class Tokenizer:
         texts: Iterable[Text],
         *,
         num_threads: int | None = None,
+        add_special_tokens: bool = True,
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[list[int]]:
@@ -337,6 +348,7 @@ class Tokenizer:
         Args:
             texts: str or bytes.
             num_threads: at most this many threads work; None for all cores.
+            add_special_tokens: as in `encode`.
             allowed_special: as in `encode`.
             disallowed_special: as in `encode`.
 
@@ -349,7 +361,8 @@ class Tokenizer:
         """
         listed = _listed(texts)
         specials = self._recognised(listed, allowed_special, disallowed_special)
-        return self._encoder.encode_batch(listed, specials, _threads(num_threads))
+        encoded = self._encoder.encode_batch(listed, specials, _threads(num_threads))
+        return [self._start + ids for ids in encoded] if self._start and add_special_tokens else encoded
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of each text, in which special tokens are ordinary text, encoded in parallel.
@@ -394,7 +407,8 @@ class Tokenizer:
             UsageError: a block has another type.
         """
         allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
-        return self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
+        ids = self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
+        return chain(self._start, ids) if self._start else ids
 
     def encode_to_numpy(
         self, text: Text, *, dtype: Any = None, allowed_special: Allowed = None, disallowed_special: Disallowed = None
@@ -421,6 +435,8 @@ class Tokenizer:
 
         specials = self._recognised([text], allowed_special, disallowed_special)
         ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, specials))
+        if self._start:
+            ids = np.insert(ids, 0, self._start)
         if dtype is None:
             return ids
         wanted = np.dtype(dtype)
@@ -447,7 +463,8 @@ class Tokenizer:
         Raises:
             SpecialTokenError: the text contains a disallowed special token.
         """
-        return self._encoder.count(text, self._recognised([text], allowed_special, disallowed_special))
+        specials = self._recognised([text], allowed_special, disallowed_special)
+        return len(self._start) + self._encoder.count(text, specials)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of ids.

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import peers
+import yaml
 from command import refused, run
 
 import pipeline
@@ -127,6 +128,31 @@ def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
     assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
 
 
+def special_tokens(*arguments: object, cwd: Path) -> list[str]:
+    found = run("train", *arguments, "--print-config", cwd=cwd)
+    assert found.returncode == 0, found.stderr
+    listed: list[str] = yaml.safe_load(found.stdout)["special_tokens"]
+    return listed
+
+
+def test_special_token_adds_to_the_default(tmp_path: Path) -> None:
+    assert special_tokens("--special-token", "<a>", "--special-token", "<b>", cwd=tmp_path) == [EOT, "<a>", "<b>"]
+    assert special_tokens("--special-token", "<a>", "--special-token", EOT, cwd=tmp_path) == [EOT, "<a>"]
+    assert special_tokens("--no-special-tokens", "--special-token", "<a>", cwd=tmp_path) == ["<a>"]
+    assert special_tokens("--no-special-tokens", cwd=tmp_path) == []
+    (tmp_path / "own.yaml").write_text("special_tokens: [<s>, </s>]\n")
+    own = ["--config", "own.yaml"]
+    assert special_tokens(*own, cwd=tmp_path) == ["<s>", "</s>"]
+    assert special_tokens(*own, "--special-token", "<a>", cwd=tmp_path) == ["<s>", "</s>", "<a>"]
+    assert special_tokens(*own, "--no-special-tokens", "--special-token", "<a>", cwd=tmp_path) == ["<a>"]
+
+
+def test_separators_stay_separators_when_a_token_is_added(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(EOT.join(["low lower", "newest", "widest"]))
+    added = run("train", "a.txt", "--output", "r", "--vocab-size", 260, "--special-token", "<|im_start|>", cwd=tmp_path)
+    assert "3 documents" in " ".join(added.stdout.split())
+
+
 def test_overwrite_keeps_foreign_directories(text: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     assert run("train", text, "--output", output, "--vocab-size", 400).returncode == 0
@@ -149,9 +175,10 @@ def test_added_files_remove_tokenizers_of_the_smaller_corpus(text: Path, tmp_pat
     assert not (output / "tokenizer" / "merges.txt").exists()
 
 
-def test_pad_token_is_not_counted(tmp_path: Path) -> None:
+def test_pad_token_that_separates_is_not_counted(tmp_path: Path) -> None:
+    pad = ["--special-token", "<pad>", "--pad-token", "<pad>"]
     (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
-    result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, "--pad-token", "<pad>", cwd=tmp_path)
+    result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, *pad, cwd=tmp_path)
     assert "pieces" in result.stdout
     assert "40, of which 1 are different" in result.stdout
 

@@ -135,7 +135,6 @@ def test_incomparable_runs_are_refused(runs: dict[str, Path], tmp_path: Path) ->
     for name, options in {
         "--pattern": {"pattern": "llama3"},
         "--special-token": {"special_tokens": ["<x>"]},
-        "--pad-token": {"pad_token": "<pad>"},
         "--errors": {"errors": "skip"},
         "--max-piece-bytes": {"max_piece_bytes": 8},
     }.items():

@@ -291,6 +291,19 @@ def test_files_of_an_older_run_that_are_missing_are_listed(copy: Path) -> None:
     assert verified["tokenizer-360"].endswith("; missing: merges.txt")
 
 
+def test_settings_may_be_edited_as_long_as_their_tokens_exist(copy: Path) -> None:
+    file = copy / "tokenizer" / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"pad_token": {"content": "<|endoftext|>"}, "model_max_length": 2048}))
+    (copy / "tokenizer" / "generation_config.json").write_text('{"eos_token_id": [1], "temperature": 0.6}')
+    verified = pipeline.verify_run(copy)["tokenizer"]
+    assert "edited, with tokens that exist: tokenizer_config.json" in verified
+    for wrong in ({"pad_token": "<none>"}, {"additional_special_tokens": ["<none>"]}):
+        file.write_text(json.dumps(config | wrong))
+        with pytest.raises(PipelineError, match=r"tokenizer_config.json: \w+ names '<none>', which is not one of"):
+            pipeline.verify_run(copy)
+
+
 def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system says it of a directory without permissions; for root there are none that hold."""
     stat = Path.stat

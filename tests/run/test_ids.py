@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.base.errors import UsageError
-from pipeline.run.ids import check_special_tokens, merge_budget, with_pad_token
+from pipeline.run.ids import Roles, SpecialTokens, check_special_tokens
 
 
 @pytest.mark.parametrize(
@@ -15,16 +15,47 @@ def test_impossible_special_tokens(special_tokens: list[str], message: str) -> N
         check_special_tokens(special_tokens)
 
 
-def test_pad_token_counts_in_the_vocabulary() -> None:
-    assert with_pad_token(["<|a|>"], None) == ["<|a|>"]
-    assert with_pad_token(["<|a|>"], "<|pad|>") == ["<|a|>", "<|pad|>"]
-    assert with_pad_token(["<|pad|>", "<|a|>"], "<|pad|>") == ["<|pad|>", "<|a|>"]
-    assert merge_budget(1000, with_pad_token(["<|a|>"], "<|pad|>")) == 742
+def test_tokens_with_a_role_count_in_the_vocabulary() -> None:
+    assert SpecialTokens(("<|a|>",)).named() == ["<|a|>"]
+    roles = Roles(bos="<s>", eos="</s>", pad="</s>", separator="<|a|>")
+    assert SpecialTokens(("<|a|>",), roles).named() == ["<|a|>", "<s>", "</s>"]
+    assert SpecialTokens(("<|pad|>", "<|a|>"), Roles(pad="<|pad|>")).named() == ["<|pad|>", "<|a|>"]
+    assert SpecialTokens(("<|a|>",), Roles(pad="<|pad|>")).merge_budget(1000) == 742
+
+
+def test_reserved_tokens_come_last_and_within_the_size() -> None:
+    special = SpecialTokens(("<|a|>", "<|reserved_special_token_1|>"), reserved=2)
+    assert special.merge_budget(1000) == 740
+    reserved = ["<|reserved_special_token_0|>", "<|reserved_special_token_2|>"]
+    assert special.texts(996) == [*special.separators, *reserved]
+
+
+@pytest.mark.parametrize(("size", "rounded"), [(50257, 50304), (50304, 50304), (300, 320)])
+def test_sizes_are_rounded_up_with_reserved_tokens(size: int, rounded: int) -> None:
+    special = SpecialTokens(("<|a|>",), Roles(pad="<pad>"), reserved=1, multiple=64)
+    ordinary = 256 + special.merge_budget(size)
+    assert ordinary + len(special.texts(ordinary)) == rounded
+    assert (ordinary - 9 + len(special.texts(ordinary - 9))) % 64 == 0  # where the corpus has fewer merges
+
+
+@pytest.mark.parametrize(
+    ("special_tokens", "separator"),
+    [
+        (["<s>", "<|endoftext|>"], "<|endoftext|>"),
+        (["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"], "<|end_of_text|>"),
+        (["<pad>", "<|im_start|>", "<|im_end|>", "<doc>"], "<doc>"),
+        (["<|im_start|>", "<|im_end|>"], None),
+        (["<mine>", "<other>"], "<other>"),
+        ([], None),
+    ],
+)
+def test_separator_is_no_pad_bos_or_chat_mark(special_tokens: list[str], separator: str | None) -> None:
+    assert Roles(bos="<mine>").separator_among(special_tokens) == separator
 
 
 def test_vocabulary_too_small_or_too_large() -> None:
-    assert merge_budget(257, ["<|a|>"]) == 0
+    assert SpecialTokens(("<|a|>",)).merge_budget(257) == 0
     with pytest.raises(UsageError, match="at least 257"):
-        merge_budget(256, ["<|a|>"])
+        SpecialTokens(("<|a|>",)).merge_budget(256)
     with pytest.raises(UsageError, match="too large"):
-        merge_budget(1 << 40, [])
+        SpecialTokens().merge_budget(1 << 40)

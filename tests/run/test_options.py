@@ -65,7 +65,6 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"special_tokens": ["<a>", "<b>", "<a>"]}, "'<a>' is given twice"),
         ({"special_tokens": [""]}, "'special_tokens': a special token is empty"),
         ({"special_tokens": 5}, "a list of texts"),
-        ({"pad_token": "<|endoftext|>"}, "is a special token already"),
         ({"chunk_size": "64 melons"}, "'chunk_size': expected a size such as 64MiB"),
         ({"export": "hf,onnx"}, "one of hf, gpt2, tiktoken"),
         ({"quiet": "yes"}, "true or false"),
@@ -133,7 +132,7 @@ def test_values_are_completed() -> None:
 def test_options_have_stages() -> None:
     options = make_options({})
     assert set(options.of_stage("count")) == {
-        "special_tokens", "special_tokens_as_text", "pad_token", "pattern", "errors", "max_piece_bytes",
+        "special_tokens", "special_tokens_as_text", "pattern", "errors", "max_piece_bytes",
         "input_format", "compression", "text_field",
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")

@@ -172,7 +172,7 @@ def test_chat_templates_in_transformers_have_our_ids(template: str, tmp_path: Pa
     for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
         found = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
         assert found == chat.encode_dialog_prompt(dialog)
-    assert theirs.eos_token == CHAT_TEMPLATES[template].eos_token
+    assert theirs.eos_token == ours.model.eos_token
     assert ours.model.chat_template is not None
     assert ours.model.chat_template.jinja == CHAT_TEMPLATES[template].jinja
     ours.save(tmp_path / "again")
@@ -181,7 +181,7 @@ def test_chat_templates_in_transformers_have_our_ids(template: str, tmp_path: Pa
     theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
     saved = Tokenizer.load(tmp_path / "saved").model.chat_template
     assert saved is not None
-    assert (saved.jinja, saved.eos_token) == (CHAT_TEMPLATES[template].jinja, CHAT_TEMPLATES[template].eos_token)
+    assert saved == CHAT_TEMPLATES[template]
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
@@ -190,11 +190,11 @@ def test_to_transformers(template: str, monkeypatch: pytest.MonkeyPatch) -> None
     theirs = ours.to_transformers()
     assert theirs.name_or_path == ""
     assert len(theirs) == ours.vocab_size
-    assert (theirs.eos_token, theirs.pad_token) == (CHAT_TEMPLATES[template].eos_token, ours.model.pad_token)
+    assert (theirs.eos_token, theirs.pad_token) == (ours.model.eos_token, ours.model.pad_token)
     chat: Any = ChatFormat(tokenizer()) if template == "llama3" else ChatMLFormat(ours)
     found = theirs.apply_chat_template(DIALOG, add_generation_prompt=True, return_dict=False)
     assert found == chat.encode_dialog_prompt(DIALOG)
-    text = f"I'm low, é日本 {CHAT_TEMPLATES[template].eos_token} "
+    text = f"I'm low, é日本 {CHAT_TEMPLATES[template].writes('turn end')[0]} "
     assert theirs.encode(text, add_special_tokens=False) == ours.encode(text)
     assert theirs.decode(ours.encode(text)) == text
     monkeypatch.setitem(sys.modules, "transformers", None)
@@ -224,17 +224,11 @@ def test_chat_template_option(text: Path, tmp_path: Path) -> None:
         "train", text, "--output", tmp_path / "r", "--vocab-size", 300, *specials, "--chat-template", "chatml"
     )
     assert trained.returncode == 0, trained.stderr
-    assert Tokenizer.load(tmp_path / "r/tokenizer").model.chat_template == ours_of("chatml")
+    assert Tokenizer.load(tmp_path / "r/tokenizer").model.chat_template == CHAT_TEMPLATES["chatml"]
     assert run("export", tmp_path / "r", "--output", tmp_path / "e", "--export", "hf").returncode == 0
-    assert Tokenizer.load(tmp_path / "e").model.chat_template == ours_of("chatml")
+    assert Tokenizer.load(tmp_path / "e").model.chat_template == CHAT_TEMPLATES["chatml"]
     assert "needs <|begin_of_text|>" in refused(run("export", tmp_path / "r", "--chat-template", "llama3"), 2)
     plain = pipeline.train(str(text), output=tmp_path / "p", vocab_size=300)
     assert plain.model.chat_template is None
     found = run("export", tmp_path / "p", "--chat-template", "chatml")
     assert "the chat template needs" in refused(found, 2)
-
-
-def ours_of(name: str) -> object:
-    from dataclasses import replace
-
-    return replace(CHAT_TEMPLATES[name], required=())

@@ -234,16 +234,20 @@ void bind_chunk_sinks(nb::module_& module) {
       .def(
           "__init__",
           [](ChunkIds* self, ListingEncoder& encoder, std::vector<uint32_t> special_ids,
-             std::optional<uint32_t> separator, bool separators, bool judged) {
-            new (self) ChunkIds(encoder, std::move(special_ids), separator, separators, judged);
+             std::optional<uint32_t> separator, bool separators, bool judged, std::optional<uint32_t> bos) {
+            new (self) ChunkIds(encoder, std::move(special_ids), separator, separators, judged, bos);
           },
           "encoder"_a, "special_ids"_a, nb::kw_only(), "separator"_a = nb::none(), "separators"_a = true,
-          "judged"_a = false, nb::keep_alive<1, 2>(),
+          "judged"_a = false, "bos"_a = nb::none(), nb::keep_alive<1, 2>(),
           "special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which "
-          "is among the ids if `separators`. judged: the counter may drop documents.")
+          "is among the ids if `separators`. judged: the counter may drop documents. bos: the id that starts a document, if "
+          "any.")
+      .def("start_inside_document", &ChunkIds::start_inside_document,
+           "Call before a text that continues a document which started elsewhere.")
       .def("end_inside_document", &ChunkIds::end_inside_document,
            "Call before the end of a text whose last document continues elsewhere.")
       .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")
+      .def("found", [](const ChunkIds& self) { return self.found(); }, "How often the text has each special token.")
       .def("ready", &ChunkIds::ready, "How many ids take() would return.")
       .def(
           "take",

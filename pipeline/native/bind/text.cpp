@@ -107,6 +107,15 @@ void bind_text(nb::module_& module) {
           },
           "text"_a, "start"_a = 0, without_gil, "The first match at or after `start`: (start, end, id), or None.")
       .def(
+          "tally",
+          [](const SpecialTokens& self, const Buffer& text) {
+            std::vector<uint64_t> counts(self.size());
+            for (size_t at = 0; const auto match = self.find(text.data(), at, text.size()); at = match.end)
+              ++counts[match.id];
+            return counts;
+          },
+          "text"_a, without_gil, "How often a text has each token, of those without ids.")
+      .def(
           "match_at",
           [](const SpecialTokens& self, const Buffer& text, size_t at) {
             return at < text.size() ? self.match_at(text.data(), at, text.size()) : SpecialTokens::Match{};

@@ -9,18 +9,22 @@ namespace bpe {
 //
 // A document ends with `separator`, which its text may contain, and with its text, a file or a record; where the text
 // does not end with the separator itself, its id is added (`separators`), or no separator is written at all. Ids pile
-// up until they are taken, in the width of a shard; those of a document that may still be dropped stay.
+// up until they are taken, in the width of a shard; those of a document that may still be dropped stay. With `bos` each
+// document that is not empty starts with that id.
 class ChunkIds : public PieceSink {
  public:
   // Special token i of the counter has the id special_ids[i]. `separators`: whether the separator's id is among the
   // ids. `judged`: whether documents may be dropped. The encoder outlives this.
   ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::optional<uint32_t> separator, bool separators,
-           bool judged)
+           bool judged, std::optional<uint32_t> bos = std::nullopt)
       : encoder_(encoder), state_(encoder.lease()), special_ids_(std::move(special_ids)), separator_(separator),
         separators_(separators && separator),
-        judged_(judged) {}
+        judged_(judged),
+        bos_(bos),
+        found_(special_ids_.size()) {}
 
   void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
+    start_document();
     const size_t readable = ends[count - 1] + kReadableAfter;
     for (size_t block; count != 0; count -= block) {
       block = std::min(count, Encoder::kBlockPieces);
@@ -29,11 +33,19 @@ class ChunkIds : public PieceSink {
       start = ends[-1];
     }
   }
-  void keep() override { kept_ = ids_.size(); }
-  void drop() override { ids_.shrink(kept_); }
+  void keep() override {
+    kept_ = ids_.size();
+    kept_in_document_ = in_document_;
+  }
+  void drop() override {
+    ids_.shrink(kept_);
+    in_document_ = kept_in_document_;
+  }
   void special_token(size_t index) override {
+    ++found_[index];
     const uint32_t id = special_ids_[index];
     if (id != separator_) {
+      start_document();
       ids_.push(id);
     } else {
       end_document();
@@ -43,14 +55,20 @@ class ChunkIds : public PieceSink {
   void end_of_text() override {
     keep();
     if (!std::exchange(continues_, false) && position() > last_end_) end_document();
+    in_document_ = false;
     keep();
   }
   size_t undecided_bytes() const override { return (ids_.size() - kept_) * sizeof(uint32_t); }
   // In the window, twice as that grows, while it is merged, as ids.
   size_t piece_copies() const override { return 24; }
 
+  // The next text starts inside a document that started elsewhere.
+  void start_inside_document() { in_document_ = kept_in_document_ = true; }
   // The next text ends inside a document, which continues elsewhere.
   void end_inside_document() { continues_ = true; }
+
+  // How often the text has each special token.
+  const std::vector<uint64_t>& found() const { return found_; }
 
   // How many ids can be taken now; `Id` is uint16_t or uint32_t.
   size_t ready() const { return judged_ ? kept_ : ids_.size(); }
@@ -67,7 +85,12 @@ class ChunkIds : public PieceSink {
 
  private:
   uint64_t position() const { return taken_ + ids_.size(); }
+  void start_document() {
+    if (bos_ && !in_document_) ids_.push(*bos_);
+    in_document_ = true;
+  }
   void end_document() {
+    in_document_ = false;
     if (separators_) ids_.push(*separator_);
     last_end_ = position();
     ends_.push_back(last_end_);
@@ -77,7 +100,9 @@ class ChunkIds : public PieceSink {
   Encoder::Lease state_;
   std::vector<uint32_t> special_ids_;
   std::optional<uint32_t> separator_;
-  bool separators_, judged_, continues_ = false;
+  bool separators_, judged_, continues_ = false, in_document_ = false, kept_in_document_ = false;
+  std::optional<uint32_t> bos_;
+  std::vector<uint64_t> found_;
   IdBuffer ids_;
   size_t kept_ = 0;     // of ids_: those that are certain
   uint64_t taken_ = 0;  // ids that were taken away

@@ -31,6 +31,7 @@ class SpecialTokens {
   Match match_at(const uint8_t* text, size_t at, size_t size) const;
 
   bool empty() const { return tokens_.empty(); }
+  size_t size() const { return tokens_.size(); }
   size_t longest() const { return longest_; }
 
  private:

@@ -7,10 +7,13 @@ Known difference: when decoding, that library reads the characters U+00A1..U+014
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PatternSequence
+from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
@@ -19,8 +22,13 @@ from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tok
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
 
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
+_SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
+_ADD_BOS_KEY = "bpe_pipeline_add_bos"  # the post-processor's token is among the ids of this package too
 
 _MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+EDITABLE = (_CONFIG_NAME, _MAP_NAME, "generation_config.json")
+"""Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
+
 _TEMPLATE_NAME = "chat_template.jinja"
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
@@ -59,21 +67,51 @@ def load_huggingface(file: Location) -> Model:
     merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
     vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens)
     check_numbering(added, vocab)
-    pad = _token_field(config, "pad_token")
-    if pad.value is not None and pad.read(str) not in special_tokens:
-        pad.refuse(f"names {pad.value!r}, which is not one of the special tokens")
+    for name in ("pad_token", _SEPARATOR_KEY):
+        named = _token_field(config, name)
+        if named.value is not None and named.read(str) not in special_tokens:
+            named.refuse(f"names {named.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
     if post_processor.value is not None:
         _check_post_processor(post_processor)
+    roles, add_bos = _roles(config, special_tokens), config.flag(_ADD_BOS_KEY)
+    if add_bos and (roles.bos is None or post_processor.value != _bos_processor(roles.bos, special_tokens)):
+        post_processor.refuse("does not put the bos_token of tokenizer_config.json in front, which says so")
+    other = json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value and not add_bos else None
     return Model(
         vocabulary,
         pattern,
-        pad_token=pad.value,
+        roles,
         whole_pieces=whole_pieces,
         preparation=Preparation(nfc, space_in_front, rules),
-        post_processor=json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value else None,
-        chat_template=_chat_template(config, special_tokens),
+        post_processor=other,
+        chat_template=_chat_template(config),
+        add_bos=add_bos,
     )
+
+
+def chat_template_of(directory: Location) -> ChatTemplate | None:
+    """Return the chat template of a directory, if it has one."""
+    config = directory / _CONFIG_NAME
+    return _chat_template(read_json(config)) if config.exists() else None
+
+
+def check_edited(file: Location, vocabulary: Vocabulary) -> None:
+    """Raise InputError if a file of `EDITABLE` names a special token, or an id, that the vocabulary does not have."""
+    document = read_json(file)
+    for name in document.read(dict):
+        field = _token_field(document, name)
+        named = field.value if isinstance(field.value, list) else [field.value]
+        if name.endswith("_token_id"):
+            wrong: list[int | str] = [
+                one for one in named if isinstance(one, int) and not 0 <= one <= vocabulary.max_id
+            ]
+        elif name.endswith(("_token", "_tokens")) or name == _SEPARATOR_KEY:
+            wrong = [one for one in named if isinstance(one, str) and one not in vocabulary.special_tokens]
+        else:
+            continue
+        if wrong:
+            field.refuse(f"names {wrong[0]!r}, which is not one of the special tokens")
 
 
 def _normalizes(field: Field) -> bool:
@@ -94,18 +132,34 @@ def _check_post_processor(field: Field) -> None:
         _check_post_processor(step)
 
 
-def _chat_template(config: Field, special_tokens: dict[str, int]) -> ChatTemplate | None:
+def _bos_processor(bos: str, special_tokens: Mapping[str, int]) -> dict[str, Any]:
+    """Return the post-processor that puts a token in front of a text, and of each text of a pair."""
+    first, second = (
+        [{"SpecialToken": {"id": bos, "type_id": type_id}}, {"Sequence": {"id": name, "type_id": type_id}}]
+        for type_id, name in enumerate("AB")
+    )
+    tokens = {bos: {"id": bos, "ids": [special_tokens[bos]], "tokens": [bos]}}
+    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
+
+
+def _post_processor(model: Model) -> dict[str, Any] | None:
+    if model.add_bos and model.bos_token is not None:
+        return _bos_processor(model.bos_token, model.vocabulary.special_tokens)
+    found: dict[str, Any] | None = json.loads(model.post_processor) if model.post_processor else None
+    return found
+
+
+def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
+    """Read the roles of special tokens; those of ordinary tokens, which other trainers' files may name, are none."""
+    texts = [_token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
+    return Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
+
+
+def _chat_template(config: Field) -> ChatTemplate | None:
     """Read the chat template, from the file of its own that transformers writes or from the configuration."""
     file = config.file.with_name(_TEMPLATE_NAME)
     jinja = read_text(file) if file.exists() else config.member("chat_template").value
-    if not isinstance(jinja, str):
-        return None
-    bos, eos = (_token_field(config, name).value for name in ("bos_token", "eos_token"))
-    return ChatTemplate(
-        jinja,
-        bos_token=bos if isinstance(bos, str) and bos in special_tokens else None,
-        eos_token=eos if isinstance(eos, str) and eos in special_tokens else None,
-    )
+    return ChatTemplate(jinja) if isinstance(jinja, str) else None
 
 
 def _token_field(config: Field, name: str) -> Field:
@@ -140,6 +194,10 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None and not isinstance(model.pattern, PatternSequence):
         config[_PATTERN_KEY] = model.pattern.expression
+    if model.separator is not None:
+        config[_SEPARATOR_KEY] = model.separator
+    if model.add_bos:
+        config[_ADD_BOS_KEY] = True
     if model.chat_template:
         config["chat_template"] = model.chat_template.jinja
     contents = {
@@ -168,7 +226,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
         "added_tokens": added_tokens,
         "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": json.loads(model.post_processor) if model.post_processor else None,
+        "post_processor": _post_processor(model),
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",

@@ -1,0 +1,73 @@
+"""The manifest of a run: which special tokens each tokenizer of it has, and runs of earlier releases."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pipeline
+from pipeline.base.errors import RunDirectoryError
+from pipeline.run import manifest
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+EOT = "<|endoftext|>"
+OLD_RUN = Path(__file__).parent / "old_run"  # of a release in which --pad-token was an option of counting
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(OLD_RUN, tmp_path / "old"))
+
+
+def test_run_whose_pad_token_was_counted_opens_and_verifies(old: Path) -> None:
+    found = manifest.require(old).manifest
+    assert found.counting["pad_token"] == "<pad>"
+    assert "270 tokens; as the merge list gives them: merges.txt" in pipeline.verify_run(old)["tokenizer"]
+
+
+def test_run_whose_pad_token_was_counted_merges_with_that_or_another(old: Path) -> None:
+    same = pipeline.merge_run(old, vocab_size=265)[265]
+    assert (same.model.pad_token, list(same.special_tokens)) == ("<pad>", [EOT, "<pad>"])
+    other = pipeline.merge_run(old, vocab_size=264, pad_token=EOT, bos_token="<s>", special_ids="last")[264]
+    assert list(other.special_tokens) == [EOT, "<s>"]
+    assert (other.model.pad_token, other.model.bos_token, other.model.eos_token) == (EOT, "<s>", EOT)
+    verified = pipeline.verify_run(old)
+    assert "265 tokens" in verified["tokenizer-265"]
+    assert "264 tokens" in verified["tokenizer-264"]
+
+
+def test_roles_are_no_part_of_what_was_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(EOT.join(["low lower lowest", "newest widest", "wide new"] * 9))
+    plain = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=270)
+    counted = (tmp_path / "run/counter.parquet").stat().st_mtime_ns
+    roles = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": EOT}
+    again = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=270, reserve_tokens=2, **roles)
+    assert (tmp_path / "run/counter.parquet").stat().st_mtime_ns == counted
+    reserved = [f"<|reserved_special_token_{number}|>" for number in range(2)]
+    assert list(again.special_tokens) == [EOT, "<s>", "</s>", *reserved]
+    assert again.merges == plain.merges[:-4]
+    merged = pipeline.merge_run(tmp_path / "run", vocab_size=265)[265]  # the run's own, where none are named
+    assert list(merged.special_tokens) == list(again.special_tokens)
+    document = json.loads((tmp_path / "run/run.json").read_text())
+    assert "pad_token" not in document["counting"] | document["merging"]
+    assert document["special"].keys() == {"tokenizer", "tokenizer-265"}
+    loaded = Tokenizer.load(tmp_path / "run/tokenizer").model
+    assert (loaded.bos_token, loaded.eos_token, loaded.pad_token, loaded.separator) == ("<s>", "</s>", EOT, EOT)
+    assert "tokenizer-265" in pipeline.verify_run(tmp_path / "run")
+
+
+def test_rounded_vocabulary_of_a_short_merge_list(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ab ab ab")
+    rounded = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=5000, round_vocab_to=64)
+    assert rounded.vocab_size == 320
+    assert rounded.special_tokens["<|reserved_special_token_0|>"] == rounded.special_tokens[EOT] + 1
+    assert "320 tokens" in pipeline.verify_run(tmp_path / "run")["tokenizer"]
+
+
+def test_special_options_that_make_no_sense_are_damage(old: Path) -> None:
+    run = manifest.require(old)
+    run.manifest.special["tokenizer"] = {"reserve_tokens": -1}
+    manifest.save(run)
+    with pytest.raises(RunDirectoryError, match=r"run\.json is damaged \(option 'reserve_tokens'"):
+        manifest.require(old)
