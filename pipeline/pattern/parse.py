@@ -306,6 +306,8 @@ class _Parser:
                 chars = CharSet(((first, last),))
             sets.append(self.fold(chars, position))
         self.at += 1
+        if negated and any(chars.complement() in sets for chars in sets):
+            raise Refusal("a negated class of a set and its complement, which regex reads as any character", start)
         return union(sets).complement() if negated else union(sets)
 
     def class_item(self, start: int) -> CharSet:

@@ -117,6 +117,8 @@ REFUSED = [  # pattern, position, a word of the reason
     (r"a(?m:a$)", 1, "group"),
     (r"(?:foo){e<=1}", 7, "brace"),
     (r"a\Rb", 1, "escape"),
+    (r"a[^\s\S]|b", 1, "complement"),
+    (r"ab|[^\d\w\W]+", 3, "complement"),
 ]
 
 
@@ -188,3 +190,9 @@ def test_dollar_inside_a_class_stays(pattern, written):
     assert with_document_end(pattern) == written
     regex.compile(written)
     assert compile_pattern(pattern).cut("ab$") is not None
+
+
+def test_negated_classes_of_complements_cut_as_regex_does():
+    for pattern in (r"a[^\s\S]|b", r"[^\w\W]|a", r"(?:[^\D\d]a)+", r"[^\s\S]", r"[^\W\D]|a", r"[^\P{Mn}\p{M}]|a"):
+        for text in texts(500):
+            assert compile_pattern(pattern).cut(text) == list(cut_with_regex(pattern, text))

@@ -22,6 +22,8 @@ _DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
 
 # In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
 _LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
+# A set around \W alone, with which older versions wrote it for tokenizers.
+_OLD_SET = re.compile(r"(?<!\\)\[(\^?)\[\^(\\w\\x\{200C\}\\x\{200D\}\])\]")
 _ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)", re.DOTALL)
 
 
@@ -76,7 +78,8 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     """Return the pattern that tokenizers reads in an expression: the noted one, a named one, or the expression."""
     if noted.value is not None:
         compiled = compile_pattern(noted.read(str))
-        if for_tokenizers(compiled) == expression:
+        written_now = _OLD_SET.sub(lambda found: f"[{'' if found[1] else '^'}{found[2]}", expression)
+        if for_tokenizers(compiled) in (expression, written_now):
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
     known = next((name for name in VERBATIM_FOR_TOKENIZERS if PRESETS[name] == expression), None)
