@@ -120,15 +120,19 @@ def process_tree_memory() -> int:
     Linux: the sum of proportional set sizes; elsewhere: of unique set sizes (macOS) or resident set sizes.
     """
     total = 0
-    for process in psutil.Process().children(recursive=True):
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            total += own_memory(process)
-    return total + own_memory()
+            total += _process_memory(process)
+    return total
 
 
-def own_memory(process: psutil.Process | None = None) -> int:
-    """Return the bytes of memory of this process, or of another one, alone."""
-    process = process or psutil.Process()
+def own_memory() -> int:
+    """Return the bytes of memory of this process alone."""
+    return _process_memory(psutil.Process())
+
+
+def _process_memory(process: psutil.Process) -> int:
     try:
         info = process.memory_full_info()
     except psutil.AccessDenied:

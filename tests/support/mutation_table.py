@@ -206,14 +206,14 @@ MUTATIONS = (
     Mutation(
         "chunks are cut behind a special token",
         "corpus/chunks.py",
-        "return begin + match[0]\n",
-        "return begin + match[1]\n",
+        "return None if match is None or match[0] >= high else match[0]",
+        "return None if match is None or match[0] >= high else match[1]",
         _CUTS,
     ),
     Mutation(
         "chunks are cut inside a special token",
         "corpus/chunks.py",
-        "if not _covered(specials, data, cut, cut):",
+        "if not any(token is not None and token[1] >= cut + width for token in tokens):",
         "if cut:",
         _CUTS,
     ),

@@ -35,7 +35,7 @@ class _Copy:
         (packages / "mutations.pth").write_text("\n".join([str(self.tree), *known]) + "\n")
         for folder in ("pipeline", "tests"):
             for file in (HOME / folder).rglob("*"):
-                if file.is_file() and file.suffix in (".py", ".cpp", ".hpp", ".txt", ".c", ".pyi"):
+                if file.is_file() and file.suffix in (".py", ".json", ".cpp", ".hpp", ".txt", ".c", ".pyi"):
                     self.write(file.relative_to(HOME), file.read_bytes())
         for name in ("CMakeLists.txt", "pyproject.toml"):
             self.write(Path(name), (HOME / name).read_bytes())
