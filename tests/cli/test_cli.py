@@ -149,4 +149,4 @@ def test_pad_token_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
     result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, "--pad-token", "<pad>", cwd=tmp_path)
     assert "pieces" in result.stdout
-    assert "40, of which 1 are different" in result.stdout
+    assert "40 pieces, of which 1 are different" in result.stdout
