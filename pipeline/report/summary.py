@@ -76,9 +76,12 @@ class Summary:
         if vocabulary is None:
             rows.append(("run", str(self.directory)))
         else:
-            others = [str(other.tokenizer_directory) for other in self.other_sizes]
-            written = f"{self.tokenizer_directory} ({format_count(len(self.written), 'files')})"
-            rows.append(("tokenizer", ", ".join([written, *others])))
+            written = [f"{self.tokenizer_directory} ({format_count(len(self.written), 'files')})"]
+            for other in self.other_sizes:
+                rate = other.vocabulary.bytes_per_token
+                known = "" if rate is None else f" ({rate:.3f} bytes per token)"
+                written.append(f"{other.tokenizer_directory}{known}")
+            rows.append(("tokenizer", ", ".join(written)))
         rows += [("report", self.report)] if self.report else []
         return two_columns([*rows, ("next", self._next_commands()[0])])
 
