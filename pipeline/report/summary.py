@@ -65,8 +65,9 @@ class Summary:
         """Return the summary as at most eight lines of text; `details` has more."""
         corpus, vocabulary = self.corpus, self.vocabulary
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
-        read = "; ".join([*_read_rows(corpus).values(), f"{different} (pattern {self.pattern})"])
-        rows = [("corpus", read), *_joined("skipped/altered", map(str, corpus.losses))]
+        read = [f"counts from {text}" if name == "counts from" else text for name, text in _read_rows(corpus).items()]
+        read.append(f"{different} (pattern {self.pattern})")
+        rows = [*_joined("corpus", read), *_joined("skipped/altered", map(str, corpus.losses))]
         if vocabulary is not None:
             stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
             rows.append(("vocabulary", f"{_kinds(vocabulary)}; {stopped}"))

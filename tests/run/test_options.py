@@ -61,7 +61,7 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"vocab_sise": 1}, "'vocab_sise' is unknown; did you mean 'vocab_size'"),
         ({"vocab_size": "many"}, "'vocab_size': expected a whole number of at least 1, not 'many'"),
         ({"vocab_size": True}, "'vocab_size'"),
-        ({"vocab_size": "8,,000"}, "not ''"),
+        ({"vocab_size": "8,,000"}, "not '8,,000'"),
         ({"vocab_size": "32x"}, "not '32x'"),
         ({"vocab_size": "300M"}, "at most 268435456"),
         ({"tie_break": "greatest"}, "did you mean greatest-bytes"),
