@@ -10,6 +10,7 @@ the handler with `relay`, so a killed worker loses at most its own last record.
 import contextlib
 import logging
 import queue
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
         if not _users:
             _before.append((logger.level, logger.propagate))
         _users.append(handler)
-        logger.setLevel(level if len(_users) == 1 else min(level, logger.level))
+        logger.setLevel(min(level, logger.level or level))  # a lower one was asked for, or is another run's
         logger.propagate = False
         logger.addHandler(handler)
     try:
@@ -86,6 +87,23 @@ class _RecordQueue(queue.Queue[logging.LogRecord]):
         """Do nothing: there is no pipe to close, and no thread to join."""
 
     join_thread = close
+
+
+def show_all() -> None:
+    """Print every record on standard error too, debug messages included."""
+    handler = _StandardError()
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    logging.getLogger(ROOT).addHandler(handler)
+    logging.getLogger(ROOT).setLevel(logging.DEBUG)
+
+
+class _StandardError(logging.Handler):
+    """Prints on what standard error is now: progress bars put themselves in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{self.format(record)}\n")
 
 
 def relay(record: logging.LogRecord) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 _MAX_BYTES = 1 << 62
+THOUSANDS = r"[0-9]{1,3}(?:,[0-9]{3})+"  # a number whose digits commas group
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{unit}": base ** (power + 1)
     for power, prefix in enumerate("kmgt")
@@ -39,13 +40,13 @@ def parse_piece_bytes(value: object) -> int:
 
 
 def parse_whole_number(at_least: int, at_most: int) -> Callable[[object], int]:
-    """Return a reader of whole numbers within these bounds, both included; `_` may group digits."""
+    """Return a reader of whole numbers within these bounds, both included: `48_000`, `48,000`, `48k`, `1M`."""
 
     def parse(value: object) -> int:
         number = value
-        if isinstance(value, str) and re.fullmatch(r"[0-9]+(_[0-9]+)*", value):
-            digits = value.replace("_", "").lstrip("0") or "0"
-            number = int(digits) if len(digits) < 30 else at_most + 1
+        if isinstance(value, str) and (found := re.fullmatch(rf"({THOUSANDS}|[0-9]+(?:_[0-9]+)*)([kKmM]?)", value)):
+            digits = re.sub("[,_]", "", found[1]).lstrip("0") or "0"
+            number = int(digits) * _UNITS[found[2].lower()] if len(digits) < 30 else at_most + 1
         if not isinstance(number, int) or isinstance(number, bool) or number < at_least:
             raise ValueError(f"a whole number of at least {at_least}")
         if number > at_most:

@@ -6,6 +6,7 @@ story itself, so that the worker processes start at the same time.
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from pipeline import __version__
+from pipeline.base import log
+from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
 from pipeline.run.options import HELP, OPTION_FIELDS, Options, check_vocabulary, flag_of, make_options, read_config
-from pipeline.storage import Location, parse_location
+from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,12 +57,9 @@ class Result(NamedTuple):
     brief: str = ""
 
 
-def location_type(text: str) -> Location:
-    """Parse a path or URI given as an argument or flag."""
-    try:
-        return parse_location(text)
-    except ValueError as error:
-        raise click.BadParameter(f"expected {error}, not {text!r}") from None
+def _be_verbose(_context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        log.show_all()
 
 
 def as_utf8(word: str) -> str:
@@ -70,19 +70,31 @@ def as_utf8(word: str) -> str:
         return word  # its reader refuses it
 
 
-_DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure")
-inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
-run_argument = click.argument("run_directory", type=location_type, metavar="RUN")
+_DEBUGGING: list[click.Parameter] = [
+    click.Option(
+        ["--verbose", "-v"], is_flag=True, expose_value=False, callback=_be_verbose,
+        help="print the log, with debug messages",
+    ),
+    click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure"),
+]  # fmt: skip
+_SHORT = {"output": "-o", "quiet": "-q"}
+inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
+run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 tokenizer_option = click.option(
-    "--tokenizer", type=location_type, required=True, metavar="DIR",
+    "--tokenizer", type=LOCATION, required=True, metavar="DIR",
     help="a tokenizer directory, tokenizer.json, or a run",
 )  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=[_DEBUG])
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=_DEBUGGING)
 @click.version_option(__version__, prog_name=PROGRAM)
 def commands() -> None:
-    """Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable."""
+    """Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable.
+
+    \b
+    Let the Tab key complete commands, options and values; for bash, and likewise for zsh and fish:
+    eval "$(_BPE_PIPELINE_COMPLETE=bash_source bpe-pipeline)"
+    """
 
 
 def command(*names: str, name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
@@ -102,8 +114,14 @@ def command(*names: str, name: str | None = None) -> Callable[[Callable[..., Non
             elif (request := _settle(names, values)) is not None:
                 function(request, **own_values)
 
-        params = [*own, *_flags(names), _DEBUG]
-        found = click.Command(name or function.__name__, callback=call, params=params, help=function.__doc__)
+        help_text = inspect.cleandoc(function.__doc__ or "")
+        found = click.Command(
+            name or function.__name__,
+            callback=call,
+            params=[*own, *_flags(names), *_DEBUGGING],
+            help=help_text,
+            short_help=help_text.partition("\n")[0],  # otherwise click would cut it
+        )
         commands.add_command(found)
         return found
 
@@ -138,7 +156,7 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
     flags = [
         click.Option(["--print-config"], is_flag=True, help="print the options that would be used, and stop"),
         click.Option(
-            ["--config"], type=location_type, metavar="FILE",
+            ["--config"], type=LOCATION, metavar="FILE",
             help="YAML, JSON or TOML with the same names; flags override it",
         ),
     ]  # fmt: skip
@@ -150,9 +168,13 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         help_text += "; repeatable, adds to the default" if name == "special_tokens" else ""
         if isinstance(default, str | int) and option.type is not bool:
             help_text += f"  [default: {default}]"
-        kind: dict[str, Any] = {"is_flag": True} if option.type is bool else {"metavar": option.metadata["metavar"]}
+        kind: dict[str, Any] = {"is_flag": True}
+        if option.type is not bool:
+            kind = {"metavar": option.metadata["metavar"]}
+            kind["type"] = PATH_TEXT if name == "output" else Names(name)
         kind["multiple"] = name == "special_tokens"
-        flags.append(click.Option([flag_of(name), name], default=None, help=help_text, **kind))
+        spellings = [flag_of(name), name, *([_SHORT[name]] if name in _SHORT else [])]
+        flags.append(click.Option(spellings, default=None, help=help_text, **kind))
         if name == "special_tokens":
             none_help = "start from none: without --special-token, every file is one document"
             flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))

@@ -19,13 +19,13 @@ from pipeline.cli.command import (
     carry_out,
     command,
     inputs,
-    location_type,
     run_argument,
     run_command,
     summary_result,
     tokenizer_option,
 )
-from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
+from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
+from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
 from pipeline.run.values import CHAT_TEMPLATES, EXPORT_FORMATS
 from pipeline.storage import Location
 
@@ -48,9 +48,10 @@ _ENCODE = (
 @run_command(*_TRAIN)
 @inputs
 def train(session: Session) -> Result:
-    """Count, merge, export and report: train a tokenizer on INPUT (files, directories, globs, URIs, -: standard input).
+    """Train a tokenizer on INPUT: count, merge, export and report.
 
-    Without INPUT, train on the sample corpus: the running Python's own standard library.
+    INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
+    running Python's own standard library.
 
     \b
     bpe-pipeline train
@@ -65,7 +66,7 @@ def train(session: Session) -> Result:
 @run_command(*_COUNT)
 @inputs
 def count(session: Session) -> Result:
-    """Count the pieces of INPUT into a run directory; `merge` makes tokenizers from it.
+    """Count the pieces of INPUT into a run directory, for `merge`.
 
     \b
     bpe-pipeline count corpus --output runs/a
@@ -79,7 +80,9 @@ def count(session: Session) -> Result:
 @run_command(*_MERGE)
 @run_argument
 def merge(session: Session, run_directory: Location) -> Result:
-    """Learn a vocabulary from the counts in RUN and export it; nothing is counted again.
+    """Learn a vocabulary from the counts in RUN and export it.
+
+    Nothing is counted again.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
@@ -91,14 +94,14 @@ def merge(session: Session, run_directory: Location) -> Result:
 
 
 @run_command("output", "overwrite", *RUN_OPTIONS, only_here=True)
-@click.argument("runs", nargs=-1, type=location_type, metavar="RUN ...", required=True)
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--weight", "weights", multiple=True, metavar="NUMBER", help="of each run, in their order: 2.5, 1/3  [default: 1]"
 )
 def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ...]) -> Result:
-    """Add the counts of RUNs into a new run: a mixture, without counting again.
+    """Add the counts of RUNs, with weights, into a new run.
 
-    Each count is multiplied by its run's weight, rounded half up and never below 1.
+    Nothing is counted again. Each count is multiplied by its run's weight, rounded half up and never below 1.
 
     \b
     bpe-pipeline combine runs/english runs/code --weight 1 --weight 2.5 --output runs/mixed
@@ -110,11 +113,12 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
 
 
 @run_command("output", *COUNTING_OPTIONS, "pattern_timeout", "overwrite", *RUN_OPTIONS, name="import", only_here=True)
-@click.argument("files", nargs=-1, type=location_type, metavar="FILE ...", required=True)
+@click.argument("files", nargs=-1, type=LOCATION, metavar="FILE ...", required=True)
 def import_(session: Session, files: tuple[Location, ...]) -> Result:
-    """Make a run from piece counts in FILEs (paths or URIs): TSV (piece, tab, count) or Parquet (columns piece, count).
+    """Make a run from the piece counts in FILEs.
 
-    The options describe how the pieces were made; `merge` learns a vocabulary from the run.
+    A FILE is TSV (piece, tab, count) or Parquet (columns piece, count), a path or a URI. The options describe how the
+    pieces were made; `merge` learns a vocabulary from the run.
 
     \b
     bpe-pipeline import counts.tsv --pattern gpt2 --output runs/imported
@@ -128,7 +132,9 @@ def import_(session: Session, files: tuple[Location, ...]) -> Result:
 @run_command(*RUN_OPTIONS, only_here=True)
 @run_argument
 def verify(session: Session, run_directory: Location) -> Result:
-    """Check everything in RUN: checksums, sums of counts, each merge by a second method, the tokenizers' files.
+    """Check everything in RUN.
+
+    That is: checksums, sums of counts, each merge by a second method, the tokenizers' files.
 
     \b
     bpe-pipeline verify runs/a
@@ -143,15 +149,15 @@ def verify(session: Session, run_directory: Location) -> Result:
 @run_command(*RUN_OPTIONS, only_here=True)
 @run_argument
 @click.option(
-    "--compare", multiple=True, type=location_type, metavar="PATH",
+    "--compare", multiple=True, type=LOCATION, metavar="PATH",
     help="another tokenizer on the same sample: a directory, tokenizer.json or a run; repeatable",
 )  # fmt: skip
 @click.option(
-    "--held-out", multiple=True, type=location_type, metavar="PATH",
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
     help="text that was not trained on, to measure with; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
 @click.option(
-    "--output", type=location_type, metavar="FILE",
+    "--output", "-o", type=LOCATION, metavar="FILE",
     help="path of the page, with its numbers next to it as .json; default: the run directory",
 )  # fmt: skip
 def report(
@@ -161,7 +167,7 @@ def report(
     held_out: tuple[Location, ...],
     output: Location | None,
 ) -> Result:
-    """Make the report of RUN again: report.html, report.txt and report.json.
+    """Make the report of RUN again: page, text and JSON.
 
     \b
     bpe-pipeline report runs/a
@@ -182,12 +188,19 @@ def report(
 
 
 @command()
-@click.argument("tokenizer", type=location_type, metavar="RUN|TOKENIZER")
+@click.argument("tokenizer", type=LOCATION, metavar="RUN|TOKENIZER")
 @click.option(
-    "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
+    "--output", "-o", type=LOCATION, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
-@click.option("--export", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
-@click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
+@click.option(
+    "--export", type=Names("export"), metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit"
+)
+@click.option(
+    "--chat-template",
+    type=Names("chat_template"),
+    metavar="NAME",
+    help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}",
+)
 @click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
 @click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")
 @click.option("--pad-token", metavar="TEXT", help="the special token for padding; added if it is none yet")
@@ -196,12 +209,10 @@ def report(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
 )
 @click.option(
-    "--sample", "samples", multiple=True, type=location_type, metavar="FILE",
+    "--sample", "samples", multiple=True, type=LOCATION, metavar="FILE",
     help="text to check with, besides hard strings; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
-@click.option(
-    "--counts", type=location_type, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet"
-)
+@click.option("--counts", type=LOCATION, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
 @click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
 def export(
     tokenizer: Location,
@@ -211,10 +222,10 @@ def export(
     memory_limit: str | None,
     **values: Any,
 ) -> None:
-    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
-    piece counts.
+    """Write a tokenizer's files for other runtimes, or a run's counts.
 
-    Each count is a line `piece<TAB>count`, the most frequent first; `import` reads them back exactly.
+    The formats are those of Hugging Face, GPT-2 tools and tiktoken; --check loads them there. Each count is a line
+    `piece<TAB>count`, the most frequent first; `import` reads them back exactly.
 
     \b
     bpe-pipeline export runs/a --export hf,tiktoken --check
@@ -270,9 +281,10 @@ def export(
 @tokenizer_option
 @click.option("--ordinary", is_flag=True, help="encode special tokens in the text as plain text")
 def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bool) -> None:
-    """Print the token ids of INPUTs (`-`: standard input) or of --text, a line each; with --output, encode a corpus.
+    """Print the token ids of a text, or encode a corpus into shards.
 
-    A corpus is files, directories, globs, URIs, as for `train`. --output is the directory of the shards.
+    Without --output, print the ids of INPUTs (`-`: standard input) or of --text, a line each. A corpus is files,
+    directories, globs, URIs, as for `train`. --output is the directory of the shards.
 
     \b
     bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
@@ -306,12 +318,13 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
 
 
 @command()
-@click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]")
+@click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]", type=PATH_TEXT)
 @tokenizer_option
 def decode(words: tuple[str, ...], tokenizer: Location) -> None:
-    """Print the text of token IDs, from the command line or, without any, from standard input; or of SHARDS.
+    """Print the text of token IDs or of SHARDS.
 
-    SHARDS is what `encode --output` wrote: a directory, or one or several of the shards in it.
+    Without any, IDs are read from standard input. SHARDS is what `encode --output` wrote: a directory, or one or
+    several of the shards in it.
 
     \b
     bpe-pipeline decode --tokenizer runs/a 15496 995
@@ -319,15 +332,37 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     """
     from pipeline.commands.encode_text import decode_command, decode_shards_command
 
-    if words and not words[0].lstrip("+-").isdigit():
+    ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
+    if words and not (ids and ids[0].lstrip("+-").isdigit()):
         decode_shards_command(tokenizer, [location_type(word) for word in words])
     else:
-        decode_command(tokenizer, words)
+        decode_command(tokenizer, ids)
+
+
+@command()
+@click.argument("path", type=LOCATION, metavar="RUN|TOKENIZER|SHARDS")
+@click.option("--log-json", is_flag=True, help=HELP["log_json"])
+def info(path: Location, log_json: bool) -> None:
+    """Print what a run, a tokenizer or a directory of shards is.
+
+    That is: sizes, special tokens with their ids, pattern, chat template, files, fingerprint.
+
+    \b
+    bpe-pipeline info runs/a
+    bpe-pipeline info runs/a/tokenizer --log-json
+    """
+    from pipeline.commands.info import render, run_info
+    from pipeline.report import progress
+
+    facts = run_info(path)
+    progress.write(render(facts)) if not log_json else progress.write_json("info", facts)
 
 
 @command(*CLUSTER_OPTIONS)
 def env(request: Request) -> None:
-    """Print versions and the machine, and the nodes of a cluster: what a bug report needs.
+    """Print versions and the machine, for a bug report.
+
+    With --executor ray, also the nodes of the cluster.
 
     \b
     bpe-pipeline env

@@ -41,5 +41,9 @@ def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | Non
         stage_peak_bytes=dict(work.watch.stage_peaks),
         **found,
     )
+    if newer := counted.facts.newer_characters():
+        work.warn(f"newer characters: {newer}")
+    for name, reason in summary.refused.items():
+        work.inform(f"no {name} files: {reason}")
     report.write(run, summary, numbers, work.listener)
     return summary

@@ -1,22 +1,32 @@
-"""`--dry-run`: what would be counted, by how many workers, and the memory and disk that it would take."""
+"""`--dry-run`: what would be counted, by how many workers, and the time, memory and disk that it would take."""
 
+import math
+import time
+
+from pipeline import _core
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.machine import MemoryWatch
 from pipeline.base.units import format_bytes, format_count
+from pipeline.corpus.sampling import choose, read_chosen
+from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import duration
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
-from pipeline.run.memory import WORKER_BYTES_PER_CHUNK_BYTE, counting_workers
-from pipeline.run.open_run import open_run
+from pipeline.run.memory import WORKER_BYTES_PER_CHUNK_BYTE, counting_workers, threads
+from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import Options
 from pipeline.run.plan import corpus_bytes
-from pipeline.run.work import Work
+from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import executor_for, nodes
 from pipeline.storage import location
 from pipeline.tokenizer.export import check_before_work
+
+_SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 8 << 20, 256 << 10
+_COMPRESSED_TO_TEXT = 4  # bytes of text for a byte of a compressed file, about
 
 
 def run_dry(options: Options, listener: Listener) -> dict[str, str]:
@@ -48,6 +58,7 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}",
         "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
+        "time": _time(work, run, workers.count),
         "disk at most": f"about {format_bytes(2 * total)} for counters",
         "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
         "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
@@ -55,3 +66,32 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "memory while merging": f"{format_bytes(merging)} if all pieces were different; forecast when they are counted",
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
+
+
+def _time(work: Work, run: Run, workers: int) -> str:
+    """Forecast the time of a run: count and merge a sample of the corpus here and now."""
+    plan, options = run.manifest.plan, work.options
+    chosen = choose(plan.files, _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES)
+    cutter = work.pattern.automaton or RegexCutter(work.pattern)
+    counter = _core.ChunkCounter(cutter, list(special_bytes(options)))
+    read_chosen(chosen[:1], options.text_field)  # imports what reading takes
+    started = time.monotonic()
+    texts = [drawn.text for drawn in read_chosen(chosen, options.text_field)]
+    for text in texts:
+        counter.feed(text[: len(text) // 2].encode(), end=True)
+    half_bytes, half = counter.fed_bytes(), len(counter)
+    for text in texts:
+        counter.feed(text[len(text) // 2 :].encode(), end=True)
+    columns, counted_s, read = counter.columns(), time.monotonic() - started, counter.fed_bytes()
+    if half == 0:
+        return "unknown: the sample has too little text"
+    engine, started = _core.MergeEngine(), time.monotonic()
+    engine.add(*columns)
+    engine.run(merges_for(options), threads=threads(options, work.nodes), tie_break=options.tie_break)
+    merged_s = time.monotonic() - started
+    total = sum(file.size * (1 if file.compression == "none" else _COMPRESSED_TO_TEXT) for file in plan.files)
+    # Different pieces grow as a power of the text (Heaps' law), and merging takes time for different pieces.
+    power = math.log(len(counter) / half) / math.log(read / half_bytes)
+    counting_s, merging_s = counted_s * total / read / workers, merged_s * max(total / read, 1) ** power
+    stages = f"counting {duration(counting_s)}, merging {duration(merging_s)}"
+    return f"about {duration(counting_s + merging_s)} ({stages}), from a sample of {format_bytes(read)}"

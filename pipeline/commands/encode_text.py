@@ -1,7 +1,9 @@
 """The story of `encode` and `decode`: text or files to ids on standard output, and ids or shards back to text."""
 
+import errno
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipeline.base.errors import InputError
@@ -11,6 +13,8 @@ from pipeline.storage import Location, RemoteError
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+_SHOWN = 60  # characters of what was typed, in a message
 
 
 def tokenizer_home(path: Location) -> Location:
@@ -54,7 +58,7 @@ def encode_command(tokenizer_path: Location, paths: Sequence[Location], text: st
 
 
 def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
-    """Print the text of ids, given as words or on standard input, byte for byte and without a line end."""
+    """Print the text of ids, given as words or on standard input, byte for byte."""
     tokenizer = load_tokenizer(tokenizer_path)
     ids = []
     for word in words or _read(Path("-"), "backslashreplace").split():
@@ -64,15 +68,23 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
             raise InputError(
                 f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
             ) from None
-    progress.write(tokenizer.decode_bytes(ids))
+    _print([tokenizer.decode_bytes(ids)])
 
 
 def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
     """Print the text of shards, byte for byte."""
     tokenizer = load_tokenizer(tokenizer_path)
-    for path in paths:
-        for text in decode_shards(path, tokenizer):
-            progress.write(text)
+    _print(text for path in paths for text in decode_shards(path, tokenizer))
+
+
+def _print(texts: Iterable[bytes]) -> None:
+    """Print texts byte for byte; a terminal gets a line end after them if they have none."""
+    last = b""
+    for text in texts:
+        progress.write(text)
+        last = text or last
+    if sys.stdout.isatty() and not last.endswith(b"\n"):
+        progress.write(b"\n")
 
 
 def _read(path: Location, errors: str = "replace") -> str:
@@ -86,5 +98,9 @@ def _read(path: Location, errors: str = "replace") -> str:
             data = sys.stdin.buffer.read()
     except OSError as error:
         name = "standard input" if path == Path("-") else path
+        if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            text = str(path)
+            shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+            raise InputError(f"there is no file {shown!r}; to encode it as text: --text {shlex.quote(shown)}") from None
         raise InputError(f"{name} cannot be read: {error.strerror or error}; name a file with text") from None
     return data.decode("utf-8", errors)

@@ -103,7 +103,7 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
 def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
     """Write the report of a command into the run directory. A failure is a warning."""
     try:
-        _write_files(run, summary.render(), summary.to_json(), numbers, with_page=_page_wanted())
+        _write_files(run, summary.details(), summary.to_json(), numbers, with_page=_page_wanted())
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
 

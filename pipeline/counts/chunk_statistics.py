@@ -65,3 +65,8 @@ class CorpusFacts:
     losses: tuple[SkippedOrAltered, ...] = ()  # skipped or altered input
     concerned_characters: str = ""  # characters of the corpus that `regex` and the runtimes classify differently
     source: str = ""  # where the counts come from, if no corpus was listed
+
+    def newer_characters(self) -> str:
+        """Say which characters Unicode versions disagree on; empty if there are none."""
+        codes = " ".join(f"U+{ord(character):04X}" for character in self.concerned_characters[:8])
+        return codes and f"{len(self.concerned_characters)} that runtimes classify differently: {codes}"

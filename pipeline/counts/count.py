@@ -146,6 +146,10 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
     _log.info("%d chunks, %d to count", len(planned), len(missing))
     with work.stage(STAGE, plan.bytes, "bytes", done) as advance:
         tasks = [planned[index] for index in missing]
+        work.keeps("counted", done, plan.bytes)
         counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
-        found |= {missing[position]: statistics for position, statistics in counting}
+        for position, statistics in counting:
+            found[missing[position]] = statistics
+            done += plan.chunks[missing[position]].bytes
+            work.keeps("counted", done, plan.bytes)
     return sum((found[index] for index in range(len(planned))), ChunkStatistics())

@@ -133,6 +133,7 @@ class Executor(ABC):
             slots = self._slots(min(at_once or len(tasks), len(tasks)), need)
             while waiting and len(active) < slots:
                 index = waiting.popleft()
+                _log.debug("%s starts", tasks[index])
                 active[self._start(function, tasks[index], need, again=index in failures)] = index
 
         def advance(index: int, progress: int) -> None:

@@ -28,7 +28,9 @@ from pipeline.executors import DEFAULT_SETUP, ONE_CORE, Broadcast, ClusterUse, E
 from pipeline.executors.ray_task import Mailbox, Message, prepare, work
 
 _log = logging.getLogger(__name__)
-_CONNECT_S = 10.0
+_CONNECT_S, _ANSWER_S = 10.0, 20.0
+# How a client of gRPC starts, with an empty SETTINGS frame; a server answers with its own, whose type is 4.
+_GRPC_HELLO, _SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), b"\4"
 _POLL_S = 0.5  # between questions to the mailbox
 _NODES_S = 2.0  # for which the list of nodes is reused
 _NOTICE_S = 60.0  # between notices that no node can run a task
@@ -199,9 +201,7 @@ def _connect(address: str | None) -> bool:
         # they find the package's source without its core. Ray's client (`ray://`) has no such setting.
         job = {"job_config": import_module("ray.job_config").JobConfig(_client_job=True)}
     try:
-        host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-        if host and port.isdigit():  # if nothing listens there, Ray would try for minutes
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+        _require_answer(address or os.environ.get("RAY_ADDRESS", ""))
         ray.init(
             address=address or "auto",
             log_to_driver=verbose,
@@ -218,6 +218,31 @@ def _connect(address: str | None) -> bool:
     if not verbose:
         _log_messages_of_ray()
     return True
+
+
+def _require_answer(address: str) -> None:
+    """Raise OSError unless Ray's server answers at HOST:PORT within 30 s: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    host = host.strip("[]")
+    where = host
+    if host in ("localhost", "127.0.0.1", "::1") and "://" not in address:
+        where = import_module("ray.util").get_node_ip_address()  # as Ray does
+    at = f"{where}, where Ray looks for {host}," if where != host else where
+    try:
+        with socket.create_connection((where, int(port)), _CONNECT_S) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("0", ""):
+                return
+            connection.settimeout(_ANSWER_S)
+            connection.sendall(_GRPC_HELLO)
+            answer = connection.makefile("rb").read(4)
+    except TimeoutError:
+        raise ConnectionError(f"{at} does not answer on port {port}") from None
+    except OSError as error:
+        raise ConnectionError(f"{at} cannot be reached on port {port}: {error.strerror or error}") from None
+    if answer[3:] != _SETTINGS:
+        raise ConnectionError(f"what listens at {at} on port {port} is not Ray")
 
 
 def _last_line(error: Exception) -> str:

@@ -65,4 +65,5 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
             [(_, needed)] = work.executor.run(merge_worker.check, [task])
             need = Need(task.threads, needed + task.other_bytes)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)
+    work.kept = f"all counts, {len(learned):,} merges"
     return learned

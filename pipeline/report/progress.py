@@ -100,7 +100,7 @@ class _Stage:
             rate = new / elapsed_s
             words.append(f"{self.amount(rate) if self.unit == 'bytes' or rate >= 10 else f'{rate:.1f} {self.unit}'}/s")
             if self.total > self.done:
-                words.append(f"about {_duration((self.total - self.done) / rate)} left")
+                words.append(f"about {duration((self.total - self.done) / rate)} left")
         if now_s - self._memory_s >= _MEMORY_EVERY_S:
             self._memory_s = now_s
             with contextlib.suppress(OSError):
@@ -108,7 +108,8 @@ class _Stage:
         return ", ".join(filter(None, [*words, self._memory]))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Write a time for people: 89 -> `89 s`, 600 -> `10 min`."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -11,7 +11,7 @@ from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.storage import Location
-from pipeline.tokenizer.export import VocabularyFacts
+from pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
 
 if TYPE_CHECKING:
     from pipeline.shards.manifest import EncodedCorpus
@@ -62,38 +62,63 @@ class Summary:
         return {**asdict(self), **paths, "bytes_per_token": rate}
 
     def render(self) -> str:
-        """Return the summary as text: one fact a line, the next commands at the end."""
+        """Return the summary as at most eight lines of text; `details` has more."""
         corpus, vocabulary = self.corpus, self.vocabulary
-        rows = [("run", str(self.directory)), *([("counts from", corpus.source)] if corpus.source else [])]
-        if corpus.bytes or not corpus.source:  # the corpus of imported counts is unknown
-            files = [format_count(corpus.files, "files")] if corpus.files else []
-            documents = format_count(corpus.documents, "documents")
-            rows.append(("corpus", ", ".join([*files, format_bytes(corpus.bytes), documents])))
+        different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
+        read = [f"counts from {text}" if name == "counts from" else text for name, text in _read_rows(corpus).items()]
+        read.append(f"{different} (pattern {self.pattern})")
+        rows = [*_joined("corpus", read), *_joined("skipped/altered", map(str, corpus.losses))]
+        if vocabulary is not None:
+            stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
+            rows.append(("vocabulary", f"{_kinds(vocabulary)}; {stopped}"))
+            rows.append(("bytes per token", "; ".join(_rate_rows(vocabulary, corpus).values())))
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        rows.append(_used(self.stages, self.retries, self.peak_memory_bytes, cluster))
+        if vocabulary is None:
+            rows.append(("run", str(self.directory)))
+        else:
+            written = [f"{self.tokenizer_directory} ({format_count(len(self.written), 'files')})"]
+            for other in self.other_sizes:
+                rate = other.vocabulary.bytes_per_token
+                known = "" if rate is None else f" ({rate:.3f} bytes per token)"
+                written.append(f"{other.tokenizer_directory}{known}")
+            rows.append(("tokenizer", ", ".join(written)))
+        rows += [("report", self.report)] if self.report else []
+        return two_columns([*rows, ("next", self._next_commands()[0])])
+
+    def details(self) -> str:
+        """Return all of it as text for the report: one fact a line, the next commands at the end."""
+        corpus, vocabulary = self.corpus, self.vocabulary
+        rows = [("run", str(self.directory)), *_read_rows(corpus).items()]
         different = f"of which {corpus.different_pieces:,} are different (pattern {self.pattern})"
         rows.append(("pieces", f"{corpus.pieces:,}, {different}"))
         rows += [("skipped/altered", str(loss)) for loss in corpus.losses]
-        if concerned := corpus.concerned_characters:
-            codes = " ".join(f"U+{ord(character):04X}" for character in concerned[:8])
-            rows.append(("newer characters", f"{len(concerned)} that runtimes classify differently: {codes}"))
-        rows += [] if vocabulary is None else _vocabulary_rows(vocabulary, corpus)
+        if newer := corpus.newer_characters():
+            rows.append(("newer characters", newer))
+        if vocabulary is not None:
+            rows += [("vocabulary", _kinds(vocabulary)), ("stopped", vocabulary.stopped)]
+            rows += _rate_rows(vocabulary, corpus).items()
+            rows += _joined("longest tokens", vocabulary.longest, " ")
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
-        rows += _used_rows(self.stages, self.retries, self.peak_memory_bytes, cluster)
-        merge_again = 32_000
+        rows.append(_used(self.stages, self.retries, self.peak_memory_bytes, cluster))
         if vocabulary is not None:
             rows.append(("tokenizer", f"{self.tokenizer_directory} ({', '.join(self.written)})"))
-            sizes = {vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
-            merge_again = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
         for other in self.other_sizes:
             rate = other.vocabulary.bytes_per_token
             known = "" if rate is None else f", {rate:.3f} bytes per token"
             rows.append(("other sizes", f"{other.tokenizer_directory} ({other.vocabulary.vocab_size:,} tokens{known})"))
         rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
-        rows += [("report", self.report)] if self.report else []
-        if vocabulary is not None:
-            tokenizer = shlex.quote(str(self.tokenizer_directory))
-            rows.append(("next", f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'"))
-        merge = f"bpe-pipeline merge {shlex.quote(str(self.directory))} --vocab-size {merge_again}"
-        return two_columns([*rows, ("next", merge)])
+        return two_columns([*rows, *(("next", command) for command in self._next_commands())])
+
+    def _next_commands(self) -> list[str]:
+        """Return the commands that make sense next, the first one first."""
+        merge = f"bpe-pipeline merge {shlex.quote(str(self.directory))} --vocab-size"
+        if self.vocabulary is None:
+            return [f"{merge} 32000"]
+        sizes = {self.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
+        another = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
+        tokenizer = shlex.quote(str(self.tokenizer_directory))
+        return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
 
 
 @dataclass(frozen=True)
@@ -112,52 +137,68 @@ class EncodingSummary:
         return {**asdict(self), "directory": str(self.directory)}
 
     def render(self, tokenizer: Location) -> str:
-        """Return the summary as text: one fact a line, the next command at the end."""
+        """Return the summary as at most eight lines of text: one fact a line, the next command at the end."""
         corpus = self.corpus
         documents = format_count(corpus.documents, "documents")
+        shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         rows = [
-            ("shards", str(self.directory)),
+            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
-            *(("skipped/altered", str(loss)) for loss in in_words(corpus.losses)),
+            *_joined("skipped/altered", map(str, in_words(corpus.losses))),
             ("tokens", f"{corpus.tokens:,} ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)"),
         ]
         if corpus.documents_by == "separator" or corpus.separator is not None:
             how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
             rows.append(("documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"))
-        shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
-        rows.append(("files", f"{len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {shard_bytes}"))
-        rows += _used_rows(self.times, self.retries, self.peak_memory_bytes, self.cluster)
+        rows.append(_used(self.times, self.retries, self.peak_memory_bytes, self.cluster))
         words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
         return two_columns([*rows, ("next", shlex.join(words))])
 
 
-def _vocabulary_rows(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Rows:
+def _read_rows(corpus: CorpusFacts) -> dict[str, str]:
+    """Say what was read."""
+    rows = {"counts from": corpus.source} if corpus.source else {}
+    if corpus.bytes or not corpus.source:  # the corpus of imported counts is unknown
+        files = [format_count(corpus.files, "files")] if corpus.files else []
+        rows["corpus"] = ", ".join([*files, format_bytes(corpus.bytes), format_count(corpus.documents, "documents")])
+    return rows
+
+
+def _kinds(vocabulary: VocabularyFacts) -> str:
     special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
-    kinds = f"256 bytes, {format_count(vocabulary.merges, 'merges')}, {special}"
-    rows = [("vocabulary", f"{vocabulary.vocab_size:,} tokens ({kinds})"), ("stopped", vocabulary.stopped)]
-    text = "this corpus"
+    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {format_count(vocabulary.merges, 'merges')}, {special})"
+
+
+def _rate_rows(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> dict[str, str]:
+    """Return the bytes per token, and what was left out of them."""
+    rate, text = vocabulary.bytes_per_token, "the text that was kept" if vocabulary.left_out_pieces else "this corpus"
+    rows = {"bytes per token": f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"}
     if vocabulary.left_out_pieces:
-        text = "the text that was kept"
         share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
         of_all = f"{vocabulary.left_out_pieces:,} of {corpus.different_pieces:,} different pieces"
-        rows.append(("left out", f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"))
-    rate = vocabulary.bytes_per_token
-    rows.append(("bytes per token", f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"))
-    return [*rows, *([("longest tokens", " ".join(vocabulary.longest))] if vocabulary.longest else [])]
+        rows["left out"] = f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"
+    return rows
 
 
-def _used_rows(
+def _used(
     times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
-) -> Rows:
-    rows = [("time", ", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items()))]
+) -> tuple[str, str]:
+    """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
+    words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
     if retries:
-        rows.append(("retries", f"{retries:,}, of work whose process failed: log.txt says which and why"))
+        words.append(f"repeated {format_count(retries, 'tasks')} whose process failed: log.txt says which and why")
     peak = f"{format_bytes(peak_memory_bytes)} (all processes together)"
     if cluster is not None and cluster.nodes:
-        rows.append(("cluster", f"{format_count(cluster.nodes, 'nodes')} had work"))
+        words.append(f"{format_count(cluster.nodes, 'nodes')} had work")
         peak = f"{format_bytes(cluster.peak_bytes)} (workers of a node together), {format_bytes(peak_memory_bytes)}"
         peak += " (coordinator)"
-    return [*rows, ("peak memory", peak)]
+    return "time", "; ".join([*words, f"peak memory {peak}"])
+
+
+def _joined(name: str, values: Iterable[str], between: str = "; ") -> Rows:
+    """Return one row of all values, or none without values."""
+    text = between.join(values)
+    return [(name, text)] if text else []
 
 
 def two_columns(rows: Iterable[tuple[str, object]]) -> str:

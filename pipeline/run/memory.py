@@ -24,6 +24,7 @@ CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
 WRITE_BYTES = 12 << 20  # for writing or reading a partition of a counter
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
+SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
 WORKER_BYTES_PER_CHUNK_BYTE = 2.5
 _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
 
@@ -111,12 +112,13 @@ def threads(options: Options, nodes: Sequence[Node] = ()) -> int:
     return min(worker_count(options), machine.usable_cores())
 
 
-def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int) -> int:
+def default_chunk_bytes(corpus_bytes: int, workers: int, memory_bytes: int, *, slow: bool = False) -> int:
     """Return the bytes of a chunk: the fewest chunks that memory allows, the same number for each worker.
 
-    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together.
+    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together. slow:
+    the pattern runs on `regex`; a chunk takes seconds in either case, and no more is lost by a kill.
     """
     by_memory = int(memory_bytes / workers / WORKER_BYTES_PER_CHUNK_BYTE)
-    most = max(_MIN_CHUNK_BYTES, min(by_memory, _MAX_CHUNK_BYTES))
+    most = max(_MIN_CHUNK_BYTES, min(by_memory, SLOW_CHUNK_BYTES if slow else _MAX_CHUNK_BYTES))
     rounds = -(-corpus_bytes // (workers * most))
     return max(_MIN_CHUNK_BYTES, -(-corpus_bytes // (workers * max(1, rounds))))

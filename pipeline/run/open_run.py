@@ -16,7 +16,7 @@ from pipeline.run.memory import counting_workers, default_chunk_bytes
 from pipeline.run.options import Options
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
-from pipeline.run.work import Work
+from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
 from pipeline.storage import named
 
@@ -123,7 +123,8 @@ def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work, counting: M
     options, nodes = work.options, work.nodes
     cutting = Cutting(special_bytes(counting), work.pattern.automaton, options.errors == "skip", options.text_field)
     workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
-    default = default_chunk_bytes(corpus_bytes(files), workers.count, workers.count * workers.work_bytes)
+    memory_bytes = workers.count * workers.work_bytes
+    default = default_chunk_bytes(corpus_bytes(files), workers.count, memory_bytes, slow=on_regex(work.pattern))
     return plan.extended(files, cutting, options.chunk_size or default)
 
 

@@ -8,13 +8,14 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
-from pipeline.base.units import parse_whole_number
-from pipeline.run.ids import MAX_IDS, check_special_tokens
+from pipeline.base.units import THOUSANDS, parse_whole_number
+from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
 from pipeline.storage import path_text
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
@@ -23,16 +24,16 @@ SHARD_FORMATS = ("npy", "bin", "parquet")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 
 
-def parse_one_of(*names: str) -> Callable[[object], str]:
-    """Return a reader of one of these names; its error suggests the nearest."""
+def parse_one_of(*names: str) -> "partial[str]":
+    """Return a reader of one of these names; its first argument is the names."""
+    return partial(_parse_one_of, names)
 
-    def parse(value: object) -> str:
-        if value not in names:
-            near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
-            raise ValueError("one of " + ", ".join(names) + (f" (did you mean {near[0]}?)" if near else ""))
-        return str(value)
 
-    return parse
+def _parse_one_of(names: tuple[str, ...], value: object) -> str:
+    if value not in names:
+        near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
+        raise ValueError("one of " + ", ".join(names) + (f" (did you mean {near[0]}?)" if near else ""))
+    return str(value)
 
 
 def parse_text(value: object) -> str:
@@ -81,9 +82,14 @@ def parse_special_token(value: object) -> str:
 
 
 def parse_vocab_size(value: object) -> tuple[int, ...]:
-    """Read vocabulary sizes: one, or several in a list or separated by commas, none twice."""
+    """Read vocabulary sizes: one, or several in a list or separated by commas, none twice.
+
+    Commas group digits, as in `48,000`, if what they would separate is not all possible as sizes.
+    """
     if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
+        parts = [part.strip() for part in value.split(",")]
+        grouped = re.fullmatch(THOUSANDS, value.strip()) and any(int(part) < len(BYTE_ORDER) for part in parts)
+        value = [value.strip()] if grouped else parts
     listed = list(value) if isinstance(value, list | tuple) else [value]
     if not listed:
         raise ValueError("a whole number, or several")

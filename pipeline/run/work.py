@@ -28,8 +28,8 @@ Advance = Callable[[int], None]
 class Work:
     """A command at work.
 
-    untouched: whether nothing in the directory has changed yet. times: seconds of each stage so far, None if its output
-    was there already.
+    untouched: whether nothing in the directory has changed yet. kept: what an interruption would leave, in words.
+    times: seconds of each stage so far, None if its output was there already.
     """
 
     options: Options
@@ -39,6 +39,7 @@ class Work:
     directory: Directory
     watch: machine.MemoryWatch
     untouched: bool = False
+    kept: str = ""
     times: dict[str, float | None] = field(default_factory=dict)
 
     @property
@@ -56,6 +57,10 @@ class Work:
         elapsed_s = time.monotonic() - started
         self.times[name] = elapsed_s
         self.listener(StageEnded(name, elapsed_s))
+
+    def keeps(self, done: str, finished_bytes: int, total_bytes: int) -> None:
+        """Note what an interruption would leave of a stage. done: a participle."""
+        self.kept = f"{format_bytes(finished_bytes)} of {format_bytes(total_bytes)} {done}"
 
     def inform(self, text: str) -> None:
         """Report something worth knowing."""
@@ -132,7 +137,8 @@ def open_work(
     except KeyboardInterrupt:
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
         without = ", without --overwrite," if options.overwrite else ""
-        message = f"what is finished is kept: {again}{without} resumes"
+        kept = f" ({work.kept})" if work is not None and work.kept else ""
+        message = f"what is finished is kept{kept}: {again}{without} resumes"
         if not resumable:
             message = (
                 f"an iterator cannot be read again: if {directory} was counted to its end, merge_run resumes, "

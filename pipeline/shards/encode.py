@@ -55,8 +55,12 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     work.directory.require_lock()
     make_directory(work.directory / "parts")
     with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
+        work.keeps("encoded", done, plan.bytes)
         run = work.executor.run(encode_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
-        found |= {missing[position]: part for position, part in run}
+        for position, part in run:
+            found[missing[position]] = part
+            done += plan.chunks[missing[position]].bytes
+            work.keeps("encoded", done, plan.bytes)
     return [found[index] for index in range(len(stored))]
 
 

@@ -17,7 +17,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.options import READING_OPTIONS, Options, names_of
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
-from pipeline.run.work import Work
+from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
@@ -104,7 +104,8 @@ def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence
     cores = sum(node.cores for node in nodes)
     workers = min(options.workers or cores, cores) if nodes else worker_count(options)
     size = -(-corpus_bytes(listing.files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
-    chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
+    most = memory.SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
+    chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
     special_tokens = _special_bytes(model)
     if not model.preparation.changes_ids:
         whole_documents = options.errors == "skip"

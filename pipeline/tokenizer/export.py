@@ -18,6 +18,7 @@ from pipeline.tokenizer.formats.save import EXPORTS, write_model
 from pipeline.tokenizer.model import Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24
+AT_SIZE = "at the vocabulary size asked for"
 
 
 @dataclass(frozen=True)
@@ -155,4 +156,4 @@ def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
         return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
     if not learned.counts:
         return "at the 256 bytes: no merges were asked for"
-    return f"at the vocabulary size asked for; the last pair occurred {learned.counts[-1]:,} times"
+    return f"{AT_SIZE}; the last pair occurred {learned.counts[-1]:,} times"

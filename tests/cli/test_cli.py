@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import re
 from pathlib import Path
 
 import peers
@@ -179,8 +180,7 @@ def test_pad_token_that_separates_is_not_counted(tmp_path: Path) -> None:
     pad = ["--special-token", "<pad>", "--pad-token", "<pad>"]
     (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
     result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, *pad, cwd=tmp_path)
-    assert "pieces" in result.stdout
-    assert "40, of which 1 are different" in result.stdout
+    assert "pieces" in result.stdout    assert "40 pieces, of which 1 are different" in result.stdout
 
 
 def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
@@ -206,3 +206,47 @@ def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
         refusal = piped(*words)
         assert refusal.returncode == 2
         assert b"--text is not valid UTF-8" in refusal.stderr or b"lone surrogate" in refusal.stderr
+
+
+def test_short_flags(text: Path, tmp_path: Path) -> None:
+    result = run("train", text, "-o", tmp_path / "run", "--vocab-size", "1k", "-q")
+    assert (result.stdout, result.stderr) == (f"{tmp_path / 'run' / 'tokenizer'}\n", "")
+    assert run("export", tmp_path / "run", "-o", tmp_path / "files", "--export", "gpt2").returncode == 0
+    assert (tmp_path / "files" / "vocab.json").exists()
+
+
+def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) -> None:
+    result = run("train", text, "-o", tmp_path / "run", "--vocab-size", 400, "-v")
+    assert result.returncode == 0
+    log = (tmp_path / "run" / "log.txt").read_text()
+    for shown in (result.stderr, log):
+        assert " DEBUG " in shown
+        assert "different pieces in" in shown  # a worker's
+    assert " DEBUG " not in run("-v", "version").stdout
+    quiet = run("train", text, "-o", tmp_path / "other", "--vocab-size", 400)
+    assert " DEBUG " not in quiet.stderr + (tmp_path / "other" / "log.txt").read_text()
+
+
+def test_text_in_place_of_a_file_is_an_error_that_names_the_option(trained: Path, tmp_path: Path) -> None:
+    line = refused(run("encode", "Hello world", "--tokenizer", trained, cwd=tmp_path), 1)
+    assert "there is no file 'Hello world'; to encode it as text: --text 'Hello world'" in line
+    assert "--text" in refused(run("encode", "long " * 2000, "--tokenizer", trained, cwd=tmp_path), 1)
+
+
+def test_quoted_ids_are_decoded(trained: Path) -> None:
+    assert run("decode", "39 40", "--tokenizer", trained).stdout == "HI"
+    assert run("decode", "39 40", "41", "--tokenizer", trained).stdout == "HIJ"
+    assert "neither a directory of shards" in refused(run("decode", "missing", "--tokenizer", trained), 1)
+
+
+def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(peers.generated_text(1, 200_000))
+    plans = {
+        pattern: dict(line.split(":", 1) for line in run(*words, "--pattern", pattern).stdout.splitlines())
+        for words in [["train", tmp_path / "a.txt", "--dry-run", "--vocab-size", 400]]
+        for pattern in ("gpt2", r"(?<=\s)\p{L}+|.|\s")
+    }
+    for plan in plans.values():
+        assert re.search(r"about \d+ (s|min) \(counting \d+ (s|min), merging \d+ s\), from a sample of", plan["time"])
+    slow, quick = (int(re.search(r"counting (\d+) s", plans[name]["time"])[1]) for name in reversed(plans))
+    assert slow > quick

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import peers
 import pytest
 from command import refused, run
 
+from pipeline.base.units import format_bytes, parse_bytes
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN
 
@@ -187,7 +189,7 @@ def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     counts = tmp_path / "run" / "counts"
-    while not (counts.is_dir() and list(counts.glob("0*.parquet"))):
+    while not (counts.is_dir() and len(list(counts.glob("0*.parquet"))) >= 2):  # so the first is known to be done
         assert process.poll() is None
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGINT)
@@ -196,7 +198,10 @@ def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:
     assert time.monotonic() - started < 2
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    assert "the same command resumes" in stderr
+    kept = re.search(r"finished is kept \((.+) of (.+) counted\): the same command resumes", stderr)
+    assert kept is not None, stderr
+    assert kept[2] == format_bytes((tmp_path / "big.txt").stat().st_size)
+    assert 900_000 < parse_bytes(kept[1]) < parse_bytes(kept[2])
     again = run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
 

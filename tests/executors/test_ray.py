@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,6 +215,41 @@ def test_missing_cluster_is_one_line_with_the_remedy(corpus: Path) -> None:
     assert result.stderr.count("\n") == 1
     assert f"no Ray cluster at {ADDRESS}:1" in result.stderr
     assert "ray start --head" in result.stderr
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_address_that_does_not_answer_is_one_line(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.executors.ray._ANSWER_S", 1.0)
+    with socket.create_server((ADDRESS, 0)) as silent:
+        address = f"{scheme}{ADDRESS}:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        with pytest.raises(UsageError, match=f"^no Ray cluster at {address} .*does not answer.*ray start --head"):
+            RayExecutor(address, None).__enter__()
+        assert time.monotonic() - started < 20
+
+
+def test_address_where_something_else_answers_is_one_line() -> None:
+    def answer() -> None:
+        with other.accept()[0] as connection:
+            connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+            connection.recv(100)
+
+    with socket.create_server((ADDRESS, 0)) as other:
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(UsageError, match=r"is not Ray"):
+            RayExecutor(f"{ADDRESS}:{other.getsockname()[1]}", None).__enter__()
+        answering.join()
+
+
+def test_loopback_is_searched_where_ray_searches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray replaces 127.0.0.1 by another address of this machine, where nothing may listen."""
+    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: ADDRESS)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as ours,
+        pytest.raises(UsageError, match=rf"{ADDRESS}, where Ray looks for 127\.0\.0\.1, cannot be reached"),
+    ):
+        RayExecutor(f"127.0.0.1:{ours.getsockname()[1]}", None).__enter__()
 
 
 def test_failing_server_of_the_client_is_one_line_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

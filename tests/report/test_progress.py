@@ -95,6 +95,14 @@ def test_terminal_shows_coloured_bars_unless_refused(
     assert b"bytes per token" in seen
 
 
+def test_decoded_text_ends_with_a_line_end_on_a_terminal_only(corpus: Path, tmp_path: Path) -> None:
+    assert run("train", "a.txt", "--output", tmp_path / "run", "--vocab-size", "400", cwd=corpus).returncode == 0
+    words = ["decode", "--tokenizer", str(tmp_path / "run"), "39", "40"]  # b"HI"
+    assert output_on_a_terminal(words, corpus) == b"HI\r\n"
+    assert output_on_a_terminal([*words, "198"], corpus) == b"HI\r\n"  # b"\n"
+    assert run(*words).stdout == "HI"
+
+
 def test_pipe_gets_no_escape_sequences(corpus: Path, tmp_path: Path) -> None:
     done = run("train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", cwd=corpus)
     assert "\x1b" not in done.stdout + done.stderr
@@ -135,13 +143,37 @@ def test_help_of_each_command_has_an_example(name: str) -> None:
     assert f"\n  bpe-pipeline {name}" in shown
 
 
-@pytest.mark.parametrize(("typed", "wanted"), [("ver", "version"), ("train --vocab", "--vocab-size")])
+def test_help_shows_one_whole_line_for_each_command() -> None:
+    shown = run("--help").stdout
+    listed = shown.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(commands.commands)
+    for line in listed:
+        assert line.endswith("."), line
+        assert not line.endswith("..."), line
+        assert len(line) <= 80, line
+    assert "_BPE_PIPELINE_COMPLETE=bash_source" in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("ver", "plain,version"),
+        ("train --vocab", "plain,--vocab-size"),
+        ("train --pattern ll", "plain,llama3"),
+        ("train --tie-break g", "plain,greatest-bytes"),
+        ("merge runs/a --export hf,ti", "plain,hf,tiktoken"),
+        ("encode --shard-format b", "plain,bin"),
+        ("encode --tokenizer run", "file,run"),
+        ("train cor", "file,cor"),
+        ("train --output run", "file,run"),
+    ],
+)
 def test_shell_completion(typed: str, wanted: str) -> None:
     words = f"bpe-pipeline {typed}"
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), COMPLETE: "bash_complete"}
     command = [sys.executable, "-P", "-m", "pipeline"]
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
-    assert f"plain,{wanted}" in done.stdout.splitlines()
+    assert wanted in done.stdout.splitlines()
     script = subprocess.run(
         command, env=os.environ | {COMPLETE: "zsh_source"}, capture_output=True, text=True, check=True
     )

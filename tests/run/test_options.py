@@ -61,6 +61,9 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"vocab_sise": 1}, "'vocab_sise' is unknown; did you mean 'vocab_size'"),
         ({"vocab_size": "many"}, "'vocab_size': expected a whole number of at least 1, not 'many'"),
         ({"vocab_size": True}, "'vocab_size'"),
+        ({"vocab_size": "8,,000"}, "not '8,,000'"),
+        ({"vocab_size": "32x"}, "not '32x'"),
+        ({"vocab_size": "300M"}, "at most 268435456"),
         ({"tie_break": "greatest"}, "did you mean greatest-bytes"),
         ({"special_tokens": ["<a>", "<b>", "<a>"]}, "'<a>' is given twice"),
         ({"special_tokens": [""]}, "'special_tokens': a special token is empty"),
@@ -137,6 +140,28 @@ def test_options_have_stages() -> None:
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")
     assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")
+
+
+@pytest.mark.parametrize(
+    ("typed", "sizes"),
+    [
+        ("32k", (32_000,)),
+        ("48,000", (48_000,)),
+        ("1,000,500", (1_000_500,)),
+        ("8k,16K, 32_000", (8000, 16_000, 32_000)),
+        ("300,400", (300, 400)),  # both are possible sizes
+        ("100,400,000", (100_400_000,)),
+        ("8000,300", (8000, 300)),
+        (["48,000", 500], (48_000, 500)),
+    ],
+)
+def test_vocabulary_sizes_as_people_write_them(typed: object, sizes: tuple[int, ...]) -> None:
+    assert make_options({"vocab_size": typed}).vocab_size == sizes
+
+
+def test_other_numbers_as_people_write_them() -> None:
+    options = make_options({"min_frequency": "1,500", "shard_size": "100M"})
+    assert (options.min_frequency, options.shard_size) == (1500, 100_000_000)
 
 
 CONFIG = {"vocab_size": 500, "special_tokens": ["<a>", "<b>"], "pattern": "llama3", "chunk_size": "1MiB"}

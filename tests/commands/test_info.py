@@ -1,0 +1,89 @@
+"""What `info` prints, compared with the libraries that read the same files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import refused, run
+
+import pipeline
+
+tokenizers = pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(scope="module")
+def shards(trained: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("shards") / "shards"
+    assert run("encode", text, "--tokenizer", trained, "--output", output).returncode == 0
+    return output
+
+
+def _facts(path: Path) -> dict:
+    result = run("info", path, "--log-json")
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert facts.pop("event") == "info"
+    return facts
+
+
+def test_info_of_a_tokenizer_agrees_with_tokenizers(text: Path, tmp_path: Path) -> None:
+    names = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|endoftext|>"]
+    specials = [word for name in names for word in ("--special-token", name)]
+    options = ["--pattern", "llama3", "--chat-template", "llama3", "--pad-token", "<pad>", *specials]
+    assert run("train", text, "--output", tmp_path / "run", "--vocab-size", 500, *options).returncode == 0
+    home = tmp_path / "run" / "tokenizer"
+    facts = _facts(home)
+    theirs = tokenizers.Tokenizer.from_file(str(home / "tokenizer.json"))
+    assert facts["size"] == theirs.get_vocab_size()
+    assert set(facts["special_tokens"]) == {*names, "<pad>"}
+    assert all(theirs.token_to_id(name) == number for name, number in facts["special_tokens"].items())
+    config = json.loads((home / "tokenizer_config.json").read_text())
+    assert all(facts[role] == config[role] for role in ("bos_token", "eos_token", "pad_token"))
+    assert (facts["pattern"], facts["chat_template"]) == ("llama3", "llama3")
+    assert facts["files"] == {path.name: path.stat().st_size for path in home.iterdir()}
+    shown = run("info", home).stdout
+    for name, number in facts["special_tokens"].items():
+        assert f"{name} (id {number})" in shown
+
+
+def test_info_of_a_run_has_its_corpus_options_and_tokenizers(trained: Path) -> None:
+    facts = _facts(trained)
+    assert facts["corpus"].startswith("1 file, ")
+    assert facts["counted"] == "completely"
+    assert facts["options"]["pattern"] == "gpt2"
+    [tokenizer] = facts["tokenizers"]
+    assert tokenizer == {name: value for name, value in _facts(trained / "tokenizer").items() if name != "time"}
+    shown = run("info", trained).stdout
+    assert "\n\ntokenizer " in shown
+    assert "<|endoftext|> (id 599)" in shown
+
+
+def test_info_of_a_run_that_is_not_counted(text: Path, tmp_path: Path) -> None:
+    assert run("count", text, "--output", tmp_path / "run", "--chunk-size", "16KiB").returncode == 0
+    parts = len(list((tmp_path / "run" / "counts").iterdir()))
+    (tmp_path / "run" / "counter.parquet").unlink()
+    (tmp_path / "run" / "counts" / "000000.parquet").unlink()
+    assert _facts(tmp_path / "run")["counted"] == f"{parts - 1} of {parts} chunks"
+
+
+def test_info_of_shards_agrees_with_numpy_and_with_the_tokenizer(shards: Path, trained: Path) -> None:
+    facts = _facts(shards)
+    ids = np.concatenate([np.load(shards / name) for name in facts["files"]])
+    assert facts["tokens"] == len(ids)
+    assert facts["documents"] == int((ids == facts["special_tokens"]["<|endoftext|>"]).sum())
+    assert facts["vocab_size"] == len(pipeline.Tokenizer.load(trained / "tokenizer").vocab)
+    assert facts["tokenizer"] == _facts(trained / "tokenizer")["fingerprint"]
+    assert "npy of uint16" in run("info", shards).stdout
+
+
+def test_info_of_unfinished_shards_says_how_far_they_are(text: Path, trained: Path, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    words = ["encode", text, "--tokenizer", trained, "--output", shards, "--chunk-size", "16KiB"]
+    assert run(*words).returncode == 0
+    (shards / "shards.json").unlink()
+    assert "0 of " in _facts(shards)["encoded"]
+
+
+def test_info_of_anything_else_is_one_line(tmp_path: Path) -> None:
+    assert "tokenizer.json" in refused(run("info", tmp_path), 1)

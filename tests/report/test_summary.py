@@ -1,0 +1,52 @@
+"""The summary at the end of a command is short, and the report has the rest."""
+
+from pathlib import Path
+
+import peers
+from command import run
+
+_MOST_LINES = 8
+
+
+def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:
+    text = peers.generated_text(1, 3000).encode()
+    (tmp_path / "a.txt").write_bytes(text + b"\xff<|endoftext|>" + "\u1c89 ".encode() + text)
+    (tmp_path / "b.jsonl").write_text('{"text": "low"}\nnot json\n{"body": "lower"}\n')
+    (tmp_path / "empty.txt").touch()
+    words = ["train", "a.txt", "b.jsonl", "empty.txt", "--output", "run", "--vocab-size", "400,350,9000"]
+    odd = ["--pattern", r"(?:(?<=\s)\p{L}+|.|\s)", "--min-piece-count", 3, "--max-piece-bytes", 8]
+    result = run(*words, *odd, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) <= _MOST_LINES
+    names = [line.split("  ")[0] for line in lines]
+    assert names == [
+        "corpus",
+        "skipped/altered",
+        "vocabulary",
+        "bytes per token",
+        "time",
+        "tokenizer",
+        "report",
+        "next",
+    ]
+    for fact in ("invalid", "tokenizer-350", "run/report.txt", "too rare", "peak memory", "encode --tokenizer"):
+        assert fact in result.stdout
+    report = (tmp_path / "run" / "report.txt").read_text()
+    for fact in ("longest tokens", "stopped ", "merge run --vocab-size", "other sizes "):
+        assert fact in report
+        assert fact not in result.stdout
+
+
+def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, tmp_path: Path) -> None:
+    counted = run("count", text, "--output", tmp_path / "run").stdout.splitlines()
+    assert [line.split("  ")[0] for line in counted] == ["corpus", "time", "run", "next"]
+    words = ["--tokenizer", trained, "--output", tmp_path / "shards", "--documents", "offsets"]
+    assert len(run("encode", text, *words).stdout.splitlines()) <= _MOST_LINES
+
+
+def test_refused_format_is_reported_before_the_summary(text: Path, tmp_path: Path) -> None:
+    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--pattern", "llama3")
+    assert "no gpt2 files: " in result.stderr
+    assert "no gpt2 files" not in result.stdout
+    assert "no gpt2 files" in (tmp_path / "run" / "report.txt").read_text()
