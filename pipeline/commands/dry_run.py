@@ -73,7 +73,7 @@ def _time(work: Work, run: Run, workers: int) -> str:
     plan, options = run.manifest.plan, work.options
     chosen = choose(plan.files, _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES)
     cutter = work.pattern.automaton or RegexCutter(work.pattern)
-    counter = _core.ChunkCounter(cutter, list(special_bytes(options)))
+    counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
     read_chosen(chosen[:1], options.text_field)  # imports what reading takes
     started = time.monotonic()
     texts = [drawn.text for drawn in read_chosen(chosen, options.text_field)]
