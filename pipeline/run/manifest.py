@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
+from pipeline.pattern import resolve
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
@@ -164,6 +165,9 @@ def load(location: Location) -> Run | None:
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
+        named = str(manifest.counting["pattern"])
+        if resolve(named) != named:
+            raise ValueError(f"its pattern {named!r} is a name that an older version read as a regular expression")
         for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
             if stored is not None and make_options(stored).of_stage(stage) != stored:
                 raise ValueError(f"its options of {stage} are not complete")
