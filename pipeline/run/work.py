@@ -12,6 +12,7 @@ from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
 from pipeline.executors import Executor, Node
 from pipeline.pattern import CompiledPattern
+from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
 from pipeline.run.manifest import RUN
@@ -128,6 +129,8 @@ def open_work(
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
             work = Work(options, pattern, executor, listener, directory, watch)
+            if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(pattern)):
+                work.inform(note)
             yield work
     except KeyboardInterrupt:
         again = f"the same command with --output {directory}" if options.output is None else "the same command"
