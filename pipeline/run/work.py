@@ -12,6 +12,7 @@ from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
 from pipeline.executors import Executor, Node
 from pipeline.pattern import CompiledPattern
+from pipeline.pattern.fit import FitTask, misfit
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
@@ -70,6 +71,14 @@ class Work:
         """Warn if the pattern has no automaton."""
         if on_regex(self.pattern):
             self.warn(f"the pattern runs on the regex package, slower: {self.pattern.refusal}")
+
+    def warn_of_misfit(self, texts: Sequence[str]) -> None:
+        """Warn if most of a sample is in long pieces or not matched; where `regex` cuts, a worker does."""
+        task = FitTask(self.pattern, texts)
+        if self.pattern.name != "none":
+            found = [*self.executor.run(misfit, [task])] if on_regex(self.pattern) else [(0, misfit(task))]
+            for text in found[0][1]:
+                self.warn(text)
 
     @contextlib.contextmanager
     def logged(self, remove_partial: Callable[[], None]) -> Iterator[None]:
