@@ -10,6 +10,7 @@ from pipeline.pattern.compiled import CompiledPattern, compile_pattern
 from pipeline.pattern.translate import leaves_text
 
 LONG_BYTES = 100  # of a piece
+LEAST_SAMPLE_BYTES = 4096
 _TIMEOUT_S = 2  # of `regex`: no more than a sample is worth
 
 
@@ -24,7 +25,8 @@ class FitTask:
 def misfit(task: FitTask) -> list[str]:
     """Say with numbers if most of the texts is in long pieces or in stretches without a match; [] if it is not.
 
-    A stretch is noticed if it has two characters or more. A sample that `regex` cannot cut in seconds says nothing.
+    A smaller sample than LEAST_SAMPLE_BYTES shows nothing, nor does one that `regex` cannot cut in seconds. A stretch
+    is noticed if it has two characters or more.
     """
     pattern = replace(task.pattern, timeout_s=_TIMEOUT_S)
     whole = long = longest = unmatched = 0
@@ -42,6 +44,8 @@ def misfit(task: FitTask) -> list[str]:
     except PipelineError:
         return []
     found = []
+    if whole < LEAST_SAMPLE_BYTES:
+        return []
     if long * 2 > whole:
         found.append(f"in pieces longer than {LONG_BYTES} bytes, the longest of {longest:,}: {long:,} bytes")
     if unmatched * 2 > whole:

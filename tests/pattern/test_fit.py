@@ -7,7 +7,7 @@ from command import run
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.fit import FitTask, misfit
 
-TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 40
+TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 60
 
 
 def numbers(pattern, texts):
@@ -39,6 +39,10 @@ def test_long_pieces_and_unmatched_text_are_told_with_numbers(pattern):
 @pytest.mark.parametrize("pattern", [*(name for name in PRESETS if name != "none"), r"\w+|\W", r"\w+", r"(?<!x)\w+|\W"])
 def test_patterns_that_fit_are_not_told(pattern):
     assert misfit(FitTask(compile_pattern(pattern), [TEXT])) == []
+
+
+def test_a_small_sample_shows_nothing():
+    assert misfit(FitTask(compile_pattern(r"\p{N}+"), [TEXT[:4000]])) == []
 
 
 def test_a_sample_that_takes_too_long_says_nothing():
