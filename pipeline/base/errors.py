@@ -24,7 +24,7 @@ class PatternError(UsageError):
 
 
 class PatternTimeoutError(PipelineError):
-    """A pattern takes too long on a document; the message quotes the start of the document."""
+    """A pattern takes too long, or too much memory, on a document; the message quotes the start of the document."""
 
 
 class InputError(PipelineError):

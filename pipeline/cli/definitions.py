@@ -249,6 +249,7 @@ def export(
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
+    from pipeline.pattern.translate import not_in_tokenizers_1
     from pipeline.tokenizer.export import export_model, with_chat_template, with_roles
     from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -267,6 +268,8 @@ def export(
         click.echo(path)
     for name, reason in refused.items():
         click.echo(f"no {name} files: {reason}", err=True)
+    if any(path.name == "tokenizer.json" for path in written) and (note := not_in_tokenizers_1(loaded.pattern)):
+        click.echo(f"note: {note}", err=True)
     if check:
         from pipeline.tokenizer.check import check_command
 

@@ -14,6 +14,7 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.commands.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
+from pipeline.pattern.presets import NAME
 from pipeline.run.options import names_of
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
@@ -149,7 +150,8 @@ def _pattern_like(pre_tokenizer: Any) -> str:
         raise UsageError(
             f"the pre-tokenizer is not reproduced in training: {pattern.refusal}; give one Split and a ByteLevel"
         )
-    return pattern.name or pattern.expression
+    expression = pattern.expression
+    return pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression)
 
 
 def _different(files: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:

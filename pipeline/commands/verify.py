@@ -4,6 +4,7 @@ Checksums; the combined counter against those of the chunks; every merge against
 tokenizers' files against the merge list, byte by byte.
 """
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener, warn_of
 from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import Executor
@@ -27,9 +28,9 @@ from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named
-from pipeline.storage.bounded import read_bounded
+from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
-from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited
+from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, load_huggingface
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.model import Model
 
@@ -223,6 +224,17 @@ def _written(model: Model) -> Iterator[Path]:
         yield home
 
 
+def _reads_alike(found: Location, expected: Path) -> bool:
+    """Return whether a tokenizer.json differs only in the spelling of its pattern, as one of an older version may."""
+    try:
+        patterns = [load_huggingface(file).pattern for file in (found, expected)]
+        texts = [read_bounded(file, MODEL_BYTES) for file in (found, expected)]
+    except InputError:
+        return False
+    one, other = ({**json.loads(text), "pre_tokenizer": None} for text in texts)
+    return patterns[0] == patterns[1] and bool(one == other)
+
+
 def _compare(home: Location, right: Path, model: Model) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names of the files in `home` that are as in `right`, and of settings that were edited.
 
@@ -236,8 +248,9 @@ def _compare(home: Location, right: Path, model: Model) -> tuple[Sequence[str], 
                 continue  # a format that was not asked for
             right_bytes = expected.read_bytes()
             same = read_bounded(found, len(right_bytes)) == right_bytes
-        except ValueError:
-            same = False  # it is longer
+            same = same or (found.name == "tokenizer.json" and _reads_alike(found, expected))
+        except ValueError:  # it is longer
+            same = found.name == "tokenizer.json" and _reads_alike(found, expected)
         except OSError as error:
             raise _unreadable(found, error) from None
         if not same and found.name in EDITABLE:

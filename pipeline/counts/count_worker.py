@@ -7,7 +7,7 @@ when the counter is written.
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,7 +39,9 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
     `InputError` for a file that cannot be read or changed.
     """
     started = time.monotonic()
-    cutter: Any = task.pattern.automaton or RegexCutter(task.pattern)
+    cutter: Any = task.pattern.automaton or RegexCutter(task.pattern, task.budget_bytes // 2)
+    if isinstance(cutter, RegexCutter):
+        task = replace(task, budget_bytes=task.budget_bytes // 2)
     parts: list[Path] = []
     with part_paths(task.output) as part_path:
 

@@ -158,17 +158,21 @@ def _record_location(file: CorpusFile, records: Records, begin: int) -> Callable
 
 
 class RegexCutter:
-    """Cuts documents with the `regex` package; notes characters that it may classify differently from runtimes."""
+    """Cuts documents with the `regex` package; notes characters that it may classify differently from runtimes.
 
-    def __init__(self, pattern: CompiledPattern) -> None:
+    memory_bytes: what the package may take in a worker.
+    """
+
+    def __init__(self, pattern: CompiledPattern, memory_bytes: int | None = None) -> None:
         self._pattern = pattern
+        self._memory_bytes = memory_bytes
         self._differing = differing_characters()
         self._seen: set[str] = set()
 
     def __call__(self, document: str) -> Iterator[str]:
         """The pieces of a document."""
         self._seen |= self._differing.intersection(document)
-        return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s)
+        return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s, self._memory_bytes)
 
     def concerned(self) -> str:
         """The characters of the corpus on which Unicode versions disagree, in order."""

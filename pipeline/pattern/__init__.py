@@ -7,7 +7,7 @@ the document. One of the supported subset (see parse.py) becomes an automaton of
 
 from pipeline.pattern.by_regex import cut_with_regex, differing_characters
 from pipeline.pattern.compiled import CompiledPattern, PatternSequence, compile_pattern, in_sequence
-from pipeline.pattern.presets import PRESETS
+from pipeline.pattern.presets import PRESETS, resolve
 
 __all__ = [
     "PRESETS",
@@ -17,4 +17,5 @@ __all__ = [
     "cut_with_regex",
     "differing_characters",
     "in_sequence",
+    "resolve",
 ]

@@ -2,32 +2,51 @@
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from pipeline.base.errors import PatternError, PatternTimeoutError
+from pipeline.base.machine import limited_growth
+from pipeline.base.units import format_bytes
 from pipeline.pattern.classes import CATEGORY_NAMES, CATEGORY_STARTS, CODE_POINTS
 
 DEFAULT_TIMEOUT_S = 60
 _MAX_EXPRESSION = 1 << 16  # characters
 _TIMED_CHARACTERS = 1 << 20  # a pattern that does not backtrack takes a second for them, ten at most
 _SHOWN_CHARACTERS = 40
+_MATCHES_AT_ONCE = 1000  # under one limit of memory
 # What is read whole in an expression, by the flags of `regex`: escapes and classes. A `$` elsewhere is an anchor.
 _ESCAPE_OR_POSIX = r"\\.|\[:\^?[A-Za-z0-9 _&\-./=:]*?:\]"
 _FLAT_CLASS = rf"\[\^?\]?(?:{_ESCAPE_OR_POSIX}|[^\]])*+"
 _NESTED_CLASS = rf"(\[\^?\]?(?:{_ESCAPE_OR_POSIX}|(?:\|\||~~|&&|--)\]?|(?1)|[^\]])*+\]?)"
 
 
-def cut_with_regex(expression: str, text: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[str]:
+def cut_with_regex(
+    expression: str, text: str, timeout_s: float = DEFAULT_TIMEOUT_S, memory_bytes: int | None = None
+) -> Iterator[str]:
     """Cut a document with the `regex` package; each stretch that nothing matches is a piece.
 
-    Backtracking can take exponential time. Raises PatternTimeoutError after `timeout_s`, or, for a document of more
-    than 2^20 characters, after that time per 2^20 characters: about a hundredth of the usual speed.
+    Backtracking can take exponential time, and memory. Raises PatternTimeoutError after `timeout_s`, or, for a document
+    of more than 2^20 characters, after that time per 2^20 characters: about a hundredth of the usual speed; and where
+    `regex` takes more than `memory_bytes`, which only a worker may give: the limit is of the process.
     """
     at = 0
     limit_s = timeout_s * max(1.0, len(text) / _TIMED_CHARACTERS)
-    try:
-        for match in require_valid(expression).finditer(text, timeout=limit_s):
-            start, stop = match.span()
+    matches = require_valid(expression).finditer(text, timeout=limit_s)
+    spans: list[tuple[int, int]] = [(0, 0)]
+    too_much = None
+    while spans and too_much is None:
+        spans = []
+        try:
+            with limited_growth(memory_bytes):
+                for match in islice(matches, _MATCHES_AT_ONCE):
+                    spans.append(match.span())
+        except TimeoutError:
+            too_much = f"longer than {limit_s:.0f} s", "more time with --pattern-timeout"
+        except MemoryError:
+            limit = "there is" if memory_bytes is None else f"{format_bytes(memory_bytes)} for backtracking"
+            too_much = f"more memory than {limit}", "more memory with --memory-limit"
+        for start, stop in spans:
             if start == stop:
                 raise PatternError(
                     f"the pattern {expression!r} matches the empty string at character {start} of a document"
@@ -36,14 +55,14 @@ def cut_with_regex(expression: str, text: str, timeout_s: float = DEFAULT_TIMEOU
                 yield text[at:start]
             yield text[start:stop]
             at = stop
-    except TimeoutError:
+    if too_much is not None:
         shown = repr(expression)
         shown = shown if len(shown) <= 2 * _SHOWN_CHARACTERS else f"{shown[: 2 * _SHOWN_CHARACTERS]}..."
         raise PatternTimeoutError(
-            f"the pattern {shown} takes longer than {limit_s:.0f} s for the document of {len(text):,} "
+            f"the pattern {shown} takes {too_much[0]} for the document of {len(text):,} "
             f"characters that begins with {text[:_SHOWN_CHARACTERS]!r}, at its character {at:,}; write it so that it "
-            "need not backtrack (no repetition within a repetition), or allow more time with --pattern-timeout"
-        ) from None
+            f"need not backtrack (no repetition within a repetition), or allow {too_much[1]}"
+        )
     if at < len(text):
         yield text[at:]
 

@@ -1,8 +1,13 @@
 """The patterns that have names, as `regex` source with `$` for the very end of the document.
 
 `gpt2`, `llama3` and `qwen2` are as their published tokenizers have them; `cl100k` and `o200k` are tiktoken's,
-possessive quantifiers included; `none` leaves each document whole.
+possessive quantifiers included; `none` leaves each document whole. `resolve` reads the names that people type.
 """
+
+import difflib
+import re
+
+from pipeline.base.errors import PatternError
 
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -26,3 +31,33 @@ PRESETS = {
     "qwen2": rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
     "none": r"(?s:.+)",
 }
+
+# The encodings and models that cut with a preset, in lower case without `-` and `_`.
+_ALSO_NAMED = {
+    "gpt2": "r50k r50kbase p50k p50kbase p50kedit",
+    "cl100k": "cl100kbase gpt4 gpt4turbo gpt3.5 gpt3.5turbo",
+    "llama3": "llama3.1 llama3.2 llama3.3",
+    "o200k": "o200kbase o200kharmony gpt4o gpt4omini chatgpt4o gpt4.1 gpt4.5 gpt5 gptoss o1 o3",
+    "qwen2": "qwen1.5 qwen2.5 qwen3",
+}
+ALIASES = {alias: name for name, aliases in _ALSO_NAMED.items() for alias in aliases.split()}
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def resolve(pattern: str) -> str:
+    """Return the preset that a name or an alias means; return a regular expression unchanged.
+
+    What has only letters, digits, `.`, `_` and `-` is a name: PatternError if it is unknown.
+    """
+    if not NAME.fullmatch(pattern):
+        return pattern
+    plain = re.sub("[_-]", "", pattern.lower())
+    name = ALIASES.get(plain, plain)
+    if name in PRESETS:
+        return name
+    near = difflib.get_close_matches(plain, [*PRESETS, *ALIASES], 1)
+    hint = f" (did you mean {ALIASES.get(near[0], near[0])}?)" if near else ""
+    raise PatternError(
+        f"{pattern!r} is not the name of a pattern{hint}; known are {', '.join(PRESETS)}, and for them names such as "
+        f"gpt-4o and qwen2.5; if it is meant as a regular expression, write (?:{pattern})"
+    )

@@ -20,6 +20,7 @@ from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequ
 # Named patterns that an engine reads as we do, passed on in their well-known form.
 VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2")
 VERBATIM_FOR_TIKTOKEN = (*VERBATIM_FOR_TOKENIZERS, "cl100k")
+RUN_BY_TOKENIZERS_1 = (*VERBATIM_FOR_TOKENIZERS, "none")  # version 1.0 has no engine for other expressions
 ANYTHING = r"[\s\S]"
 SPELLED = {"\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
 PLAIN_CHARACTERS = " '\"%,/:;<=>@_`!"  # besides letters and digits, in a class and outside
@@ -30,6 +31,17 @@ def for_tokenizers(compiled: CompiledPattern) -> str:
     if compiled.name in VERBATIM_FOR_TOKENIZERS:
         return compiled.expression
     return _Writer(joiners=r"\x{200C}\x{200D}").node(_tree(compiled, "tokenizers"))
+
+
+def not_in_tokenizers_1(compiled: CompiledPattern) -> str | None:
+    """Return a note if tokenizer.json is written and tokenizers 1.0 cannot run the pattern in it, otherwise None."""
+    if compiled.tables is None or compiled.name in RUN_BY_TOKENIZERS_1:
+        return None
+    named = f"the pattern {compiled.name}" if compiled.name else "a pattern of your own"
+    return (
+        f"tokenizers 1.0 has no engine for {named} and fails when it encodes with this tokenizer.json; tokenizers "
+        f"below 1.0 run it. The patterns for both are {', '.join(RUN_BY_TOKENIZERS_1)}"
+    )
 
 
 def for_tiktoken(compiled: CompiledPattern) -> str:

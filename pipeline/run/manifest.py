@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
+from pipeline.pattern import resolve
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
@@ -175,6 +176,9 @@ def load(location: Location) -> Run | None:
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
+        named = str(manifest.counting["pattern"])
+        if resolve(named) != named:
+            raise ValueError(f"its pattern {named!r} is a name that an older version read as a regular expression")
         for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
             known = {name: value for name, value in (stored or {}).items() if name != "pad_token"}  # of an older run
             if stored is not None and make_options(stored).of_stage(stage) != known:

@@ -97,14 +97,10 @@ def parse_vocab_size(value: object) -> tuple[int, ...]:
 
 
 def parse_pattern(value: object) -> str:
-    """Read a pattern's name or a regular expression; a name that is nearly right is refused with the right one."""
-    from pipeline.pattern.presets import PRESETS
+    """Read a pattern's name, an alias of it or a regular expression; UsageError for an unknown name."""
+    from pipeline.pattern.presets import resolve
 
-    text = parse_text(value)
-    near = difflib.get_close_matches(text, PRESETS, 1)
-    if near and text not in PRESETS and text.isalnum():
-        raise ValueError(f"a pattern's name or a regular expression (did you mean {near[0]}?)")
-    return text
+    return resolve(parse_text(value))
 
 
 def parse_formats(value: object) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
 from pipeline.executors import Executor, Node
 from pipeline.pattern import CompiledPattern
+from pipeline.pattern.fit import FitTask, misfit
+from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
 from pipeline.run.manifest import RUN
@@ -75,6 +77,14 @@ class Work:
         if on_regex(self.pattern):
             self.warn(f"the pattern runs on the regex package, slower: {self.pattern.refusal}")
 
+    def warn_of_misfit(self, texts: Sequence[str]) -> None:
+        """Warn if most of a sample is in long pieces or not matched; where `regex` cuts, a worker does."""
+        task = FitTask(self.pattern, texts)
+        if self.pattern.name != "none":
+            found = [*self.executor.run(misfit, [task])] if on_regex(self.pattern) else [(0, misfit(task))]
+            for text in found[0][1]:
+                self.warn(text)
+
     @contextlib.contextmanager
     def logged(self, remove_partial: Callable[[], None]) -> Iterator[None]:
         """Write what happens into the directory's log; delete a copy of standard input whose text the block refuses.
@@ -133,6 +143,8 @@ def open_work(
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
             work = Work(options, pattern, executor, listener, directory, watch)
+            if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(pattern)):
+                work.inform(note)
             yield work
     except KeyboardInterrupt:
         again = f"the same command with --output {directory}" if options.output is None else "the same command"

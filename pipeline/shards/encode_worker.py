@@ -85,20 +85,26 @@ def encode_chunk(task: EncodeTask) -> Part:
     model, encoder = _loaded[key]
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, task.id_bytes)
-        written = part.finish(task.fingerprint, make_ids(task, model, encoder, part.add))
+        half = task.budget_bytes // 2  # for `regex`, where it cuts
+        if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
+            task = replace(task, budget_bytes=half)
+        written = part.finish(task.fingerprint, make_ids(task, model, encoder, part.add, regex_bytes=half))
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written
 
 
-def make_ids(task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink) -> ChunkStatistics:
+def make_ids(
+    task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink, *, regex_bytes: int | None = None
+) -> ChunkStatistics:
     """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered.
 
-    encoder: the model's; threads may share it. Raises as `encode_chunk` does.
+    encoder: the model's; threads may share it. regex_bytes: what the `regex` package may take, in a worker. Raises as
+    `encode_chunk` does.
     """
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
-    cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern)  # whose time limit is the task's
+    cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
     prepared = model.preparation.changes_ids
     judged = task.errors == "skip" and not prepared  # prepared text was judged before
     special = model.vocabulary.special_tokens

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.base.errors import UsageError
 from pipeline.base.machine import default_workers
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.pattern import CompiledPattern, compile_pattern, resolve
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
@@ -66,7 +66,7 @@ class Tokenizer:
         pad_token: str | None = None,
         whole_pieces: bool = False,
     ) -> None:
-        compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
+        compiled = compile_pattern(resolve(pattern)) if isinstance(pattern, str) else pattern
         self._set_model(Model(vocabulary, compiled, Roles(pad=pad_token), whole_pieces))
 
     def _set_model(self, model: Model) -> None:

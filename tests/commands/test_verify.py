@@ -31,6 +31,7 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.pattern import PRESETS
 from pipeline.run.directory import fingerprint
 from pipeline.storage import atomic
 
@@ -384,3 +385,19 @@ def test_unwritable_temporary_files_are_named(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr(tempfile, "TemporaryDirectory", over_budget)
     with pytest.raises(RunDirectoryError, match=told):
         pipeline.verify_run(tmp_path / "run")
+
+
+def test_a_file_with_an_earlier_spelling_of_the_pattern_passes(copy: Path) -> None:
+    file = copy / "tokenizer" / "tokenizer.json"
+    document = json.loads(file.read_text())
+    split = {"type": "Split", "pattern": {"Regex": PRESETS["gpt2"]}, "behavior": "Isolated", "invert": False}
+    document["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [split, document["pre_tokenizer"] | {"use_regex": False}],
+    }
+    file.write_text(json.dumps(document))
+    assert "tokenizer.json" in pipeline.verify(copy)["tokenizer"]
+    document["decoder"]["trim_offsets"] = False
+    file.write_text(json.dumps(document))
+    with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
+        pipeline.verify(copy)

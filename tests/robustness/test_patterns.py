@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import time
 from pathlib import Path
 
@@ -100,6 +101,36 @@ def test_pattern_timeout_ends_encoding() -> None:
     tokenizer = pipeline.Tokenizer.from_merges([], pattern=compile_pattern(CATASTROPHE, timeout_s=1))
     with pytest.raises(PatternTimeoutError):
         tokenizer.encode("a" * 60)
+
+
+@pytest.mark.parametrize("command", ["count", "encode"])
+def test_memory_of_a_pattern_is_bounded_and_its_error_names_it(command: str, tmp_path: Path) -> None:
+    """This pattern takes 1 GB for 16 bytes."""
+    pattern = r"(?R)\p{Zs}|a"
+    (tmp_path / "a.txt").write_text("a" * 40)
+    words = ["count", "a.txt", "--pattern", pattern]
+    if command == "encode":
+        pipeline.Tokenizer.from_merges([], pattern=pattern).save(tmp_path / "tokenizer")
+        words = ["encode", "a.txt", "--tokenizer", "tokenizer", "--documents", "offsets"]
+    words += ["--output", "out", "--memory-limit", "256MiB", "--workers", 1]
+    done = run(*words, cwd=tmp_path)
+    assert "memory passed the limit" not in done.stderr
+    assert done.returncode == 1
+    assert re.search(
+        r"a\.txt, bytes 0 to 40: the pattern '\(\?R\).* takes more memory than [\d.]+ MiB for backtracking for the "
+        r"document of 40 characters that begins with 'aaa.*--memory-limit",
+        done.stderr,
+    )
+
+
+def test_memory_limit_of_a_pattern_ends_with_the_cut() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(PatternTimeoutError, match=r"takes more memory than 32\.0 MiB"):
+        list(cut_with_regex(r"(?R)\p{Zs}|a", "a" * 40, memory_bytes=32 << 20))
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    text = "low lower, " * 5000
+    cut = list(cut_with_regex(r"(?<!x)\w+|\W", text, memory_bytes=32 << 20))
+    assert cut == list(cut_with_regex(r"(?<!x)\w+|\W", text)) == oracle_counting.cut(text, r"(?<!x)\w+|\W")
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import samples
 import tiktoken
+from command import run
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers.models import BPE
 
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.pattern import PRESETS
 from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.save import EXPORTS
 
@@ -225,6 +227,13 @@ def test_layouts_of_other_writers_are_read(tmp_path: Path) -> None:
     assert [loaded.encode(text) for text in TEXTS] == [theirs.encode(text).ids for text in TEXTS]
 
 
+def cut_by_split(document: Any, expression: str) -> None:
+    """Have the document's ByteLevel cut by a Split instead of its own pattern."""
+    split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    byte_level = document["pre_tokenizer"] | {"use_regex": False}
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, byte_level]}
+
+
 def changed(path: str, value: Any) -> Any:
     """Set one value in a document: "model.vocab" or "added_tokens.0.id"."""
 
@@ -286,6 +295,7 @@ def changed(path: str, value: Any) -> Any:
 def test_damaged_or_unknown_settings_are_refused(change: Any, message: str, tmp_path: Path) -> None:
     path = exported("hf", tokenizer(), tmp_path) / "tokenizer.json"
     document = json.loads(path.read_text(encoding="utf-8"))
+    cut_by_split(document, PRESETS["gpt2"])
     change(document)
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=message) as caught:
@@ -312,3 +322,38 @@ def test_missing_files_and_wrong_pad_token(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<none>"}')
     with pytest.raises(InputError, match=r"tokenizer_config\.json: pad_token names '<none>'"):
         Tokenizer.load(tmp_path)
+
+
+PUBLISHED_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def test_gpt2_is_written_as_in_its_own_file(tmp_path: Path) -> None:
+    """tokenizers 1.0 has no engine for other spellings of it."""
+    tokenizer(pattern="gpt2").save(tmp_path)
+    stage = json.loads((tmp_path / "tokenizer.json").read_text())["pre_tokenizer"]
+    assert stage == {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+@pytest.mark.parametrize("expression", [PRESETS["gpt2"], PUBLISHED_GPT2])
+def test_earlier_and_published_spellings_of_gpt2_are_the_preset(expression: str, tmp_path: Path) -> None:
+    ours = tokenizer(pattern="gpt2")
+    ours.save(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    document = json.loads(file.read_text())
+    cut_by_split(document, expression)
+    file.write_text(json.dumps(document))
+    assert Tokenizer.load(tmp_path).pattern == ours.pattern
+    assert Tokenizer.load(tmp_path).pattern.name == "gpt2"
+
+
+@pytest.mark.parametrize(("pattern", "noted"), [("gpt2", False), ("qwen2", False), ("cl100k", True), (r"\w|\W", True)])
+def test_patterns_that_tokenizers_1_cannot_run_are_named_when_chosen(pattern: str, noted: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low low lower")
+    done = run("train", "a.txt", "--output", "run", "--vocab-size", 258, "--pattern", pattern, cwd=tmp_path)
+    assert done.returncode == 0
+    note = "tokenizers 1.0 has no engine for " + (
+        "the pattern cl100k" if pattern == "cl100k" else "a pattern of your own"
+    )
+    for text in (done.stderr, run("export", "run", "--export", "hf", cwd=tmp_path).stderr):
+        assert (note in text) == noted
+    assert note not in run("export", "run", "--export", "tiktoken", cwd=tmp_path).stderr

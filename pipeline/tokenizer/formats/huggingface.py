@@ -3,7 +3,8 @@
 tokenizer.json is also the project's own model file, laid out as the tokenizers library saves it. It is written last: a
 directory that has it is complete. The first field whose meaning is not reproduced is refused by name. Ids are those
 without the special tokens that a post-processor adds around a text (`add_special_tokens=False` there).
-Known difference: when decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes.
+Known differences: when decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes; its
+1.0.0rc3 cuts an apostrophe after `'ſ` (U+017F) in another way than o200k's expression says.
 """
 
 import json

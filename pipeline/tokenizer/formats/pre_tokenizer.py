@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, PatternError
 from pipeline.pattern import PRESETS, CompiledPattern, PatternSequence, compile_pattern, in_sequence
 from pipeline.pattern.parse import first_difference
-from pipeline.pattern.translate import VERBATIM_FOR_TOKENIZERS, for_tokenizers, leaves_text
+from pipeline.pattern.translate import for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import Model
 
@@ -19,6 +19,8 @@ REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, f
 
 # The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
 _DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
+
+_GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 # In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
 _LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
@@ -82,9 +84,7 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         if for_tokenizers(compiled) in (expression, written_now):
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
-    known = next((name for name in VERBATIM_FOR_TOKENIZERS if PRESETS[name] == expression), None)
-    known = known or _rewritten_presets().get(expression)
-    if known is not None:
+    if (known := _spelled_presets().get(expression)) is not None:
         return compile_pattern(known)
     expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
     compiled = compile_pattern(
@@ -97,10 +97,9 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
 
 
 @cache
-def _rewritten_presets() -> dict[str, str]:
-    """Return the spelling for tokenizers of the other named patterns, and their names."""
-    others = (name for name in PRESETS if name not in VERBATIM_FOR_TOKENIZERS)
-    return {for_tokenizers(compile_pattern(name)): name for name in others}
+def _spelled_presets() -> dict[str, str]:
+    """Return the spellings of the named patterns for tokenizers, and their names."""
+    return {for_tokenizers(compile_pattern(name)): name for name in PRESETS} | {_GPT2_AS_PUBLISHED: "gpt2"}
 
 
 def public_pre_tokenizer(model: Model) -> dict[str, Any]:
@@ -109,13 +108,13 @@ def public_pre_tokenizer(model: Model) -> dict[str, Any]:
     byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
     if pattern.name == "none":
         return byte_level
-    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
-        if pattern.name != "gpt2":
-            raise ExportRefusedError(
-                "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern "
-                "than GPT-2's: use the pattern gpt2"
-            )
+    if pattern.name == "gpt2":  # as GPT-2's own file
         return byte_level | {"use_regex": True}
+    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
+        raise ExportRefusedError(
+            "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern than "
+            "GPT-2's: use the pattern gpt2"
+        )
     steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
     splits = [
         {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}

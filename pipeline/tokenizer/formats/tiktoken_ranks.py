@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pipeline import _core
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError
-from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern
+from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, resolve
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.translate import for_tiktoken, leaves_text
 from pipeline.run.ids import MAX_IDS
@@ -94,8 +94,8 @@ def read_ranks(file: Location) -> dict[int, bytes]:
 
 
 def _pattern(pattern: str) -> CompiledPattern:
-    name = next((name for name, expression in PRESETS.items() if expression == pattern), pattern)
-    compiled = compile_pattern(name)
+    name = next((name for name, expression in PRESETS.items() if expression == pattern), None)
+    compiled = compile_pattern(name or resolve(pattern))
     if compiled.name is not None:
         return compiled
     difference = compiled.refusal or first_difference(pattern)

@@ -1,0 +1,59 @@
+"""Whether a pattern fits a corpus: how much of a sample is in long pieces, or in stretches that it does not match."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from pipeline.base.errors import PipelineError
+from pipeline.pattern.compiled import CompiledPattern, compile_pattern
+from pipeline.pattern.translate import leaves_text
+
+LONG_BYTES = 100  # of a piece
+LEAST_SAMPLE_BYTES = 4096
+_TIMEOUT_S = 2  # of `regex`: no more than a sample is worth
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """A pattern and texts for `misfit`, which a worker does where the pattern runs on `regex`."""
+
+    pattern: CompiledPattern
+    texts: Sequence[str]
+
+
+def misfit(task: FitTask) -> list[str]:
+    """Say with numbers if most of the texts is in long pieces or in stretches without a match; [] if it is not.
+
+    A smaller sample than LEAST_SAMPLE_BYTES shows nothing, nor does one that `regex` cannot cut in seconds. A stretch
+    is noticed if it has two characters or more.
+    """
+    pattern = replace(task.pattern, timeout_s=_TIMEOUT_S)
+    whole = long = longest = unmatched = 0
+    try:
+        # It cuts an unmatched stretch into characters, and everything else as the pattern does.
+        characters = compile_pattern(rf"(?:{pattern.expression})|(?s:.)") if leaves_text(pattern) else None
+        for text in task.texts:
+            ends = _ends(pattern, text)
+            finer = _ends(characters, text) if characters else ends
+            for start, stop in pairwise([0, *ends]):
+                whole += stop - start
+                longest = max(longest, stop - start)
+                long += (stop - start) * (stop - start > LONG_BYTES)
+                unmatched += (stop - start) * (finer[bisect_right(finer, start)] < stop)
+    except PipelineError:
+        return []
+    found = []
+    if whole < LEAST_SAMPLE_BYTES:
+        return []
+    if long * 2 > whole:
+        found.append(f"in pieces longer than {LONG_BYTES} bytes, the longest of {longest:,}: {long:,} bytes")
+    if unmatched * 2 > whole:
+        found.append(f"in stretches that the pattern does not match, each of which is a piece: {unmatched:,} bytes")
+    return [f"of a sample of {whole:,} bytes of the corpus most is {one}; is --pattern right?" for one in found]
+
+
+def _ends(pattern: CompiledPattern, text: str) -> list[int]:
+    if pattern.automaton is not None:
+        return pattern.automaton.cut(text.encode())
+    return list(accumulate(len(piece.encode()) for piece in pattern.cut(text)))

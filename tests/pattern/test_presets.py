@@ -1,0 +1,98 @@
+"""The names of patterns, against tiktoken's table of models and the expressions of its encodings."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiktoken_ext.openai_public as public
+from command import refused, run
+from tiktoken.model import encoding_name_for_model
+from tokenizers import Regex, pre_tokenizers, trainers
+
+import pipeline
+from pipeline.base.errors import PatternError, RunDirectoryError
+from pipeline.pattern import PRESETS, compile_pattern, resolve
+from pipeline.pattern.presets import ALIASES
+from pipeline.run import manifest
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt2", "gpt-3.5-turbo", "gpt-4", "gpt-4-turbo", "gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3"]
+)
+def test_models_have_the_pattern_of_their_encoding_in_tiktoken(model):
+    encoding = encoding_name_for_model(model)
+    assert resolve(model) == resolve(encoding)
+    assert encoding in public.ENCODING_CONSTRUCTORS
+
+
+def test_encodings_have_the_expression_of_tiktoken():
+    source = Path(public.__file__).read_text()
+    assert public.r50k_pat_str.removesuffix("++") != ""
+    for encoding in ("gpt2", "r50k_base", "p50k_base", "p50k_edit"):
+        assert resolve(encoding) == "gpt2"
+    assert resolve("cl100k_base") == "cl100k"
+    assert resolve("o200k_base") == resolve("o200k_harmony") == "o200k"
+    assert PRESETS["cl100k"] in source
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("gpt-2", "gpt2"), ("GPT-2", "gpt2"), ("llama-3", "llama3"), ("Llama-3.1", "llama3"), ("llama3.2", "llama3"),
+        ("qwen2.5", "qwen2"), ("qwen3", "qwen2"), ("Qwen-2.5", "qwen2"), ("cl100k-base", "cl100k"), ("None", "none"),
+        (r"\w+", r"\w+"), ("(?:gpt)", "(?:gpt)"), ("a|b", "a|b"),
+    ],
+)  # fmt: skip
+def test_names_that_people_type_are_aliases(typed, name):
+    assert resolve(typed) == name
+    assert resolve(name) == name
+
+
+def test_aliases_mean_presets_and_are_no_presets():
+    assert set(ALIASES.values()) <= {*PRESETS}
+    assert not {*ALIASES} & {*PRESETS}
+
+
+@pytest.mark.parametrize(
+    "typed", ["llama-4x", "deepseek", "whitespace", "gpt", ".", "a", "-", "cl100k_bass", "qwen3.5"]
+)
+def test_unknown_names_are_an_error_that_lists_the_known_ones(typed):
+    with pytest.raises(
+        PatternError, match=r"known are gpt2, cl100k, llama3, o200k, qwen2, none.*write \(\?:"
+    ) as caught:
+        resolve(typed)
+    assert "\n" not in str(caught.value)
+    assert compile_pattern(f"(?:{typed})").cut("ab") is not None
+    with pytest.raises(PatternError, match="known are gpt2"):
+        pipeline.Tokenizer.from_merges([], pattern=typed)
+
+
+def test_a_run_stores_the_name_that_an_alias_means(tmp_path):
+    (tmp_path / "a.txt").write_text("low low lower 12345")
+    words = ["train", "a.txt", "--output", "run", "--vocab-size", 260]
+    assert run(*words, "--pattern", "qwen2.5", cwd=tmp_path).returncode == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["counting"]["pattern"] == "qwen2"
+    assert run(*words, "--pattern", "qwen3", cwd=tmp_path).returncode == 0  # the same run
+    line = refused(run(*words[:3], "other", "--pattern", "lama3", cwd=tmp_path), 2)
+    assert "--pattern: 'lama3' is not the name of a pattern (did you mean llama3?); known are gpt2" in line
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_run_whose_pattern_was_a_misspelt_name_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("low low lower")
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260)
+    stored = manifest.require(tmp_path / "run")
+    for typed in ("gpt-2", "whitespace"):
+        counting = stored.manifest.counting | {"pattern": typed}
+        manifest.save(replace(stored, manifest=replace(stored.manifest, counting=counting)))
+        with pytest.raises(RunDirectoryError, match=f"'{typed}' is"):
+            pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260)
+
+
+def test_train_like_takes_an_expression_that_looks_like_a_name(tmp_path):
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=258, initial_alphabet=alphabet, show_progress=False)
+    steps = [pre_tokenizers.Split(Regex("abc"), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    ours = pipeline.train_like(trainer, pre_tokenizers.Sequence(steps), texts=["xabcx abc"], output=tmp_path / "run")
+    assert ours.pattern.cut("xabcx") == ["x", "abc", "x"]
