@@ -23,8 +23,8 @@ from pipeline.cli.command import (
     summary_result,
     tokenizer_option,
 )
-from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
-from pipeline.run.values import CHAT_TEMPLATES, EXPORT_FORMATS
+from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
+from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
 
 _TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode")})
@@ -183,7 +183,7 @@ def report(
     "--output", type=location_type, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
 @click.option("--export", metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit")
-@click.option("--chat-template", metavar="NAME", help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}")
+@click.option("--chat-template", metavar="NAME|FILE", help=HELP["chat_template"])
 @click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
 @click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")
 @click.option("--pad-token", metavar="TEXT", help="the special token for padding; added if it is none yet")
