@@ -14,6 +14,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from pipeline.counts.looks_special import warn_of_special_text
 from pipeline.executors import Executor
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
@@ -82,11 +83,13 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
     complete = find_counted(run, work.executor)
     if complete is not None:
         work.times[STAGE] = None
+        warn_of_special_text(work, complete.statistics)
         check_facts(complete.facts, work.options)
         return run, complete
     work.warn_of_regex()
     statistics = _count_chunks(work, run)
     check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
+    warn_of_special_text(work, statistics)
     work.directory.require_lock()
     if run.manifest.merging is None:  # what there is was learned from other counts
         without = manifest.remove_results(run)

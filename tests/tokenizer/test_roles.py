@@ -1,6 +1,7 @@
 """Tokens that start, end and fill texts: in the files, in transformers, and what encoding adds."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +174,23 @@ def test_chat_template_of_a_file(tmp_path: Path) -> None:
     assert theirs.decode(ids) == "<start_of_turn>low?<end_of_turn>"
     generation = json.loads((tmp_path / "run/tokenizer/generation_config.json").read_text())
     assert generation["eos_token_id"] == theirs.convert_tokens_to_ids([EOT, "<end_of_turn>"])
+
+
+def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> None:
+    special = [EOT, "<|im_end|>", "<doc>"]
+    counts = {"low": 5, "lower": 3, "wide": 4}
+    ours = pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=270, special_tokens=special)
+    (tmp_path / "a.txt").write_text("low<doc>" * 231 + "low")
+    with pytest.warns(
+        UserWarning, match=r"'<doc>' occurs 231 times in the text, but '<\|endoftext\|>' is the separator"
+    ):
+        assert len(pipeline.encode_files(tmp_path / "a.txt", ours, workers=1)) == 1
+    with pytest.warns(UserWarning, match="ended 1 document: name"):
+        pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", workers=1)
+    (tmp_path / "b.txt").write_text(f"low{EOT}" * 5 + "low")
+    with pytest.warns(UserWarning, match=r"'<\|endoftext\|>' occurs 5 times"):
+        pipeline.encode_files(tmp_path / "b.txt", ours, separator="<|im_end|>", workers=1)
+    (tmp_path / "c.txt").write_text(f"low<|im_end|>low<|im_end|>{EOT}" * 5)  # dialogs, each a document
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(pipeline.encode_files(tmp_path / "c.txt", ours, workers=1)) == 5
