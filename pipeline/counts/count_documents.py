@@ -14,10 +14,10 @@ from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import give_back_memory
-from pipeline.counts.count import STAGE
+from pipeline.counts.count import STAGE, warn_of_special_text
 from pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
 from pipeline.counts.feeding import LOCATED, RegexCutter
-from pipeline.counts.looks_special import LooksSpecial, warn_of_special_text
+from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes

@@ -3,14 +3,11 @@
 A chunk's first mebibyte is searched, so that counting takes no longer; a warning names how much that was.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pipeline import _core
-from pipeline.base.units import format_bytes
-from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.ids import WELL_KNOWN
-from pipeline.run.work import Work
 
 _MOST_BYTES = 1 << 20  # of a chunk
 
@@ -38,19 +35,3 @@ class LooksSpecial:
         found = zip(self._others, tally[len(self._special) :], strict=True)
         looks_special = {text.decode(): count for text, count in found if count}
         return {"looks_special": looks_special, "searched_bytes": self._searched_bytes}
-
-
-def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
-    """Warn of well-known special tokens that were counted as text, unless they were named to be."""
-    named: Sequence[str] = work.options.special_tokens if work.options.special_tokens_as_text else ()
-    found: Mapping[str, int] = {text: n for text, n in statistics.looks_special.items() if text not in named}
-    if not found:
-        return
-    most = sorted(found, key=lambda text: -found[text])
-    shown = ", ".join(f"{text!r} {found[text]:,} times" for text in most[:8]) + (", ..." if len(most) > 8 else "")
-    searched, whole = statistics.searched_bytes, statistics.bytes
-    where = "" if searched >= whole else f" (in {format_bytes(searched)} of {format_bytes(whole)} that were searched)"
-    work.warn(
-        f"the corpus has what looks like special tokens, and they were counted as text: {shown}{where}; if they are "
-        "special, name them with --special-token and count again"
-    )
