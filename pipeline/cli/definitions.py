@@ -26,7 +26,7 @@ from pipeline.cli.command import (
 )
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
 from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
-from pipeline.run.values import CHAT_TEMPLATES, EXPORT_FORMATS
+from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
 
 _TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode")})
@@ -198,8 +198,8 @@ def report(
 @click.option(
     "--chat-template",
     type=Names("chat_template"),
-    metavar="NAME",
-    help=f"chat template of the hf files: {' or '.join(CHAT_TEMPLATES)}",
+    metavar="NAME|FILE",
+    help=HELP["chat_template"],
 )
 @click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
 @click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")

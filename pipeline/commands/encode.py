@@ -20,7 +20,7 @@ from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
 from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding
-from pipeline.shards.plan import OF_TRAINING, open_encoding
+from pipeline.shards.plan import OF_TRAINING, open_encoding, other_separator
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -100,6 +100,9 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         raise fail_on_loss_error(in_words(total.losses))
     written = write_shards(work, encoding, parts)
     options, separator = encoding.options, encoding.options["separator"]
+    documents = sum(shard.documents for shard in written)
+    if warning := other_separator(model, separator, total.special_found, documents, encoding.plan):
+        work.warn(warning)
     corpus = EncodedCorpus(
         format=options["shard_format"],
         dtype=options["dtype"],
@@ -109,7 +112,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         separator=separator,
         separator_id=None if separator is None else model.vocabulary.special_tokens[separator],
         tokens=sum(shard.tokens for shard in written),
-        documents=sum(shard.documents for shard in written),
+        documents=documents,
         text_bytes=total.bytes,
         files=len(encoding.plan.files),
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},

@@ -47,8 +47,8 @@ class ChunkStatistics:
         return ChunkStatistics(
             **numbers,
             losses=add_up([self.losses, other.losses]),
-            special_found=Counter(self.special_found) + Counter(other.special_found),
-            looks_special=Counter(self.looks_special) + Counter(other.looks_special),
+            special_found=dict(Counter(self.special_found) + Counter(other.special_found)),
+            looks_special=dict(Counter(self.looks_special) + Counter(other.looks_special)),
             concerned_characters=characters,
         )
 

@@ -84,6 +84,8 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
     complete = find_counted(run, work.executor)
     if complete is not None:
         work.times[STAGE] = None
+        if work.options.inputs:
+            warn_of_special_text(work, complete.statistics)
         check_facts(complete.facts, work.options)
         return run, complete
     work.warn_of_regex()
@@ -91,6 +93,8 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
     work.warn_of_misfit([drawn.text for drawn in sample])
     statistics = _count_chunks(work, run)
     check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
+    if work.options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
+        warn_of_special_text(work, statistics)
     work.directory.require_lock()
     if run.manifest.merging is None:  # what there is was learned from other counts
         without = manifest.remove_results(run)
@@ -113,6 +117,21 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         raise InputError(f"the corpus holds no text to count{why}{hint}")
     if options.fail_on_loss and facts.losses:
         raise fail_on_loss_error(facts.losses)
+
+
+def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
+    """Warn of well-known special tokens that were counted as text, unless that was asked for."""
+    found = statistics.looks_special
+    if work.options.special_tokens_as_text or not found:
+        return
+    most = sorted(found, key=lambda text: -found[text])
+    shown = ", ".join(f"{text!r} {found[text]:,} times" for text in most[:8]) + (", ..." if len(most) > 8 else "")
+    searched, whole = statistics.searched_bytes, statistics.bytes
+    where = "" if searched >= whole else f" (in {format_bytes(searched)} of {format_bytes(whole)} that were searched)"
+    work.warn(
+        f"the corpus has what looks like special tokens, and they were counted as text: {shown}{where}; if they are "
+        "special, name them with --special-token and count again"
+    )
 
 
 def _count_chunks(work: Work, run: Run) -> ChunkStatistics:

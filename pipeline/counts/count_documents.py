@@ -14,9 +14,10 @@ from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import give_back_memory
-from pipeline.counts.count import STAGE
+from pipeline.counts.count import STAGE, warn_of_special_text
 from pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
 from pipeline.counts.feeding import LOCATED, RegexCutter
+from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes
@@ -37,6 +38,7 @@ def count_documents(work: Work, run: Run, part_path: PartPath, documents: Iterab
         for skipped in in_words(counting.tally.found):
             work.warn(str(skipped))
         parts = counting.finish()
+        warn_of_special_text(work, parts.statistics)
         del counting
         give_back_memory()  # a worker combines and merges in parallel with this process
     return parts
@@ -54,6 +56,7 @@ class _Counting:
         for _ in range(self._threads):
             self._idle.put(self._new_counter())
         self._lock = threading.Lock()
+        self._looks = LooksSpecial(special_bytes(self._counting))
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[ChunkStatistics] = []
@@ -77,6 +80,7 @@ class _Counting:
             try:
                 for block in documents:
                     items += block.rows
+                    self._looks.look(block.data, block.starts[0], block.starts[block.rows])
                     for skipped in block.skipped:
                         self.tally.add(skipped.kind, skipped.count, (f"item {at}" for at in skipped.positions))
                     waiting.append(pool.submit(self._feed, block))
@@ -141,7 +145,7 @@ class _Counting:
         for key, examples in self._examples.items():
             for kind in LOCATED[key]:
                 self.tally.add(kind, getattr(statistics, kind), (location for _, location in sorted(examples)))
-        return Parts(self._parts, replace(statistics, losses=self.tally.found))
+        return Parts(self._parts, replace(statistics, losses=self.tally.found, **self._looks.statistics()))
 
 
 def _item(block: Records, offset: int) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.counts.counter_file import counter_partitions, part_paths, write_counter
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
+from pipeline.counts.looks_special import LooksSpecial
 from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
@@ -59,9 +60,10 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
             budget_bytes=task.budget_bytes,
             spill=spill,
         )
-        losses = feed_chunk(task, counter).found
+        looks = LooksSpecial(task.special_tokens)
+        losses = feed_chunk(task, counter, look=looks.look).found
         characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-        found = counter.statistics() | {"losses": losses, "concerned_characters": characters}
+        found = counter.statistics() | looks.statistics() | {"losses": losses, "concerned_characters": characters}
         statistics = ChunkStatistics.from_values(found)
         if not parts:
             partitions = counter_partitions(counter)

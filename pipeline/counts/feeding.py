@@ -6,7 +6,7 @@ What is skipped or altered is counted, with the first locations of each kind.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
@@ -53,10 +53,16 @@ class ChunkTask:
 
 
 def feed_chunk(
-    task: ChunkTask, counter: _core.ChunkCounter, before: Callable[[CorpusFile, int, int], None] = lambda *_: None
+    task: ChunkTask,
+    counter: _core.ChunkCounter,
+    before: Callable[[CorpusFile, int, int], None] = lambda *_: None,
+    look: Callable[[Any, int, int], None] = lambda *_: None,
 ) -> Tally:
-    """Feed every span of a chunk; returns what was skipped or altered. before: called ahead of each span."""
-    feeding = _Feeding(task, counter)
+    """Feed every span of a chunk; returns what was skipped or altered.
+
+    before: called ahead of each span; look: with each block of text, and where in it that starts and stops.
+    """
+    feeding = _Feeding(task, counter, look)
     for span in task.spans:
         before(*span)
         try:
@@ -76,7 +82,8 @@ def feed_chunk(
 class _Feeding:
     """Feeds the spans of a chunk and collects what was skipped or altered."""
 
-    def __init__(self, task: ChunkTask, counter: _core.ChunkCounter) -> None:
+    def __init__(self, task: ChunkTask, counter: _core.ChunkCounter, look: Callable[[Any, int, int], None]) -> None:
+        self._look = look
         self.tally = Tally()
         self.examples: dict[str, list[str]] = {key: [] for key in LOCATED}
         self._task, self._counter = task, counter
@@ -95,10 +102,12 @@ class _Feeding:
             if isinstance(block, bytes):
                 if fed == begin and plain_text and start > 0 and self._specials.match_at(block, 0) is None:
                     counter.start_inside_document()
+                self._look(block, 0, len(block))
                 self._feed(partial(counter.feed, block), lambda offset: file.location(first + offset))
                 found += counter.fed_bytes() - fed
                 del block
                 continue
+            self._look(block.data, block.starts[0], block.starts[block.rows])
             location = _record_location(file, block, fed)
             self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
             for skipped in block.skipped:

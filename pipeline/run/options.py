@@ -16,8 +16,8 @@ from pipeline.base.errors import UsageError
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
-    CHAT_TEMPLATES,
     SHARD_FORMATS,
+    parse_chat_template,
     parse_flag,
     parse_formats,
     parse_one_of,
@@ -69,7 +69,7 @@ class Options:
     reserve_tokens: int = _option("special", 0, parse_whole_number(0, 1 << 20), "N")
     round_vocab_to: int = _option("special", 1, parse_whole_number(1, 1 << 20), "N")
     export: tuple[str, ...] | None = _option("run", None, parse_formats, "LIST")
-    chat_template: str | None = _option("run", None, parse_one_of(*CHAT_TEMPLATES), "NAME")
+    chat_template: str | None = _option("run", None, parse_chat_template, "NAME|FILE")
     shard_format: str = _option("encode", "npy", parse_one_of(*SHARD_FORMATS), "NAME")
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
     documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
@@ -126,7 +126,7 @@ HELP = {  # of the flags
     "reserve_tokens": "special tokens without a meaning, for later, at the end of the vocabulary",
     "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
     "export": "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
-    "chat_template": "chat template of the hf export: llama3 or chatml",
+    "chat_template": "chat template of the hf export: llama3, chatml, or a file with one in Jinja",
     "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",

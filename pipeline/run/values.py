@@ -81,6 +81,16 @@ def parse_special_token(value: object) -> str:
     return parse_special_tokens(parse_text(value))[0]
 
 
+def parse_chat_template(value: object) -> str:
+    """Read the name of a chat template, or the path of a file with one, which has a dot or a slash."""
+    text = parse_text(value)
+    if text in CHAT_TEMPLATES or "/" in text or "." in text:
+        return text
+    near = difflib.get_close_matches(text, CHAT_TEMPLATES, 1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise ValueError(f"one of {', '.join(CHAT_TEMPLATES)}{hint}, or a file such as template.jinja")
+
+
 def parse_vocab_size(value: object) -> tuple[int, ...]:
     """Read vocabulary sizes: one, or several in a list or separated by commas, none twice.
 

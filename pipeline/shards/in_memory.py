@@ -18,7 +18,15 @@ from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
 from pipeline.shards.encode_worker import IdsTask, make_ids
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
-from pipeline.shards.plan import OF_TRAINING, cut_corpus, dtype_of, encoding_workers, task_of
+from pipeline.shards.plan import (
+    OF_TRAINING,
+    cut_corpus,
+    dtype_of,
+    encoding_workers,
+    other_separator,
+    separator_of,
+    task_of,
+)
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
@@ -122,6 +130,9 @@ def encode_files(
             total += statistics
     if settled.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
+    separator = separator_of(model, settled)
+    if warning := other_separator(model, separator, total.special_found, len(ends), plan):
+        warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)
 

@@ -3,17 +3,18 @@
 The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import Listing
 from pipeline.executors import Node
 from pipeline.run import manifest, memory
+from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.options import READING_OPTIONS, Options, names_of
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
@@ -51,6 +52,26 @@ def separator_of(model: Model, options: Options) -> str | None:
             f"{', '.join(special_tokens) or 'none'}: name one of these"
         )
     return separator
+
+
+def other_separator(
+    model: Model, separator: str | None, found: Mapping[str, int], documents: int, plan: Plan
+) -> str | None:
+    """Return a warning if another special token separates the text more often than the separator.
+
+    A pad, bos or chat mark counts only where a text has none of the separator, and is not made of records.
+    """
+    expected: set[str | None] = {separator}
+    if separator in found or all(file.format != "text" for file in plan.files):
+        expected |= {model.pad_token, model.bos_token, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
+    others = {text: count for text, count in found.items() if text not in expected and count > documents}
+    if separator is None or not others:
+        return None
+    other = max(others, key=others.__getitem__)
+    return (
+        f"{other!r} occurs {others[other]:,} times in the text, but {separator!r} is the separator and ended "
+        f"{format_count(documents, 'documents')}: name what separates this corpus with --separator, and encode it again"
+    )
 
 
 def dtype_of(model: Model) -> str:

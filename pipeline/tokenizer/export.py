@@ -12,10 +12,11 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
-from pipeline.storage import Location
+from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.save import EXPORTS, write_model
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.formats.fields import read_text
+from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, write_model
+from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24
 AT_SIZE = "at the vocabulary size asked for"
@@ -66,7 +67,8 @@ def with_chat_template(model: Model, options: Options) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
     if options.chat_template is None:
         return model
-    template = CHAT_TEMPLATES[options.chat_template]
+    named = CHAT_TEMPLATES.get(options.chat_template)
+    template = named or ChatTemplate(read_text(parse_location(options.chat_template)))
     if missing := template.missing(model.vocabulary.special_tokens):
         raise UsageError(
             f"the chat template needs {', '.join(missing)}, which this vocabulary lacks: name them among the "
@@ -128,6 +130,7 @@ def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
     model = trained.model(vocab_size)
     vocabulary = model.vocabulary
     directory = run.tokenizer_directory(vocab_size)
+    run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{GENERATION_NAME}"])  # of a chat template, if any
     written, refused = export_model(model, directory, trained.options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written

@@ -1,6 +1,7 @@
 """Tokens that start, end and fill texts: in the files, in transformers, and what encoding adds."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,99 @@ def test_roles_change_when_exported(trained: Path, tmp_path: Path) -> None:
 def test_add_bos_needs_a_token() -> None:
     with pytest.raises(UsageError, match="name it as the bos_token"):
         pipeline.train_from_counts({"low": 5}, vocab_size=300, add_bos=True)
+
+
+CHATML = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
+DIALOG = [
+    {"role": "user", "content": "low?"},
+    {"role": "assistant", "content": " lower\n"},
+    {"role": "user", "content": "wide"},
+    {"role": "assistant", "content": "widest"},
+]
+
+
+def test_chat_template_leaves_the_end_of_documents_alone(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, GenerationConfig
+
+    (tmp_path / "a.txt").write_text(EOT.join(["low lower lowest", "newest widest", "wide new"] * 9))
+    options = ["--output", tmp_path / "run", "--vocab-size", 270, *CHATML, "--chat-template", "chatml"]
+    assert run("train", tmp_path / "a.txt", *options).returncode == 0
+    ours = Tokenizer.load(tmp_path / "run/tokenizer")
+    assert (ours.model.eos_token, ours.model.separator) == (EOT, EOT)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "run/tokenizer")
+    assert theirs.eos_token == EOT
+    generation = GenerationConfig.from_pretrained(tmp_path / "run/tokenizer")
+    assert generation.eos_token_id == [ours.special_tokens[EOT], ours.special_tokens["<|im_end|>"]]
+    encoded = pipeline.encode_files(tmp_path / "a.txt", ours)
+    assert len(encoded) == 27
+    assert {document[-1] for document in encoded} == {ours.special_tokens[EOT]}
+    assert "generation_config.json" in pipeline.verify_run(tmp_path / "run")["tokenizer"]
+    assert run("merge", tmp_path / "run").returncode == 0  # without a template nothing ends a turn
+    assert not (tmp_path / "run/tokenizer/generation_config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "special", "start"),
+    [
+        ("chatml", ["<|im_start|>", "<|im_end|>"], "<|im_start|>assistant\n"),
+        (
+            "llama3",
+            ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+    ],
+)
+def test_templates_mark_what_the_assistant_says(name: str, special: list[str], start: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    counts = {"low": 5, "lower": 3, "wide": 4}
+    pipeline.train_from_counts(
+        counts, output=tmp_path / "run", vocab_size=270, special_tokens=special, chat_template=name, pattern="llama3"
+    )
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "run/tokenizer")
+    found = theirs.apply_chat_template(DIALOG, return_dict=True, return_assistant_tokens_mask=True)
+    said = [id_ for id_, inside in zip(found["input_ids"], found["assistant_masks"], strict=True) if inside]
+    whole = theirs.apply_chat_template(DIALOG, tokenize=False)
+    answers = [part.partition(special[-1])[0] + special[-1] for part in whole.split(start)[1:]]
+    assert theirs.decode(said) == "".join(answers)
+    assert len(answers) == 2
+
+
+def test_chat_template_of_a_file(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    (tmp_path / "own.jinja").write_text(
+        "{% for m in messages %}<start_of_turn>{{ m.content }}<end_of_turn>{% endfor %}"
+    )
+    (tmp_path / "a.txt").write_text("low lower lowest")
+    train = ["train", "a.txt", "--output", "run", "--vocab-size", 265, "--chat-template"]
+    assert "needs <start_of_turn>, <end_of_turn>" in refused(run(*train, "own.jinja", cwd=tmp_path), 2)
+    assert "none.jinja does not exist" in refused(run(*train, "none.jinja", cwd=tmp_path), 1)
+    assert "did you mean chatml" in refused(run(*train, "chatlm", cwd=tmp_path), 2)
+    special = ["--special-token", "<start_of_turn>", "--special-token", "<end_of_turn>"]
+    assert run(*train, "own.jinja", *special, cwd=tmp_path).returncode == 0
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "run/tokenizer")
+    ids = theirs.apply_chat_template(DIALOG[:1], return_dict=False)
+    assert theirs.decode(ids) == "<start_of_turn>low?<end_of_turn>"
+    generation = json.loads((tmp_path / "run/tokenizer/generation_config.json").read_text())
+    assert generation["eos_token_id"] == theirs.convert_tokens_to_ids([EOT, "<end_of_turn>"])
+
+
+def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> None:
+    special = [EOT, "<|im_end|>", "<doc>"]
+    counts = {"low": 5, "lower": 3, "wide": 4}
+    ours = pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=270, special_tokens=special)
+    (tmp_path / "a.txt").write_text("low<doc>" * 231 + "low")
+    with pytest.warns(
+        UserWarning, match=r"'<doc>' occurs 231 times in the text, but '<\|endoftext\|>' is the separator"
+    ):
+        assert len(pipeline.encode_files(tmp_path / "a.txt", ours, workers=1)) == 1
+    with pytest.warns(UserWarning, match="ended 1 document: name"):
+        pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", workers=1)
+    (tmp_path / "b.txt").write_text(f"low{EOT}" * 5 + "low")
+    with pytest.warns(UserWarning, match=r"'<\|endoftext\|>' occurs 5 times"):
+        pipeline.encode_files(tmp_path / "b.txt", ours, separator="<|im_end|>", workers=1)
+    (tmp_path / "c.txt").write_text(f"low<|im_end|>low<|im_end|>{EOT}" * 5)  # dialogs, each a document
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(pipeline.encode_files(tmp_path / "c.txt", ours, workers=1)) == 5

@@ -27,7 +27,8 @@ _SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus,
 _ADD_BOS_KEY = "bpe_pipeline_add_bos"  # the post-processor's token is among the ids of this package too
 
 _MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-EDITABLE = (_CONFIG_NAME, _MAP_NAME, "generation_config.json")
+GENERATION_NAME = "generation_config.json"
+EDITABLE = (_CONFIG_NAME, _MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
 _TEMPLATE_NAME = "chat_template.jinja"
@@ -201,11 +202,23 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
         config[_ADD_BOS_KEY] = True
     if model.chat_template:
         config["chat_template"] = model.chat_template.jinja
+    settings = {_MAP_NAME: named, _CONFIG_NAME: config}
+    if (generation := _generation_config(model, named)) is not None:
+        settings[GENERATION_NAME] = generation
     contents = {
-        name: json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-        for name, value in ((_MAP_NAME, named), (_CONFIG_NAME, config))
+        name: json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n" for name, value in settings.items()
     }
     return write_files(directory, contents | {_MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
+
+
+def _generation_config(model: Model, named: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return where generation stops, also at the end of a turn; None for a model without a chat template."""
+    ids = model.vocabulary.special_tokens
+    turn_ends = model.chat_template.writes("turn end") if model.chat_template else []
+    ends = [ids[text] for text in dict.fromkeys([model.eos_token, *turn_ends]) if text in ids]
+    if not any(text in ids for text in turn_ends):
+        return None
+    return {f"{name}_id": ids[text] for name, text in named.items()} | {"eos_token_id": ends}
 
 
 def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:

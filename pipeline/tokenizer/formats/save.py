@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.gpt2_files import export_gpt2
-from pipeline.tokenizer.formats.huggingface import export_huggingface, write_model
+from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, export_huggingface, write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import export_tiktoken
 from pipeline.tokenizer.model import Model
 
@@ -20,8 +20,16 @@ EXPORTS: dict[str, Callable[[Model, Location], list[Location]]] = {
 
 FILE_NAMES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
-    *("tokenizer.tiktoken", "tiktoken_encoding.py"),
+    *("tokenizer.tiktoken", "tiktoken_encoding.py", GENERATION_NAME),
 )
 """Every file that an export may write."""
 
-__all__ = ["EXPORTS", "FILE_NAMES", "export_gpt2", "export_huggingface", "export_tiktoken", "write_model"]
+__all__ = [
+    "EXPORTS",
+    "FILE_NAMES",
+    "GENERATION_NAME",
+    "export_gpt2",
+    "export_huggingface",
+    "export_tiktoken",
+    "write_model",
+]

@@ -1,0 +1,62 @@
+"""Warnings of well-known special tokens that were counted as text."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+from command import run
+
+import pipeline
+
+EOT = "<|endoftext|>"
+
+
+def warned(call, *arguments, **options) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*arguments, **options)
+    return "\n".join(str(one.message) for one in caught)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text(EOT.join(["low lower <s>[INST] new", "wide", "newest"] * 9))
+    return tmp_path / "a.txt"
+
+
+def test_every_well_known_token_is_counted(corpus: Path, tmp_path: Path) -> None:
+    found = run("train", corpus, "--output", tmp_path / "r", "--vocab-size", 270, "--no-special-tokens")
+    line = next(line for line in found.stderr.splitlines() if "looks like special tokens" in line)
+    assert "'<|endoftext|>' 26 times, '<s>' 9 times, '[INST]' 9 times; if they" in line
+    again = run("train", corpus, "--output", tmp_path / "r", "--vocab-size", 270, "--no-special-tokens")
+    assert "'<|endoftext|>' 26 times" in again.stderr  # where it was counted before
+
+
+def test_named_tokens_are_not_warned_of(corpus: Path, tmp_path: Path) -> None:
+    special = [EOT, "<s>", "[INST]"]
+    options = {"output": tmp_path / "r", "vocab_size": 270}
+    assert "looks like" not in warned(pipeline.train, corpus, special_tokens=special, **options)
+    assert "looks like" not in warned(
+        pipeline.train, corpus, special_tokens=special, special_tokens_as_text=True, overwrite=True, **options
+    )
+    assert "'<s>' 9 times, '[INST]' 9 times; if" in warned(pipeline.train, corpus, overwrite=True, **options)
+
+
+def test_records_and_iterators_are_searched(tmp_path: Path) -> None:
+    texts = ["low<|im_start|>er", "new", "<|im_start|>"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    options = {"vocab_size": 270}
+    assert "'<|im_start|>' 2 times" in warned(
+        pipeline.train, tmp_path / "a.jsonl", output=tmp_path / "r", workers=1, **options
+    )
+    assert "'<|im_start|>' 2 times" in warned(pipeline.train_from_iterator, texts, output=tmp_path / "i", **options)
+
+
+def test_the_first_mebibyte_of_a_chunk_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<pad> low\n" * (3 << 20 >> 3))
+    text = warned(
+        pipeline.train, tmp_path / "a.txt", output=tmp_path / "r", vocab_size=270, chunk_size="64MiB", workers=1
+    )
+    assert f"'<pad>' {(1 << 20) // 10:,} times" in text.replace(f"{(1 << 20) // 10 + 1:,}", f"{(1 << 20) // 10:,}")
+    assert "(in 1.0 MiB of 3.8 MiB that were searched)" in text
