@@ -73,6 +73,7 @@ def as_utf8(word: str) -> str:
 _DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure")
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 run_argument = click.argument("run_directory", type=location_type, metavar="RUN")
+overwrite_option = click.option("--overwrite", is_flag=True, help="replace a file that exists")
 tokenizer_option = click.option(
     "--tokenizer", type=location_type, required=True, metavar="DIR",
     help="a tokenizer directory, tokenizer.json, or a run",
