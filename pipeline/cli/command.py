@@ -80,6 +80,7 @@ _DEBUGGING: list[click.Parameter] = [
 _SHORT = {"output": "-o", "quiet": "-q"}
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
+overwrite_option = click.option("--overwrite", is_flag=True, help="replace a file that exists")
 tokenizer_option = click.option(
     "--tokenizer", type=LOCATION, required=True, metavar="DIR",
     help="a tokenizer directory, tokenizer.json, or a run",

@@ -19,6 +19,7 @@ from pipeline.cli.command import (
     carry_out,
     command,
     inputs,
+    overwrite_option,
     run_argument,
     run_command,
     summary_result,
@@ -160,12 +161,14 @@ def verify(session: Session, run_directory: Location) -> Result:
     "--output", "-o", type=LOCATION, metavar="FILE",
     help="path of the page, with its numbers next to it as .json; default: the run directory",
 )  # fmt: skip
+@overwrite_option
 def report(
     session: Session,
     run_directory: Location,
     compare: tuple[Location, ...],
     held_out: tuple[Location, ...],
     output: Location | None,
+    overwrite: bool,
 ) -> Result:
     """Make the report of RUN again: page, text and JSON.
 
@@ -174,10 +177,15 @@ def report(
     bpe-pipeline report runs/a --held-out unseen/*.txt --compare runs/b --compare gpt2/tokenizer.json
     """
     from pipeline.base.events import Notice
-    from pipeline.commands.report import run_report
+    from pipeline.commands.report import page_outputs, run_report
 
+    if overwrite and output is None:
+        raise UsageError(
+            "--overwrite is for --output: give both; the report in the run directory is replaced without it"
+        )
+    outputs = None if output is None else page_outputs(output, overwrite=overwrite)
     reported = run_report(
-        run_directory, session.options, session.executor, compare=compare, held_out=held_out, output=output
+        run_directory, session.options, session.executor, compare=compare, held_out=held_out, outputs=outputs
     )
     if reported.trained_on:
         session.listener(Notice("warning", f"--held-out names text that was trained on: {reported.trained_on}"))
@@ -214,12 +222,14 @@ def report(
 )  # fmt: skip
 @click.option("--counts", type=LOCATION, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
 @click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
+@overwrite_option
 def export(
     tokenizer: Location,
     check: bool,
     samples: tuple[Location, ...],
     counts: Location | None,
     memory_limit: str | None,
+    overwrite: bool,
     **values: Any,
 ) -> None:
     """Write a tokenizer's files for other runtimes, or a run's counts.
@@ -241,11 +251,12 @@ def export(
             raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
         from pipeline.commands.export_counts import export_counts
 
-        export_counts(tokenizer, counts, memory_limit=memory_limit)
+        export_counts(tokenizer, counts, memory_limit=memory_limit, overwrite=overwrite)
         click.echo(counts)
         return
-    if memory_limit is not None:
-        raise UsageError("--memory-limit is for piece counts: give --counts FILE too, or leave it out")
+    if memory_limit is not None or overwrite:
+        only = "--overwrite" if memory_limit is None else "--memory-limit"
+        raise UsageError(f"{only} is for piece counts: give --counts FILE too, or leave it out")
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home

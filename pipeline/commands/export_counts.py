@@ -10,14 +10,18 @@ from pipeline.run import manifest, memory
 from pipeline.run.options import Options, make_options
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, named, open_file
-from pipeline.storage.atomic import whole_file
+from pipeline.storage.atomic import single_output, whole_file
 
 _BAND_SHARE = 4  # sorted pieces take one in this many bytes of the budget: filtered, joined, taken, as text
 _MOST_BAND_BYTES = 256 << 20
 
 
 def export_counts(
-    run: str | PathLike[str] | Remote, path: str | PathLike[str] | Remote, *, memory_limit: int | str | None = None
+    run: str | PathLike[str] | Remote,
+    path: str | PathLike[str] | Remote,
+    *,
+    memory_limit: int | str | None = None,
+    overwrite: bool = False,
 ) -> int:
     """Write the counts of a run for other tools.
 
@@ -26,31 +30,34 @@ def export_counts(
         path: the file, a path or a URI: TSV in the format that `import` reads, the most frequent piece first; or, if
             the name ends in `.parquet`, a copy of the run's combined counter.
         memory_limit: as of `pipeline.train`; with less memory the counter is read more often.
+        overwrite: replace a file that exists. A link is followed.
 
     Returns:
         The number of different pieces.
 
     Raises:
-        RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file cannot be
-            written.
+        RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file exists,
+            is not a regular one or cannot be written.
 
     >>> counted = pipeline.import_counts({"low": 5, "lower": 2}, output="runs/a")
     >>> pipeline.export_counts(counted, "counts.tsv")
     2
     """
-    options = make_options({"workers": 1, "memory_limit": memory_limit})
+    options = make_options({"workers": 1, "memory_limit": memory_limit, "overwrite": overwrite})
     with executor_here(options) as executor:
         return run_export_counts(named(run), named(path), executor, options)
 
 
 def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
     """Write the counts of a run, in a worker."""
+    to_parquet = path.suffix == ".parquet"
+    path = single_output(path, overwrite=options.overwrite)
     whole = memory.budget(options.memory_limit)
     work_bytes = whole.per_worker(whole.workers(1)) - memory.WRITE_BYTES
     band_bytes = min(_MOST_BAND_BYTES, work_bytes // _BAND_SHARE)
     counted = require_counted(manifest.require(directory), executor)
     task = export_worker.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
-    to_parquet = path.suffix == ".parquet"  # a damaged counter is not passed on
+    # a damaged counter is not passed on
     [(_, rows)] = executor.run(export_worker.read_whole if to_parquet else export_worker.write_tsv, [task])
     if to_parquet:
         with (

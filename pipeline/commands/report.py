@@ -32,7 +32,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work
 from pipeline.storage import Location
-from pipeline.storage.atomic import whole_file, write_whole
+from pipeline.storage.atomic import single_output, whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained
 
@@ -128,10 +128,9 @@ def run_report(
     *,
     compare: Sequence[Location] = (),
     held_out: Sequence[Location] = (),
-    output: Location | None = None,
+    outputs: tuple[Location, Location] | None = None,
 ) -> WrittenReport:
-    """Make the report of a run again. output: path of the page, with its numbers next to it as .json; None: the run
-    directory.
+    """Make the report of a run again. outputs: paths of the page and of its numbers; None: in the run directory.
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
@@ -158,11 +157,17 @@ def run_report(
         skip_changed=not held_out,
         compare=tuple(zip(_short_names(compare), map(tokenizer_path, compare), strict=True)),
     )
-    with contextlib.nullcontext() if output is not None else run.directory.locked():
+    with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
         document, rendered = _stored_summary(run)
-        written = _write_files(run, rendered, document, numbers, output)
+        written = _write_files(run, rendered, document, numbers, outputs)
     return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, trained_on)
+
+
+def page_outputs(output: Location, *, overwrite: bool) -> tuple[Location, Location]:
+    """Return where to write a page that the user named and its numbers; raises as `single_output` does."""
+    as_json = output.parent / f"{output.name.removesuffix('.html')}.json"
+    return single_output(output, overwrite=overwrite), single_output(as_json, overwrite=overwrite)
 
 
 def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run: Run) -> tuple[str, str]:
@@ -190,15 +195,15 @@ def _write_files(
     rendered: str,
     document: Mapping[str, Any],
     numbers: Numbers | None,
-    output: Location | None = None,
+    outputs: tuple[Location, Location] | None = None,
     *,
     with_page: bool = True,
 ) -> tuple[Location, ...]:
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
     where, as_json = run.directory / "report.html", run.directory / "report.json"
     written = []
-    if output is not None:
-        where, as_json = output, output.parent / f"{output.name.removesuffix('.html')}.json"
+    if outputs is not None:
+        where, as_json = outputs
     else:
         written.append(run.directory / "report.txt")
         write_whole(written[0], f"{rendered}\n" + ("" if numbers is None else f"\n{render_text(numbers)}\n"))

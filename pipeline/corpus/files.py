@@ -23,7 +23,8 @@ _SAMPLES, _SAMPLE_BYTES = 16, 4096
 class CorpusFile:
     """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
 
-    ctime_ns: when the file or its attributes changed; 0: not known.
+    ctime_ns: when the file or its attributes changed; 0: not known. identity: what it is called where work depends on
+    it, if not by its path.
     """
 
     path: str
@@ -33,6 +34,7 @@ class CorpusFile:
     format: str = "text"
     compression: str = "none"
     ctime_ns: int = 0
+    identity: str = ""
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""

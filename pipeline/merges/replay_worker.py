@@ -19,9 +19,10 @@ from pipeline.storage import Location
 
 _REPORT_EVERY_S = 0.2
 _MODULUS = 1 << 64
-# What the replay takes for each different piece and each of their bytes, measured on random words, which have more
-# different pairs than any text: 2.7 million pieces of text in many scripts take three quarters of it.
-_BYTES_PER_ROW, _BYTES_PER_PIECE_BYTE = 150, 20
+# What the replay takes for each different piece and each of their bytes, measured on random words, and on Chinese and
+# Japanese split at white space, whose long pieces have most pairs: these take 0.7 to 0.95 of it, short words in many
+# scripts less. Only long pieces of random characters take more; `replay` notices that.
+_BYTES_PER_ROW, _BYTES_PER_PIECE_BYTE = 150, 36
 _BYTES_AT_LEAST = 24 << 20
 _COPIES_READ = 3  # of a partition: as read, decoded, and checked
 

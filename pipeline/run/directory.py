@@ -184,7 +184,7 @@ class Directory:
         return (self.location / name).resolve() != self.location.resolve() / name
 
     def _remove(self, path: Location) -> None:
-        if isinstance(path, Path) and path.is_dir() and not path.is_symlink():
+        if isinstance(path, Path) and not path.is_file() and not path.is_symlink():
             return  # we write files
         try:
             remove(path)
@@ -266,6 +266,8 @@ class Directory:
     def separate_log(self) -> None:
         """Make the log a file of its own if its name is a link: it is appended to, which would change another file."""
         log = self / LOG
+        if isinstance(log, Path) and log.exists() and not log.is_file():
+            raise RunDirectoryError(f"{log} is not a regular file; remove it, or choose another --output")
         if isinstance(log, Path) and (log.is_symlink() or (log.is_file() and log.stat().st_nlink > 1)):
             write_whole(log, b"" if log.is_symlink() else log.read_bytes())
 

@@ -163,7 +163,7 @@ def load(location: Location) -> Run | None:
             merging=None if document["merging"] is None else dict(document["merging"]),
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
-            plan=Plan.from_json(document),
+            plan=Plan.from_json(document, directory),
             source=None if source is None else Source(*(str(source[part.name]) for part in fields(Source))),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
             written=tuple(map(str, document.get("written", ()))),

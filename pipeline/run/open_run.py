@@ -45,7 +45,7 @@ def open_run(work: Work) -> Run:
 
 def _planned(work: Work, stored: Run | None, options: Options) -> Run:
     directory = work.directory
-    listing = list_corpus(options, work.listener, may_be_empty=stored is not None)
+    listing = list_corpus(options, work.listener, directory, may_be_empty=stored is not None)
     directory.refuse_corpus_inside(file.path for file in listing.files)
     cutting = cut_by(work.pattern)
     if stored is None:

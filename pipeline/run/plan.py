@@ -17,6 +17,8 @@ from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
+from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
+from pipeline.run.standard_input import copy_in, with_identities
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,7 @@ class Plan:
 
     def fingerprint(self, index: int, *dependencies: object) -> str:
         """Return what one chunk's output depends on: its text, and these JSON values."""
-        ranges = [
-            [file.path, file.size, file.digest, file.format, file.compression, start, stop]
-            for file, start, stop in self.spans(index)
-        ]
+        ranges = [[*dependencies_of(file), start, stop] for file, start, stop in self.spans(index)]
         return fingerprint(*dependencies, ranges)
 
     def extended(self, files: tuple[CorpusFile, ...], cutting: Cutting, chunk_bytes: int) -> "Plan":
@@ -68,12 +67,13 @@ class Plan:
                     f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
                     f"{remedy}"
                 )
-            if file is None or (file.size, file.mtime_ns, file.digest) != (known.size, known.mtime_ns, known.digest):
+            same_time = known.identity or file is None or file.mtime_ns == known.mtime_ns
+            if file is None or (file.size, file.digest) != (known.size, known.digest) or not same_time:
                 shrank = f": it shrank from {known.size} bytes to 0" if empty else ""
                 raise RunDirectoryError(
                     f"{known.path} changed since {directory} was planned{shrank}; restore it, {remedy}"
                 )
-            if 0 != known.ctime_ns != file.ctime_ns:
+            if 0 != known.ctime_ns != file.ctime_ns and not known.identity:
                 touched.append(known.path)
         if touched:
             named = ", ".join(touched[:3]) + (", ..." if len(touched) > 3 else "")
@@ -95,7 +95,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for a manifest."""
         return {
-            "files": [asdict(file) for file in self.files],
+            "files": [_to_json(file) for file in self.files],
             "empty": self.empty,
             "chunks": [
                 [[part for part in astuple(span) if part is not None] for span in chunk.spans] for chunk in self.chunks
@@ -103,9 +103,12 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Plan":
-        """Read back what `to_json` returned. Raises KeyError, TypeError or ValueError for anything else."""
-        files = tuple(map(_stored_file, document["files"]))
+    def from_json(cls, document: dict[str, Any], directory: Directory) -> "Plan":
+        """Read back what `to_json` returned for a plan of this directory.
+
+        Raises KeyError, TypeError or ValueError for anything else.
+        """
+        files = tuple(_stored_file(file, directory) for file in document["files"])
         chunks = tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"])
         for number, chunk in enumerate(chunks):
             if not chunk.spans:
@@ -118,24 +121,38 @@ class Plan:
         return cls(files, chunks, tuple(map(str, document["empty"])))
 
 
-def _stored_file(file: dict[str, Any]) -> CorpusFile:
+def dependencies_of(file: CorpusFile) -> list[str | int]:
+    """Return what the text of a file depends on."""
+    return [file.identity or file.path, file.size, file.digest, file.format, file.compression]
+
+
+def _to_json(file: CorpusFile) -> dict[str, Any]:
+    values = asdict(file)
+    identity = values.pop("identity")
+    return values | {"path": identity or file.path}
+
+
+def _stored_file(file: dict[str, Any], directory: Directory) -> CorpusFile:
     kind = FileType(str(file["format"]), str(file["compression"]))
     if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
         raise ValueError(f"a file is of the unknown kind {kind}")
-    return CorpusFile(
+    found = CorpusFile(
         *(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"])),
         *(kind.format, kind.compression, int(file.get("ctime_ns", 0))),
     )
+    return copy_in(directory, found) if found.path.startswith(f"{STANDARD_INPUT}/") else found
 
 
-def list_corpus(options: Options, listener: Listener, *, may_be_empty: bool = False) -> Listing:
-    """List the files of a corpus; raises as `find_files` does."""
+def list_corpus(
+    options: Options, listener: Listener, directory: Directory | None = None, *, may_be_empty: bool = False
+) -> Listing:
+    """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
     asked = FileType(options.input_format, options.compression)
     listing = find_files(options.inputs, asked, may_be_empty=may_be_empty)
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
-    return listing
+    return listing if directory is None else replace(listing, files=with_identities(directory, listing.files))
 
 
 def corpus_bytes(files: Sequence[CorpusFile]) -> int:

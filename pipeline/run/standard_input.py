@@ -1,6 +1,7 @@
 """Standard input as a corpus file: `-` among the inputs is copied into the owned directory and read from there.
 
-The copy's name is the digest of its content, so the same content is the same run, and it appears whole or not at all.
+The copy's name is the digest of its content, so the same content is the same run, also after the directory was moved;
+it appears whole or not at all.
 It is deleted if the command is refused, or if a worker refuses its text, since then no run can resume from it.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.corpus.files import CorpusFile
 from pipeline.run.directory import Directory
 from pipeline.run.options import Options
 from pipeline.storage import Location, named, open_file, remove
@@ -97,6 +99,30 @@ def _is_copy(path: Location) -> bool:
             return named_so is not None and hashlib.file_digest(copy, "sha256").hexdigest()[:32] == named_so[1]
     except OSError:
         return False
+
+
+def copy_in(directory: Directory, file: CorpusFile) -> CorpusFile:
+    """Return a file, whose path is that of a copy within its directory, with the path that it has now.
+
+    Raises `ValueError` for a name that no copy has.
+    """
+    name = file.path.removeprefix(f"{DIRECTORY}/")
+    if not _COPY.fullmatch(name):
+        raise ValueError(f"{file.path!r} is not the name of a copy of standard input")
+    return replace(file, path=str(_home(directory) / name), identity=file.path)
+
+
+def with_identities(directory: Directory, files: Iterable[CorpusFile]) -> tuple[CorpusFile, ...]:
+    """Return the files; copies of standard input in the directory are identified by content, wherever it is moved."""
+    home = _home(directory)
+
+    def identified(file: CorpusFile) -> CorpusFile:
+        path = named(file.path)
+        if not _COPY.fullmatch(path.name) or path.parent != home:
+            return file
+        return replace(file, identity=f"{DIRECTORY}/{path.name}")
+
+    return tuple(map(identified, files))
 
 
 def remove_copies(directory: Directory, keep: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
-from pipeline.run.plan import Plan
+from pipeline.run.plan import Plan, dependencies_of
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.storage import Location, open_file
@@ -50,8 +50,7 @@ class Encoding:
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
-        files = [[file.path, file.size, file.digest, file.format, file.compression] for file in self.plan.files]
-        return fingerprint(self.options, FORMAT_VERSION, files)
+        return fingerprint(self.options, FORMAT_VERSION, list(map(dependencies_of, self.plan.files)))
 
     def owned_parts(self) -> list[str]:
         """Return the names of the parts, in the order of the chunks."""
@@ -99,7 +98,7 @@ def load(directory: Directory) -> Encoding | None:
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
         _check_names(names)
-        return Encoding(directory, dict(document["options"]), Plan.from_json(document), names)
+        return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:

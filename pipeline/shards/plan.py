@@ -95,7 +95,7 @@ def open_encoding(work: Work, model: Model) -> Encoding:
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
-        listing = list_corpus(settled, work.listener, may_be_empty=stored is not None)
+        listing = list_corpus(settled, work.listener, directory, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
             added = stored.plan.added_files(directory, listing, work.listener)

@@ -1,11 +1,13 @@
 """Files that appear whole or not at all: written next to their final name, flushed to disk, renamed.
 
-For an object store the file is written locally, and a completed upload takes the place of the rename.
+For an object store the file is written locally, and a completed upload takes the place of the rename. A rename never
+replaces a device, a socket or a pipe.
 """
 
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,27 @@ def whole_file(
         finally:
             with contextlib.suppress(OSError):
                 partial.unlink()
+
+
+def single_output(where: Location, *, overwrite: bool) -> Location:
+    """Return where to write a file that the user named: the same, or what it leads to if it is a link.
+
+    Raises `RunDirectoryError` for a device, a socket, a pipe or a directory, and, unless `overwrite`, for a file that
+    is not empty.
+    """
+    size = 0
+    refused = os_error_as(RunDirectoryError, f"{where} cannot be written", "name another file")
+    with refused, contextlib.suppress(FileNotFoundError):
+        size = where.stat().st_size
+        if isinstance(where, Path) and not where.is_file():
+            raise _not_a_file(where)
+    if size and not overwrite:
+        raise RunDirectoryError(f"{where} exists; name another file, or replace it with --overwrite")
+    return Path(os.path.realpath(where)) if isinstance(where, Path) else where
+
+
+def _not_a_file(where: Path) -> RunDirectoryError:
+    return RunDirectoryError(f"{where} is not a regular file but a directory, device, socket or pipe; name a file")
 
 
 @contextlib.contextmanager
@@ -76,10 +99,16 @@ def appendable(where: Location) -> Iterator[Path]:
 
 
 def put(complete: Path, where: Location) -> None:
-    """Move a complete local file, flushed to disk, to `where` within its file system, or upload it. Raises OSError."""
+    """Move a complete local file, flushed to disk, to `where` within its file system, or upload it. Raises OSError.
+
+    A link is replaced. Raises `RunDirectoryError` rather than replace what is no file.
+    """
     if isinstance(where, Remote):
         where.upload(complete)
     else:
+        with contextlib.suppress(FileNotFoundError):
+            if not (stat.S_ISREG(mode := where.lstat().st_mode) or stat.S_ISLNK(mode)):
+                raise _not_a_file(where)
         complete.replace(where)
         _flush(where.parent)
 

@@ -320,6 +320,28 @@ def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> Non
         assert not (tmp_path / name).exists()
 
 
+@pytest.mark.parametrize("name", ["c.tsv", "c.parquet"])
+def test_exported_counts_replace_only_what_they_may(counted: Path, tmp_path: Path, name: str) -> None:
+    path, link = tmp_path / name, tmp_path / f"link-{name}"
+    link.symlink_to(path)
+    pipeline.export_counts(counted, link)  # the link leads to nothing yet
+    right = path.read_bytes()
+    assert link.is_symlink()
+    path.write_text("somebody's")
+    for one in (path, link):
+        with pytest.raises(RunDirectoryError, match=f"{one} exists; .* --overwrite"):
+            pipeline.export_counts(counted, one)
+        assert "exists" in refused(run("export", counted, "--counts", one), 1)
+        assert path.read_text() == "somebody's"
+    assert run("export", counted, "--counts", link, "--overwrite").returncode == 0
+    assert path.read_bytes() == right
+    assert link.is_symlink()
+    path.write_bytes(b"")  # nothing is lost
+    pipeline.export_counts(counted, path)
+    assert path.read_bytes() == right
+    assert "--overwrite is for piece counts" in refused(run("export", counted, "--overwrite"), 2)
+
+
 def test_exporting_counts_within_a_memory_limit(counted: Path, tmp_path: Path) -> None:
     pipeline.export_counts(counted, tmp_path / "a.tsv")
     assert run("export", counted, "--counts", tmp_path / "b.tsv", "--memory-limit", "150MiB").returncode == 0

@@ -5,6 +5,8 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from array import array
@@ -401,3 +403,30 @@ def test_a_file_with_an_earlier_spelling_of_the_pattern_passes(copy: Path) -> No
     file.write_text(json.dumps(document))
     with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
         pipeline.verify(copy)
+
+
+_REPLAYED = """
+import resource, sys
+from pathlib import Path
+import psutil
+from pipeline.merges.replay_worker import ReplayTask, SumTask, add_up, replay
+from pipeline.run import manifest
+run = manifest.require(Path(sys.argv[1]))
+counter, merges = run.manifest.counter_fingerprint(), run.manifest.merge_fingerprint()
+forecast = add_up(SumTask(run.counter_path, counter, 1 << 40)).replay_bytes
+before = psutil.Process().memory_info().rss
+replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, 1, 1 << 40))
+print(forecast, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before)
+"""
+
+
+@pytest.mark.skipif("BPE_PIPELINE_TEST_DATA" not in os.environ, reason="BPE_PIPELINE_TEST_DATA is not set")
+def test_forecast_of_the_replay_is_above_what_long_pieces_take(tmp_path: Path) -> None:
+    """Chinese split at white space: long pieces, and many different pairs."""
+    text = (Path(os.environ["BPE_PIPELINE_TEST_DATA"]) / "chinese.txt").read_bytes()[: 3 << 20]
+    (tmp_path / "a.txt").write_bytes(text)
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=16_000, pattern=r"\S+|\s+", workers=1)
+    command = [sys.executable, "-P", "-c", _REPLAYED, tmp_path / "run"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    forecasted, taken = map(int, done.stdout.split())
+    assert taken <= forecasted

@@ -3,12 +3,15 @@
 import gzip
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import peers
 from command import refused, run
+
+from pipeline.run.directory import fingerprint
 
 TEXT = peers.generated_text(3, 3000)
 
@@ -63,6 +66,48 @@ def test_same_input_resumes_the_run(tmp_path: Path) -> None:
     [copy] = (tmp_path / "run" / "stdin").iterdir()
     assert copy.read_bytes() == b"other"
     assert list((tmp_path / "run").glob(".*.partial")) == []
+
+
+def test_moved_directory_is_resumed_by_the_same_input(tmp_path: Path) -> None:
+    text = TEXT.encode()
+    train = ["train", "-", "--vocab-size", 400, "--output"]
+    encode = ["encode", "-", "--tokenizer", "made", "--output"]
+    assert piped(text, *train, "made", cwd=tmp_path).returncode == 0
+    for words, kept in ((train, "counting kept, merging kept"), (encode, "encoding kept")):
+        assert piped(text, *words, "before", cwd=tmp_path).returncode == 0
+        (tmp_path / "elsewhere").mkdir()
+        moved = tmp_path / "elsewhere" / "after"
+        (tmp_path / "before").rename(moved)
+        again = piped(text, *words, moved, cwd=tmp_path)
+        assert again.returncode == 0, again.stderr
+        assert kept in again.stdout
+        assert "warning" not in again.stderr
+        copied = shutil.copytree(moved, tmp_path / "copied", copy_function=shutil.copyfile)  # with other times
+        shutil.rmtree(copied / "stdin")  # piped again, it is there again
+        assert kept in piped(text, *words, copied, cwd=tmp_path).stdout
+        assert "holds another" in refused(piped(b"other", *words, copied, cwd=tmp_path), 1)
+        if words is train:
+            assert kept in run("train", "--output", copied, "--vocab-size", 400, cwd=tmp_path).stdout
+            assert run("verify", copied).returncode == 0
+        shutil.rmtree(copied)
+        shutil.rmtree(moved.parent)
+
+
+def test_copy_of_a_run_that_named_its_path_is_found(tmp_path: Path) -> None:
+    """As earlier releases stored it: the path of the copy, by which its counters are identified, too."""
+    command = ["train", "-", "--vocab-size", 400, "--output", "run"]
+    assert piped(TEXT.encode(), *command, cwd=tmp_path).returncode == 0
+    before = model(tmp_path / "run")
+    document = json.loads((tmp_path / "run" / "run.json").read_text())
+    [file] = document["files"]
+    assert file["path"].startswith("stdin/input-")
+    file["path"] = str(tmp_path / "run" / file["path"])
+    del document["digest"], file["ctime_ns"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(document | {"digest": fingerprint(document)}))
+    again = piped(TEXT.encode(), *command, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert model(tmp_path / "run") == before
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["files"] == [file]
 
 
 def test_copy_of_refused_text_is_deleted(tmp_path: Path) -> None:
