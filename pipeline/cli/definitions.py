@@ -202,8 +202,8 @@ def export(
     memory_limit: str | None,
     **values: Any,
 ) -> None:
-    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools and tiktoken, and check them there; or a run's
-    piece counts.
+    """Write a trained tokenizer's files for Hugging Face, GPT-2 tools, tiktoken and llama.cpp, and check them there; or
+    a run's piece counts.
 
     Each count is a line `piece<TAB>count`, the most frequent first; `import` reads them back exactly.
 
@@ -230,6 +230,7 @@ def export(
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
     from pipeline.tokenizer.export import export_model, with_chat_template
+    from pipeline.tokenizer.formats.save import default_formats
 
     options = make_options(values, flag_of)
     loaded = load_tokenizer(tokenizer)
@@ -242,7 +243,7 @@ def export(
     if check:
         from pipeline.tokenizer.check import check_command
 
-        formats_written = [name for name in options.export or EXPORT_FORMATS if name not in refused]
+        formats_written = [name for name in options.export or default_formats() if name not in refused]
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):
             click.echo(line)
 

@@ -107,7 +107,7 @@ HELP = {  # of the flags
     "max_token_bytes": "make no token longer than this",
     "special_ids": "where the special tokens' ids are: after the merges or before",
     "pad_token": "one more special token, for padding",
-    "export": "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
+    "export": "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3 or chatml",
     "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
     "shard_size": "tokens in a shard, at most",
