@@ -5,10 +5,10 @@ For an object store the file is written locally, and a completed upload takes th
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.storage import Location, Remote, open_file
 from pipeline.storage.scratch import own_mark, scratch_directory
@@ -32,7 +32,7 @@ def whole_file(
             if keep_same and _have_same_bytes(partial, where):
                 return
             if isinstance(where, Path):
-                _flush(partial)
+                system.flush(partial)
             put(partial, where)
         finally:
             with contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ def put(complete: Path, where: Location) -> None:
         where.upload(complete)
     else:
         complete.replace(where)
-        _flush(where.parent)
+        system.flush(where.parent)
 
 
 def write_whole(where: Location, data: bytes | str) -> None:
@@ -110,11 +110,3 @@ def _have_same_bytes(one: Path, other: Location) -> bool:
                 return True
             at += len(block)
     return False
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
