@@ -91,7 +91,7 @@ def describe() -> dict[str, str]:
         "memory available": f"{available_memory():,} bytes",
     }
     required = ("psutil", "multiprocessing-logging", "click", "rich", "pyyaml")
-    optional = ("ray", "tokenizers", "transformers", "tiktoken", "plotly")
+    optional = ("ray", "tokenizers", "transformers", "tiktoken", "gguf", "plotly")
     facts |= versions() | {name: _version(name) for name in required}
     return facts | {f"{name} (optional)": _version(name) for name in optional}
 

@@ -262,6 +262,7 @@ def export(
     from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
     from pipeline.pattern.translate import not_in_tokenizers_1
     from pipeline.tokenizer.export import export_model, with_chat_template, with_roles
+    from pipeline.tokenizer.formats.save import default_formats
     from pipeline.tokenizer.tokenizer import Tokenizer
 
     options = make_options(values, flag_of)
@@ -284,7 +285,7 @@ def export(
     if check:
         from pipeline.tokenizer.check import check_command
 
-        formats_written = [name for name in options.export or EXPORT_FORMATS if name not in refused]
+        formats_written = [name for name in options.export or default_formats() if name not in refused]
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):
             click.echo(line)
 

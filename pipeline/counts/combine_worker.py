@@ -7,7 +7,6 @@ and in which groups is decided from the counters' footers, before any piece is r
 
 import contextlib
 import itertools
-import resource
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pipeline import _core
+from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counter_file import (
@@ -289,5 +289,5 @@ def groups_of(extents: Sequence[Extent], threads: int, memory_bytes: int) -> lis
 
 def _open_files() -> int:
     """Return how many counters may be open at the same time."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN_FILES if allowed == resource.RLIM_INFINITY else max(4, min(_MOST_OPEN_FILES, allowed // 2))
+    allowed = system.most_open_files()
+    return _MOST_OPEN_FILES if allowed is None else max(4, min(_MOST_OPEN_FILES, allowed // 2))

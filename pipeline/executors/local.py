@@ -1,7 +1,8 @@
 """Worker processes on this machine.
 
-Workers are forked by a process that does nothing else (`worker.fork_workers`), never by the coordinator. Each has a
-pipe of its own, so that a worker that dies at any moment neither blocks nor confuses another.
+Workers are forked by a process that does nothing else (`worker.fork_workers`), never by the coordinator; on Windows, or
+with `BPE_PIPELINE_START_METHOD=spawn`, each is a new Python. Each has a pipe of its own, so that a worker that dies at
+any moment neither blocks nor confuses another.
 """
 
 import json
@@ -11,13 +12,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from pipeline.base.errors import WorkerError, os_error_as
+from pipeline.base.errors import UsageError, WorkerError, os_error_as
+from pipeline.base.system import KILL, PORTABLE
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
 from pipeline.executors.worker import FORK, NUMBER_BYTES
 
@@ -25,7 +27,62 @@ _START = (
     "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
     "from pipeline.executors.worker import fork_workers; fork_workers(descriptor, *names)"
 )
+_SPAWN = (
+    "import sys, json; handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
+    "from pipeline.executors.worker import serve_alone; serve_alone(handle, *names)"
+)
 _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let a process inherit the blocked signal: Ctrl-C is for the coordinator, from their first instruction on."""
+    if sys.platform == "win32":
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _interpreter(program: str, handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
+    """Start a new Python that inherits one handle and runs a program with it."""
+    arguments = [handle, sys.path, list(setup.preload), list(setup.absent)]
+    inherited: dict[str, Any] = {"pass_fds": [handle]}
+    if sys.platform == "win32":
+        os.set_handle_inheritable(handle, True)
+        information = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
+        inherited = {"startupinfo": information, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    with _interrupts_blocked():
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", program, *map(json.dumps, arguments)],
+            stdin=subprocess.DEVNULL,
+            env={**setup.environment, **os.environ},
+            **inherited,
+        )
+
+
+class _Spawner:
+    """The second way, without a fork: each worker is a Python of its own, which takes a second to start."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def fork(self, pipe: Connection) -> int:
+        """Start a worker that serves this pipe; return its process id."""
+        process = _interpreter(_SPAWN, pipe.fileno(), self._setup)
+        self._processes[process.pid] = process
+        return process.pid
+
+    def wait(self, process: int) -> int:
+        """Return the exit status of a worker that has ended or is about to."""
+        return self._processes.pop(process).wait()
+
+    def close(self) -> None:
+        """Do nothing: workers end with their pipes."""
 
 
 class _ForkServer:
@@ -33,22 +90,12 @@ class _ForkServer:
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._control, theirs = socket.socketpair()
-        # The processes inherit the blocked signal: Ctrl-C is for the coordinator, from their first instruction on.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with theirs:
-                arguments = [theirs.fileno(), sys.path, list(setup.preload), list(setup.absent)]
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _START, *map(json.dumps, arguments)],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    env={**setup.environment, **os.environ},
-                )
+                self._process = _interpreter(_START, theirs.fileno(), setup)
         except OSError:
             self._control.close()
             raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def fork(self, pipe: Connection) -> int:
         """Start a worker that serves this pipe; return its process id, or a negative error number."""
@@ -73,22 +120,29 @@ class _ForkServer:
         self._process.wait()
 
 
+def _server(setup: WorkerSetup) -> _ForkServer | _Spawner:
+    method = os.environ.get("BPE_PIPELINE_START_METHOD", "spawn" if PORTABLE else "fork")
+    if method not in ("fork", "spawn"):
+        raise UsageError(f"BPE_PIPELINE_START_METHOD is {method!r}: set it to fork or spawn, or remove it")
+    return _Spawner(setup) if method == "spawn" else _ForkServer(setup)
+
+
 @dataclass(eq=False)
 class _Worker:
     process: int
-    server: _ForkServer
+    server: _ForkServer | _Spawner
     connection: Connection
 
     def stop(self) -> str:
         """Kill the process; return how it ended."""
         self.connection.close()
         with suppress(ProcessLookupError):
-            os.kill(self.process, signal.SIGKILL)
+            os.kill(self.process, KILL)
         try:
             status = self.server.wait(self.process)
         except OSError:
             return "was lost"
-        if status == -signal.SIGKILL:
+        if status == -KILL:
             return "was killed by signal 9, probably out of memory: free memory, or use fewer --workers"
         return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
@@ -107,7 +161,7 @@ class LocalExecutor(Executor):
 
     def __enter__(self) -> "LocalExecutor":
         with os_error_as(*_REFUSED):
-            self._server = _ForkServer(self._setup)
+            self._server = _server(self._setup)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,7 +197,7 @@ class LocalExecutor(Executor):
                     process = self._server.fork(theirs)
                 except OSError:  # the fork server was killed
                     self._server.close()
-                    self._server = _ForkServer(self._setup)
+                    self._server = _server(self._setup)
                     process = self._server.fork(theirs)
             if process < 0:
                 raise OSError(-process, os.strerror(-process))

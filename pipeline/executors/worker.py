@@ -75,7 +75,7 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
 
 def serve(descriptor: int) -> None:
     """Do tasks from the pipe with this file descriptor until the coordinator closes it."""
-    connection = Connection(descriptor)
+    connection = _pipe(descriptor)
     sending = threading.Lock()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -95,6 +95,26 @@ def serve(descriptor: int) -> None:
         send(*answer(*inbox.get()))
 
 
+def _pipe(handle: int) -> Any:
+    if sys.platform == "win32":
+        from multiprocessing.connection import PipeConnection
+
+        return PipeConnection(handle)
+    return Connection(handle)
+
+
+def serve_alone(handle: int, modules: Sequence[str], absent: Sequence[str]) -> None:
+    """Do tasks from a pipe in a Python of its own; the arguments are those of `fork_workers`."""
+    _import(modules, absent)
+    serve(handle)
+
+
+def _import(modules: Sequence[str], absent: Sequence[str]) -> None:
+    for module in absent:
+        sys.modules[module] = None  # type: ignore[assignment]  # importing it fails at once
+    preload(modules)
+
+
 def preload(modules: Sequence[str]) -> None:
     """Import modules that tasks need; the task that needs it will report the failure of one."""
     for module in modules:
@@ -110,9 +130,7 @@ def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str])
     end; the answer is its exit status (negative: the signal). Every number has 8 bytes.
     """
     control = socket.socket(fileno=descriptor)
-    for module in absent:
-        sys.modules[module] = None  # type: ignore[assignment]  # importing it fails at once
-    preload(modules)
+    _import(modules, absent)
     gc.freeze()  # a worker's garbage collector would write to pages that all workers share
     with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
         while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:

@@ -5,7 +5,6 @@ corpus have such names, links resolved. A file that the manifest lists stays if 
 """
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import itertools
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
+from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.storage import Location, Remote, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
@@ -285,7 +285,7 @@ def _lock_file(directory: Path) -> int:
             reason = error.strerror
             raise RunDirectoryError(f"{directory} cannot be written: {reason}; choose another --output") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(descriptor)
             with contextlib.suppress(FileNotFoundError):
                 holds = os.path.samestat(os.fstat(descriptor), path.stat())
         except OSError:

@@ -125,7 +125,7 @@ HELP = {  # of the flags
     "add_bos": "let encoding start each text with the --bos-token, here and in transformers",
     "reserve_tokens": "special tokens without a meaning, for later, at the end of the vocabulary",
     "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
-    "export": "formats to write: hf, gpt2, tiktoken; default: each that can express the tokenizer",
+    "export": "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3, chatml, or a file with one in Jinja",
     "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
     "shard_size": "tokens in a shard, at most",

@@ -18,7 +18,7 @@ from pipeline.base.units import THOUSANDS, parse_whole_number
 from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
 from pipeline.storage import path_text
 
-EXPORT_FORMATS = ("hf", "gpt2", "tiktoken")
+EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
 SHARD_FORMATS = ("npy", "bin", "parquet")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from pipeline.base import system
 from pipeline.base.errors import StorageError, UsageError
 from pipeline.storage.remote import Remote as Remote
 from pipeline.storage.remote import RemoteError as RemoteError
@@ -32,7 +33,7 @@ class LocalFile(io.FileIO):
 
     def read_at(self, start: int, size: int) -> bytes:
         """Return up to `size` bytes from a position; threads may share the file for this."""
-        return os.pread(self.fileno(), size, start)
+        return system.read_at(self.fileno(), start, size)
 
     def state(self) -> tuple[int, int]:
         """Return the current size and modification time (ns)."""

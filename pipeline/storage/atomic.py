@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.storage import Location, Remote, open_file
 from pipeline.storage.scratch import own_mark, scratch_directory
@@ -34,7 +35,7 @@ def whole_file(
             if keep_same and _have_same_bytes(partial, where):
                 return
             if isinstance(where, Path):
-                _flush(partial)
+                system.flush(partial)
             put(partial, where)
         finally:
             with contextlib.suppress(OSError):
@@ -110,7 +111,7 @@ def put(complete: Path, where: Location) -> None:
             if not (stat.S_ISREG(mode := where.lstat().st_mode) or stat.S_ISLNK(mode)):
                 raise _not_a_file(where)
         complete.replace(where)
-        _flush(where.parent)
+        system.flush(where.parent)
 
 
 def write_whole(where: Location, data: bytes | str) -> None:
@@ -139,11 +140,3 @@ def _have_same_bytes(one: Path, other: Location) -> bool:
                 return True
             at += len(block)
     return False
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,6 +7,7 @@ else cleans the nodes of a cluster.
 import contextlib
 import functools
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def process_namespace() -> str:
 
 
 def _host() -> str:
-    return _short(os.uname().nodename)
+    return _short(platform.node())
 
 
 def _short(name: str) -> str:

@@ -8,6 +8,7 @@ import runpy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import metadata
 from itertools import zip_longest
 from pathlib import Path
@@ -21,6 +22,7 @@ from pipeline.run import manifest
 from pipeline.storage import Location, names_in
 from pipeline.storage.atomic import write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded
+from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -155,10 +157,26 @@ def _tiktoken_of_ranks(directory: Path, _: Tokenizer) -> Encode:
     return lambda text: list(theirs.encode(text, allowed_special="all"))
 
 
+def _llama_cpp_of_gguf(directory: Path, _: Tokenizer) -> Encode:
+    from llama_cpp import Llama, llama_log_set
+
+    llama_log_set(_no_log(), None)
+    theirs = Llama(str(directory / GGUF_NAME), vocab_only=True, verbose=False)
+    return lambda text: list(theirs.tokenize(text.encode(), add_bos=False, special=True))
+
+
+@cache  # the library keeps it for as long as it is loaded
+def _no_log() -> Any:
+    from llama_cpp import llama_log_callback
+
+    return llama_log_callback(lambda *_: None)
+
+
 _LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
     "hf": {"tokenizers": _tokenizers_of_json, "transformers": _transformers_of_directory},
     "gpt2": {"tokenizers": _tokenizers_of_gpt2},
     "tiktoken": {"tiktoken": _tiktoken_of_ranks},
+    "gguf": {"llama-cpp-python": _llama_cpp_of_gguf},
 }
 
 

@@ -15,7 +15,7 @@ from pipeline.run.options import Options, check_vocabulary
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.fields import read_text
-from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, write_model
+from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, default_formats, write_model
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24
@@ -94,7 +94,7 @@ def export_model(
     """Write files of these formats, or for None of all that can be; return their paths, and why others cannot."""
     written: list[Location] = []
     refused: dict[str, str] = {}
-    for name in formats if formats is not None else EXPORTS:
+    for name in formats if formats is not None else default_formats():
         try:
             written += EXPORTS[name](model, directory)
         except ExportRefusedError as error:

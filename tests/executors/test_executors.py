@@ -11,7 +11,7 @@ import psutil
 import pytest
 import worker_tasks
 
-from pipeline.base.errors import InputError, WorkerError
+from pipeline.base.errors import InputError, UsageError, WorkerError
 from pipeline.executors import MAX_ATTEMPTS, WorkerSetup
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
@@ -139,3 +139,36 @@ def _wait_until(condition: "object", seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "timeout"
         time.sleep(0.02)
+
+
+@pytest.fixture
+def spawning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers as Windows has them."""
+    monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "spawn")
+
+
+@pytest.mark.usefixtures("spawning")
+def test_spawned_workers_return_results_progress_and_errors(tmp_path: Path) -> None:
+    progress: list[int] = []
+    assert worker_tasks.results_of(2, worker_tasks.square, range(5), progress.append) == {n: n * n for n in range(5)}
+    assert sum(progress) == sum(range(5))
+    markers = [tmp_path / name for name in "ab"]
+    assert worker_tasks.results_of(2, worker_tasks.die_first_time, markers) == {0: "a", 1: "b"}
+    with pytest.raises(InputError, match=r"three\.txt cannot be read"):
+        worker_tasks.results_of(1, worker_tasks.refuse, range(6))
+
+
+@pytest.mark.usefixtures("spawning")
+def test_spawned_workers_have_no_fork_server_and_end_with_the_executor(others: set[psutil.Process]) -> None:
+    with LocalExecutor(lambda: 2) as executor:
+        processes = {value for _, value in executor.run(worker_tasks.process_id, range(6))}
+        children = set(psutil.Process().children(recursive=True)) - others
+        assert {child.pid for child in children} == processes
+    psutil.wait_procs(list(children), timeout=10)
+    assert not any(child.is_running() for child in children)
+
+
+def test_unknown_start_method_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "thread")
+    with pytest.raises(UsageError, match="BPE_PIPELINE_START_METHOD is 'thread': set it to fork or spawn"):
+        worker_tasks.results_of(1, worker_tasks.square, [1])

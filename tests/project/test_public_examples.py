@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
 NAMES = sorted(set(pipeline._HOMES) - {"PipelineError"})
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
@@ -34,8 +34,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that examples name, in the working directory: the tokenizer of the example of `Tokenizer`, a corpus."""
     monkeypatch.chdir(tmp_path)
     tokenizer = pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")], ["<|endoftext|>"])
-    for write in EXPORTS.values():
-        write(tokenizer.model, Path("my-tokenizer"))
+    for name in default_formats():
+        EXPORTS[name](tokenizer.model, Path("my-tokenizer"))
     lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in tokenizer.vocab.items()][:-1]
     Path("tokenizer.model").write_bytes(b"".join(lines))
     Path("corpus.txt").write_text("low lower lowest newest widest\n" * 10)

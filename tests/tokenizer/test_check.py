@@ -26,7 +26,7 @@ EOT = "<|endoftext|>"
 
 def made(directory: Path, pattern: str = "gpt2") -> tuple[Tokenizer, list[str]]:
     ours = Tokenizer.from_merges(samples.trained(pattern), [EOT, "<|pad|>"], pattern=pattern)
-    formats = [name for name in EXPORTS if name != "gpt2" or pattern == "gpt2"]
+    formats = ["hf", *(["gpt2"] if pattern == "gpt2" else []), "tiktoken"]
     for name in formats:
         EXPORTS[name](ours.model, directory)
     return ours, formats

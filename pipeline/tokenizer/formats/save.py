@@ -7,6 +7,8 @@ the reason and writes nothing.
 from collections.abc import Callable
 
 from pipeline.storage import Location
+from pipeline.tokenizer.formats import gguf
+from pipeline.tokenizer.formats.gguf import GGUF_NAME, export_gguf
 from pipeline.tokenizer.formats.gpt2_files import export_gpt2
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, export_huggingface, write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import export_tiktoken
@@ -16,11 +18,12 @@ EXPORTS: dict[str, Callable[[Model, Location], list[Location]]] = {
     "hf": export_huggingface,
     "gpt2": export_gpt2,
     "tiktoken": export_tiktoken,
+    "gguf": export_gguf,
 }
 
 FILE_NAMES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
-    *("tokenizer.tiktoken", "tiktoken_encoding.py", GENERATION_NAME),
+    *("tokenizer.tiktoken", "tiktoken_encoding.py", GENERATION_NAME, GGUF_NAME),
 )
 """Every file that an export may write."""
 
@@ -28,8 +31,15 @@ __all__ = [
     "EXPORTS",
     "FILE_NAMES",
     "GENERATION_NAME",
+    "default_formats",
+    "export_gguf",
     "export_gpt2",
     "export_huggingface",
     "export_tiktoken",
     "write_model",
 ]
+
+
+def default_formats() -> list[str]:
+    """Return the formats that are written where none are named: all whose package is installed."""
+    return [name for name in EXPORTS if name != "gguf" or gguf.can_write()]

@@ -1,0 +1,60 @@
+"""What POSIX systems have and Windows has not, each with its second way.
+
+`BPE_PIPELINE_PORTABLE=1` takes the second ways anywhere, except for locks: those of Windows exist only there.
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+PORTABLE = sys.platform == "win32" or os.environ.get("BPE_PIPELINE_PORTABLE") == "1"
+KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
+_reading = threading.Lock()
+
+
+def lock(descriptor: int) -> None:
+    """Lock an open file for this process, until it is closed; OSError at once if another process holds it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def read_at(descriptor: int, start: int, size: int) -> bytes:
+    """Return up to `size` bytes from a position of an open file; threads may share it."""
+    if not PORTABLE:
+        return os.pread(descriptor, size, start)
+    with _reading:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, start, os.SEEK_SET)
+            return os.read(descriptor, size)
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on disk. Windows flushes names itself."""
+    if PORTABLE and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if PORTABLE else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def most_open_files() -> int | None:
+    """Return how many files this process may have open; None without a limit that the system reports."""
+    if sys.platform == "win32":
+        return 512  # of the C runtime
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if allowed == resource.RLIM_INFINITY else int(allowed)

@@ -1,0 +1,162 @@
+"""A tokenizer as llama.cpp reads it: a GGUF file without tensors, written with the gguf package.
+
+The file cannot hold a pattern; it names one of the pre-tokenizers that llama.cpp was compiled with. Known differences:
+llama.cpp's tables are of Unicode 15, an apostrophe before U+017F starts no contraction there, and each byte that is not
+UTF-8 becomes a U+FFFD of its own. Bytes of tokens are written in the byte alphabet, special tokens as they are.
+"""
+
+import json
+import re
+from importlib.util import find_spec
+from typing import Any
+
+from pipeline.base.errors import ExportRefusedError
+from pipeline.storage import Location
+from pipeline.storage.atomic import make_directory, whole_file
+from pipeline.tokenizer.formats import byte_alphabet
+from pipeline.tokenizer.model import PLAIN_RULE, Model, could_be_whole_piece
+
+GGUF_NAME = "tokenizer.gguf"
+PRE_TYPES = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2"}  # pattern -> llama.cpp's name of the same
+_WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
+_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
+_O200K = (
+    "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 texts in 46 "
+    "languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is acceptable, "
+    "convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'"
+)
+# What llama.cpp makes a control token, or the end of a text, because of its name.
+_CONTROL_LOOKING = re.compile(r"_?[<\[].*[a-z].*[>\]\[]", re.IGNORECASE | re.DOTALL)
+_GENERATION_MARK = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
+
+
+def can_write() -> bool:
+    """Whether the gguf package is installed."""
+    return find_spec("gguf") is not None
+
+
+def export_gguf(model: Model, directory: Location) -> list[Location]:
+    """Write the file; ExportRefusedError where llama.cpp would produce other ids."""
+    if not can_write():
+        raise ExportRefusedError("a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'")
+    pre = PRE_TYPES.get(model.pattern.name or "")
+    if pre is None:
+        known = ", ".join(PRE_TYPES)
+        reason = _O200K if model.pattern.name == "o200k" else f"it has the patterns {known} and some that we lack"
+        raise ExportRefusedError(
+            f"llama.cpp does not cut as the pattern {model.pattern.name or model.pattern.expression!r} does: {reason}"
+        )
+    byte_alphabet.refuse_preparation(model, "a GGUF file")
+    texts = byte_alphabet.vocabulary_texts(model.vocabulary, "a GGUF file")
+    _refuse_special_tokens(model, pre)
+    _refuse_tokens(model, pre)
+    make_directory(directory)
+    with whole_file(directory / GGUF_NAME) as partial:
+        _write(partial, model, texts, pre)
+    return [directory / GGUF_NAME]
+
+
+def _refuse_special_tokens(model: Model, pre: str) -> None:
+    """Refuse special tokens that llama.cpp would find elsewhere in a text, or take for something else."""
+    special_tokens = model.vocabulary.special_tokens
+    if not special_tokens:
+        raise ExportRefusedError(
+            "a GGUF file is not written without special tokens: llama.cpp would take token 11 for the end of a text"
+        )
+    starts: dict[str, list[str]] = {}
+    for text in special_tokens:
+        for end in range(1, len(text)):
+            starts.setdefault(text[:end], []).append(text)
+    for text in special_tokens:
+        if "\0" in text:
+            raise ExportRefusedError(f"a GGUF file cannot hold the special token {text!r}: llama.cpp cuts it at NUL")
+        # We take the leftmost, llama.cpp the longest anywhere.
+        for other in (other for at in range(1, len(text)) for other in starts.get(text[at:], ())):
+            if other != text and len(other.encode()) >= len(text.encode()):
+                raise ExportRefusedError(
+                    f"a GGUF file is not written for the special tokens {text!r} and {other!r}: where they overlap, "
+                    "llama.cpp takes the longer one, not the first"
+                )
+        if pre in _WHOLE_PIECES and (could_be_whole_piece(text, PLAIN_RULE) or len(model.pattern.cut(text)) == 1):
+            raise ExportRefusedError(
+                f"a GGUF file cannot hold the special token {text!r}: llama.cpp would take ordinary text for it. "
+                "Choose a special token such as '<|endoftext|>'"
+            )
+
+
+def _refuse_tokens(model: Model, pre: str) -> None:
+    """Refuse ordinary tokens from which llama.cpp would make other ids."""
+    vocabulary = model.vocabulary
+    if not vocabulary.left:
+        raise ExportRefusedError("a GGUF file is not written without merges: llama.cpp does not read it")
+    if model.trained:  # each token is a part of a piece, and reachable
+        return
+    lost = model.unreachable_tokens() if model.whole_pieces != (pre in _WHOLE_PIECES) else []
+    if lost:
+        does = "looks up" if pre in _WHOLE_PIECES else "does not look up"
+        raise ExportRefusedError(
+            f"a GGUF file is not written: the merges never make {len(lost)} of the tokens (the first is "
+            f"{vocabulary.tokens[lost[0]]!r}, id {lost[0]}), and llama.cpp {does} whole pieces. Use the hf export"
+        )
+    for id_, text in vocabulary.texts.items():
+        if _CONTROL_LOOKING.fullmatch(text):
+            raise ExportRefusedError(
+                f"a GGUF file is not written: llama.cpp may take the token {text!r} (id {id_}) for a special token"
+            )
+
+
+def _write(path: Any, model: Model, texts: dict[int, str], pre: str) -> None:
+    from gguf import GGUFWriter
+
+    vocabulary = model.vocabulary
+    tokens, types = _listed(model, texts)
+    writer = GGUFWriter(path, "llama")  # the architecture; llama.cpp does not look at it for a vocabulary alone
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges([f"{texts[a]} {texts[b]}" for a, b in zip(vocabulary.left, vocabulary.right, strict=True)])
+    eos, added = model.eos_token or next(iter(vocabulary.special_tokens)), _added_in_front(model)
+    # Without an id, token 11 starts texts there; as in GPT-2's own files, the end of a text is also its start.
+    writer.add_bos_token_id(vocabulary.special_tokens[added or model.bos_token or eos])
+    writer.add_eos_token_id(vocabulary.special_tokens[eos])
+    if model.pad_token:
+        writer.add_pad_token_id(vocabulary.special_tokens[model.pad_token])
+    writer.add_add_bos_token(added is not None)  # llama-bpe would add it unless told
+    writer.add_add_eos_token(False)
+    if template := model.chat_template:
+        if ends := [text for text in template.writes("turn end") if text in vocabulary.special_tokens]:
+            writer.add_eot_token_id(vocabulary.special_tokens[ends[0]])
+        writer.add_chat_template(without_generation_marks(template.jinja))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _listed(model: Model, texts: dict[int, str]) -> tuple[list[str], list[int]]:
+    """Return the texts and types of all ids from 0; ids that stand for nothing are unused."""
+    vocabulary = model.vocabulary
+    tokens = [texts.get(id_) or f"[no token {id_}]" for id_ in range(vocabulary.max_id + 1)]
+    types = [_NORMAL if id_ in vocabulary.tokens else _UNUSED for id_ in range(vocabulary.max_id + 1)]
+    for text, id_ in vocabulary.special_tokens.items():
+        types[id_] = _CONTROL if model.preparation.rules.get(text, PLAIN_RULE).control else _USER_DEFINED
+    return tokens, types
+
+
+def _added_in_front(model: Model) -> str | None:
+    """Return the special token that the post-processor puts in front of each text."""
+    document = json.loads(model.post_processor) if model.post_processor else {}
+    for step in document.get("processors", [document]):
+        first = step["single"][0] if step.get("type") == "TemplateProcessing" and step.get("single") else {}
+        if (text := first.get("SpecialToken", {}).get("id")) in model.vocabulary.special_tokens:
+            return str(text)
+    return None
+
+
+def without_generation_marks(jinja: str) -> str:
+    """Return a chat template without the marks around the assistant's tokens, which plain Jinja does not know.
+
+    A branch that is always taken has their place: it treats the white space around it in the same way.
+    """
+    return _GENERATION_MARK.sub(lambda mark: f"{{%{mark[1]} {'endif' if mark[2] else 'if true'} {mark[3]}%}}", jinja)

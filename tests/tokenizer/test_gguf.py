@@ -1,0 +1,230 @@
+"""GGUF files: what they hold, by the gguf package's own reader; the ids that llama.cpp has for them; what is refused.
+
+`BPE_PIPELINE_LLAMA_TEXTS` is the number of generated texts for each pattern (default 1,000; `.ci/full`: 100,000).
+"""
+
+import json
+import os
+import random
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import pytest
+import samples
+from command import refused, run
+
+from pipeline import Tokenizer
+from pipeline.base.errors import ExportRefusedError
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.ids import BYTE_ORDER
+from pipeline.tokenizer.check import check_exports
+from pipeline.tokenizer.export import export_model
+from pipeline.tokenizer.formats import gguf as ours
+from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+from pipeline.tokenizer.model import ChatTemplate, Model
+
+EOT, PAD = "<|endoftext|>", "<|pad|>"
+TEXTS = int(os.environ.get("BPE_PIPELINE_LLAMA_TEXTS", "1000"))
+MARKED = (
+    "{% for m in messages %}\n  {%- if m.role == 'assistant' %}\n    {%- generation -%}\n  {{ m.content }} \n"
+    "    {%- endgeneration %}\n  {% generation %}\n{{ m.role }}{%endgeneration%}\n{% endif %}\n{% endfor %}"
+)
+
+
+def tokenizer(pattern: str = "gpt2", specials: tuple[str, ...] = (EOT, PAD)) -> Tokenizer:
+    return Tokenizer.from_merges(samples.trained(pattern), list(specials), pattern=pattern)
+
+
+def fields(directory: Path) -> dict[str, Any]:
+    """What the gguf package reads in the file."""
+    gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
+    reader = gguf.GGUFReader(directory / "tokenizer.gguf")
+    assert reader.tensors == []
+    return {name.removeprefix("tokenizer."): field.contents() for name, field in reader.fields.items()}
+
+
+def exported(model: Model, directory: Path) -> dict[str, Any]:
+    pytest.importorskip("gguf", reason="the gguf package is not installed")
+    assert EXPORTS["gguf"](model, directory) == [directory / "tokenizer.gguf"]
+    return fields(directory)
+
+
+def reads_llama(directory: Path) -> Any:
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    return llama_cpp.Llama(str(directory / "tokenizer.gguf"), vocab_only=True, verbose=False)
+
+
+@pytest.mark.parametrize(("pattern", "pre"), [("gpt2", "gpt-2"), ("llama3", "llama-bpe"), ("qwen2", "qwen2")])
+def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_path: Path) -> None:
+    model = replace(tokenizer(pattern).model, pad_token=PAD)
+    found = exported(model, tmp_path)
+    assert (found["ggml.model"], found["ggml.pre"]) == ("gpt2", pre)
+    texts = {**model.vocabulary.texts, **{id_: text for text, id_ in model.vocabulary.special_tokens.items()}}
+    assert found["ggml.tokens"] == [texts[id_] for id_ in range(len(texts))]
+    assert found["ggml.token_type"] == [1] * len(model.vocabulary.tokens) + [3, 3]
+    assert [tuple(pair.split(" ")) for pair in found["ggml.merges"]] == [
+        (texts[left], texts[right]) for left, right in zip(model.vocabulary.left, model.vocabulary.right, strict=True)
+    ]
+    special = model.vocabulary.special_tokens
+    roles = [found[f"ggml.{role}_token_id"] for role in ("bos", "eos", "padding")]
+    assert roles == [special[EOT], special[EOT], special[PAD]]
+    assert found["ggml.add_bos_token"] is found["ggml.add_eos_token"] is False
+    assert "chat_template" not in found
+
+
+def test_chat_template_end_of_turn_and_added_bos(tmp_path: Path) -> None:
+    specials = (EOT, "<|bos|>", "<|im_end|>")
+    template = ChatTemplate("{% generation %}x{% endgeneration %}", bos_token="<|bos|>", eos_token="<|im_end|>")
+    single = [{"SpecialToken": {"id": "<|bos|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
+    steps = {"type": "Sequence", "processors": [{"type": "ByteLevel"}, processor]}
+    model = replace(tokenizer(specials=specials).model, chat_template=template, post_processor=json.dumps(steps))
+    found = exported(model, tmp_path)
+    assert found["chat_template"] == "{% if true %}x{% endif %}"
+    assert found["ggml.bos_token_id"] == model.vocabulary.special_tokens["<|bos|>"]
+    assert found["ggml.eot_token_id"] == model.vocabulary.special_tokens["<|im_end|>"]
+    assert found["ggml.add_bos_token"] is True
+    theirs = reads_llama(tmp_path)
+    ids = [model.vocabulary.special_tokens["<|bos|>"], *Tokenizer(model.vocabulary).encode("low")]
+    assert theirs.tokenize(b"low", add_bos=True) == ids
+
+
+@pytest.mark.parametrize("trim", [False, True])
+def test_template_without_marks_renders_the_same(trim: bool) -> None:
+    class Marks(jinja2.ext.Extension):
+        """The marks as blocks that change nothing, as transformers has them."""
+
+        tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return jinja2.nodes.Scope(body).set_lineno(line)
+
+    marked = jinja2.Environment(trim_blocks=trim, lstrip_blocks=trim, extensions=[Marks])
+    plain = jinja2.Environment(trim_blocks=trim, lstrip_blocks=trim)
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    expected = marked.from_string(MARKED).render(messages=messages)
+    assert plain.from_string(ours.without_generation_marks(MARKED)).render(messages=messages) == expected
+    assert "add_generation_prompt" in ours.without_generation_marks("{% if add_generation_prompt %}{% endif %}")
+
+
+def byte_pairs(pattern: str) -> Tokenizer:
+    """Merges of all pairs of bytes in any order: two pieces where there should be one, or one for two, change ids."""
+    pairs = [(bytes([left]), bytes([right])) for left in range(256) for right in range(256)]
+    random.Random(1).shuffle(pairs)
+    return Tokenizer.from_merges(pairs, [EOT, "<|im_end|>", "<|im|>"], pattern=pattern)
+
+
+def known_to_both(text: str) -> str:
+    """Leave characters out that are younger than llama.cpp's tables, and the one that folds to s only for us."""
+    table = unicodedata if unicodedata.unidata_version < "16" else unicodedata.ucd_3_2_0
+    return "".join(character for character in text if table.category(character) != "Cn" and character != "ſ")
+
+
+@pytest.mark.parametrize("pattern", ours.PRE_TYPES)
+def test_llama_cpp_has_our_ids(pattern: str, tmp_path: Path) -> None:
+    tokenizer = byte_pairs(pattern)
+    exported(tokenizer.model, tmp_path)
+    theirs = reads_llama(tmp_path)
+    source = random.Random(7)
+    for text in [*samples.HARD_TEXTS, *samples.all_planes(7, TEXTS)]:
+        cut = source.randint(0, len(text))
+        special = source.choice([EOT, "<|im_end|>", "<|im|>", "<|im", "<|im_end|><|im|>", ""])
+        mixed = known_to_both(text[:cut] + special + text[cut:])
+        assert theirs.tokenize(mixed.encode(), add_bos=False, special=True) == tokenizer.encode(mixed), mixed
+        assert theirs.tokenize(mixed.encode(), add_bos=False, special=False) == tokenizer.encode_ordinary(mixed), mixed
+
+
+def test_check_reads_the_file_with_llama_cpp(tmp_path: Path) -> None:
+    tokenizer = byte_pairs("llama3")
+    exported(tokenizer.model, tmp_path)
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    texts = [known_to_both(text) for text in samples.all_planes(3, 20)]
+    [check] = check_exports(tokenizer, tmp_path, ["gguf"], texts)
+    assert check.library.startswith("llama-cpp-python ")
+    assert check.outcome == "same", check.detail
+    other = Tokenizer.from_merges(samples.trained("llama3"), [EOT], pattern="llama3")
+    assert check_exports(other, tmp_path, ["gguf"], ["the low"])[0].outcome == "different"
+
+
+def test_ids_without_a_token_are_unused(tmp_path: Path) -> None:
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {258: b"ab"}
+    vocabulary = Vocabulary.from_tokens(tokens, [(b"a", b"b")], {EOT: 260})
+    tokenizer = Tokenizer(vocabulary)
+    found = exported(tokenizer.model, tmp_path)
+    assert found["ggml.token_type"] == [*[1] * 256, 5, 5, 1, 5, 3]
+    assert len(set(found["ggml.tokens"])) == 261
+    assert reads_llama(tmp_path).tokenize(b"abc" + EOT.encode(), add_bos=False, special=True) == [258, 66, 260]
+
+
+def lost(*, whole_pieces: bool, pattern: str) -> Tokenizer:
+    """A vocabulary in which the merges never make "abc"."""
+    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {256: b"ab", 257: b"bc", 258: b"abc"}
+    merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")]
+    return Tokenizer(Vocabulary.from_tokens(tokens, merges, {EOT: 259}), pattern, whole_pieces=whole_pieces)
+
+
+def control_looking() -> Tokenizer:
+    pairs = [(b"<", b"/"), (b"</", b"s"), (b"</s", b">")]
+    return Tokenizer.from_merges(pairs, [EOT])
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: tokenizer("cl100k"), "pattern 'cl100k' does: it has the patterns gpt2, llama3, qwen2"),
+        (lambda: tokenizer("o200k"), "716 of 2,000 texts .* convert_hf_to_gguf.py"),
+        (lambda: tokenizer(samples.CUSTOM), "does not cut as the pattern 'foo"),
+        (lambda: tokenizer(specials=()), "without special tokens: llama.cpp would take token 11"),
+        (lambda: Tokenizer.from_merges([], [EOT]), "without merges"),
+        (lambda: tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),
+        (lambda: tokenizer("llama3", ("eot",)), "special token 'eot': llama.cpp would take ordinary text"),
+        (lambda: tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
+        (lambda: lost(whole_pieces=True, pattern="gpt2"), "b'abc', id 258.*does not look up"),
+        (lambda: lost(whole_pieces=False, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
+        (control_looking, "may take the token '</s>'"),
+    ],
+)
+def test_what_llama_cpp_would_misread_is_refused(
+    make: Any, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "find_spec", lambda _: "it is installed")
+    with pytest.raises(ExportRefusedError, match=reason):
+        EXPORTS["gguf"](make().model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_overlapping_special_tokens_are_those_that_llama_cpp_finds_elsewhere(tmp_path: Path) -> None:
+    """Why they are refused: the ids that llama.cpp has for a file with them."""
+    overlapping = tokenizer(specials=("<a>b", "b<c>d"))
+    specials = overlapping.special_tokens
+    assert overlapping.encode("<a>b<c>d")[0] == specials["<a>b"]
+    gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
+    assert gguf
+    ours._write(tmp_path / "tokenizer.gguf", overlapping.model, {
+        **overlapping.model.vocabulary.texts, **{id_: text for text, id_ in specials.items()}
+    }, "gpt-2")  # fmt: skip
+    assert reads_llama(tmp_path).tokenize(b"<a>b<c>d", add_bos=False, special=True)[-1] == specials["b<c>d"]
+
+
+def test_without_the_package_other_formats_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "find_spec", lambda _: None)
+    assert default_formats() == ["hf", "gpt2", "tiktoken"]
+    written, not_written = export_model(tokenizer().model, tmp_path / "default", None)
+    assert len(written) == 7
+    assert not_written == {}
+    with pytest.raises(ExportRefusedError, match=r"pip install 'bpe-pipeline\[gguf\]'"):
+        export_model(tokenizer().model, tmp_path / "named", ["gguf"])
+
+
+def test_command_names_what_is_missing_before_it_trains(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("the low the")
+    options = ["--output", tmp_path / "run", "--export", "gguf", "--pattern", "cl100k"]
+    said = refused(run("train", tmp_path / "corpus.txt", *options), 1)
+    assert ("bpe-pipeline[gguf]" if not ours.can_write() else "'cl100k'") in said
+    assert not (tmp_path / "run" / "tokenizer").exists()
