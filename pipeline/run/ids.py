@@ -5,7 +5,7 @@ The ids of a trained vocabulary are 256 bytes in `BYTE_ORDER`, one for each merg
 
 from collections.abc import Sequence
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import UsageError, unfit
 
 MAX_IDS = 1 << 28  # ids stay below this
 
@@ -24,6 +24,8 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
     """Raise `UsageError` naming the first special token that is invalid, and why."""
     seen: set[str] = set()
     for text in special_tokens:
+        if not isinstance(text, str):
+            raise unfit("a special token", "a text", text)
         if not text:
             raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
         if len(text) == 1 and text in BYTE_CHARACTERS.values():

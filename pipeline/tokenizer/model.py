@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
@@ -47,7 +46,7 @@ class Preparation:
     space_in_front: bool = False  # each such stretch that does not start with a space gets one
     rules: Mapping[str, SpecialRule] = field(default_factory=dict)  # of the special tokens without the plain rule
 
-    @cached_property
+    @property
     def changes_ids(self) -> bool:
         """Whether anything is done."""
         return self.nfc or self.space_in_front or not all(rule.is_plain for rule in self.rules.values())
@@ -60,7 +59,7 @@ class ChatTemplate:
     jinja: str
     bos_token: str | None = None
     eos_token: str | None = None
-    required: tuple[str, ...] = ()  # special tokens that it writes
+    required: tuple[str, ...] = field(default=(), compare=False)  # special tokens that it writes; no file says so
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,14 @@ class Model:
     pattern: CompiledPattern
     pad_token: str | None = None  # one of the special tokens
     whole_pieces: bool = False  # a piece that is a token is that token before any merge; elsewhere `ignore_merges`
-    trained: bool = False  # the merges are as they were learned, so every token is reachable
+    trained: bool = field(default=False, compare=False)  # merges as they were learned: every token is reachable
     preparation: Preparation = Preparation()  # what another trainer's file does to text first
     post_processor: str | None = None  # the JSON of that file's; ids here are those without it
     chat_template: ChatTemplate | None = None
 
     def __post_init__(self) -> None:
         special_tokens = self.vocabulary.special_tokens
-        if self.pad_token is not None and self.pad_token not in special_tokens:
+        if self.pad_token is not None and self.pad_token not in [*special_tokens]:
             raise UsageError(f"the pad token {self.pad_token!r} is not one of the special tokens: name it among them")
         required = self.chat_template.required if self.chat_template else ()
         missing = [text for text in required if text not in special_tokens]
