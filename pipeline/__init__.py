@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pipeline.tokenizer.gpt2 import GPT2Tokenizer as GPT2Tokenizer
     from pipeline.tokenizer.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.tokenizer.tokenizer import Tokenizer as Tokenizer
+    from pipeline.tokenizer.tokenizer import load as load
 
 __version__ = "0.1.0"
 _HOMES = {
@@ -45,6 +46,7 @@ _HOMES = {
     "encode_files": "pipeline.shards.in_memory",
     "export_counts": "pipeline.commands.export_counts",
     "import_counts": "pipeline.commands.import_counts",
+    "load": "pipeline.tokenizer.tokenizer",
     "merge_run": "pipeline.commands.merge",
     "train": "pipeline.commands.train",
     "train_from_counts": "pipeline.commands.import_counts",
@@ -63,9 +65,39 @@ def __getattr__(name: str) -> Any:
     try:
         return import_module("pipeline._core")
     except ImportError as error:
+        installed = _installed_core()
+        if installed is not None:
+            return installed
         raise ImportError(
             "the native core of bpe-pipeline is not built here "
             f"({error}); install the package with `pip install .` in the project's directory "
             "(it needs a C++20 compiler: `apt install g++`, `dnf install gcc-c++` or `xcode-select --install`) "
             "and run the installed `bpe-pipeline`"
         ) from None
+
+
+def _installed_core() -> Any:
+    """Load the core of the installed package for a source tree; None unless version and the core's sources agree."""
+    import hashlib
+    import sys
+    from importlib import machinery, metadata, util
+    from pathlib import Path
+
+    native = Path(__file__).parent / "native"
+    sources = sorted(path.relative_to(native).as_posix() for path in native.glob("*/*.[ch]pp"))
+    lines = [f"{hashlib.sha256((native / name).read_bytes()).hexdigest()}  {name}\n" for name in sources]
+    try:
+        package = metadata.distribution("bpe-pipeline")
+        home = Path(str(package.locate_file("pipeline")))
+        if package.version != __version__ or (home / "_core.sha256").read_text() != "".join(lines):
+            return None
+    except (metadata.PackageNotFoundError, OSError):
+        return None
+    files = (home / f"_core{suffix}" for suffix in machinery.EXTENSION_SUFFIXES)
+    spec = next((util.spec_from_file_location("pipeline._core", file) for file in files if file.exists()), None)
+    if spec is None or spec.loader is None:
+        return None
+    core = util.module_from_spec(spec)
+    sys.modules["pipeline._core"] = core
+    spec.loader.exec_module(core)
+    return core

@@ -66,6 +66,21 @@ class WorkerError(PipelineError):
     """A task kept failing in worker processes; the message names the task and the last reason."""
 
 
+def unfit(name: str, expected: str, value: object) -> UsageError:
+    """Return the error for an argument or option with another value than is expected."""
+    return UsageError(f"{name}: expected {expected}, not {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, in one line of at most 80 characters."""
+    try:
+        text = repr(value)
+    except Exception:  # of any object; a number of thousands of digits, or deep nesting
+        text = f"such {type(value).__name__}"
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 @contextmanager
 def os_error_as(kind: type[PipelineError], what: str, remedy: str) -> Iterator[None]:
     """Turn an OSError of the block into an error of this kind: `WHAT: REASON; REMEDY`."""

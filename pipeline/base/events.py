@@ -4,6 +4,8 @@ Stages call the listener and know nothing of terminals; `pipeline.report.progres
 lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
 """
 
+import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,4 +52,10 @@ Listener = Callable[[Event], None]
 def warn_of(event: Event) -> None:
     """Issue a Python warning for each notice of level "warning"; a listener."""
     if isinstance(event, Notice) and event.level == "warning":
-        warnings.warn(event.text, stacklevel=2)
+        warnings.warn(event.text, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """Return the stack level, as `warnings.warn` in the function before counts, of the line that called the package."""
+    levels = enumerate(traceback.walk_stack(sys._getframe(1)), 1)
+    return 1 + max(level for level, (frame, _) in levels if frame.f_globals.get("__name__", "").startswith("pipeline."))

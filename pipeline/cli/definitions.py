@@ -259,9 +259,10 @@ def export(
         raise UsageError(f"{only} is for piece counts: give --counts FILE too, or leave it out")
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
-    from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
+    from pipeline.commands.encode_text import load_tokenizer
     from pipeline.pattern.translate import not_in_tokenizers_1
     from pipeline.tokenizer.export import export_model, with_chat_template, with_roles
+    from pipeline.tokenizer.formats.load import tokenizer_home
     from pipeline.tokenizer.formats.save import default_formats
     from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -324,9 +325,9 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
 
         def encode_corpus(session: Session) -> Result:
             from pipeline.commands.encode import run_encode
-            from pipeline.commands.encode_text import load_named_model
+            from pipeline.tokenizer.formats.load import load_model
 
-            summary = run_encode(session.options, load_named_model(tokenizer), session.executor, session.listener)
+            summary = run_encode(session.options, load_model(tokenizer), session.executor, session.listener)
             return Result("summary", summary.to_json(), summary.render(tokenizer), str(summary.directory))
 
         carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))

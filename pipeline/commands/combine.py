@@ -5,15 +5,15 @@ and never below 1, and then the runs are added; the arithmetic is of whole numbe
 nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.events import Listener, warn_of
+from pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from pipeline.base.events import Listener
 from pipeline.commands.count import write_summary
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
@@ -21,26 +21,35 @@ from pipeline.counts.counter_file import Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import for_python
 from pipeline.report.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
+from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.run.values import parse_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, named, same_location
+from pipeline.storage import Location, Remote, named, same_location
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
 
-def combine_runs(runs: Sequence[str | PathLike[str]], weights: Sequence[Any] | None = None, **options: Any) -> Location:
+def combine_runs(
+    runs: Sequence[AnyPath],
+    weights: Sequence[Any] | None = None,
+    *,
+    progress: bool = False,
+    **options: Unpack[OutputOptions],
+) -> Location:
     """Combine the counts of several runs into a new run, as `bpe-pipeline combine` does.
 
     Args:
         runs: the directories of the runs.
         weights: one for each run, or None for 1 each: numbers, `Fraction` or `Decimal`, or strings such as "2.5" and
             "1/3"; a float counts as the shortest decimal number that stands for it.
+        progress: as of `pipeline.train`.
         **options: `output`, `overwrite`, `workers`, `memory_limit`.
 
     Returns:
@@ -57,8 +66,12 @@ def combine_runs(runs: Sequence[str | PathLike[str]], weights: Sequence[Any] | N
     PosixPath('runs/both')
     """
     settled = make_options(options)
-    with executor_here(settled) as executor:
-        return run_combine([named(run) for run in runs], weights or (), settled, executor, warn_of).directory
+    if isinstance(runs, str | PathLike | Remote) or not isinstance(runs, Iterable):
+        raise unfit("runs", "a list of run directories", runs)
+    if weights is not None and (isinstance(weights, str) or not isinstance(weights, Sequence)):
+        raise unfit("weights", "a list of numbers, one for each run", weights)
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        return run_combine([named(run, "runs") for run in runs], weights or (), settled, executor, listener).directory
 
 
 def run_combine(

@@ -5,33 +5,34 @@ depends on corpus, tokenizer and options alone: not on workers, chunk size, memo
 """
 
 from collections.abc import Sequence
-from os import PathLike
-from typing import Any
+from typing import Unpack
 
 from pipeline.base.errors import UsageError
-from pipeline.base.events import Listener, warn_of
+from pipeline.base.events import Listener
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
+from pipeline.report.progress import for_python
 from pipeline.report.summary import EncodingSummary
+from pipeline.run.option_types import AnyPath, EncodeOptions
 from pipeline.run.options import Options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
 from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding
-from pipeline.shards.plan import OF_TRAINING, open_encoding, other_separator
-from pipeline.storage import Remote, named
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.shards.plan import OF_TRAINING, model_of, open_encoding, other_separator, refuse_swapped
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 def encode_corpus(
-    inputs: str | PathLike[str] | Sequence[str | PathLike[str]],
-    tokenizer: Tokenizer | str | PathLike[str] | Remote,
-    output: str | PathLike[str] | Remote,
-    **options: Any,
+    inputs: AnyPath | Sequence[AnyPath],
+    tokenizer: Tokenizer | AnyPath,
+    output: AnyPath,
+    *,
+    progress: bool = False,
+    **options: Unpack[EncodeOptions],
 ) -> EncodedCorpus:
     """Encode a corpus into shards of token ids, as `bpe-pipeline encode --output` does.
 
@@ -45,6 +46,7 @@ def encode_corpus(
         inputs: files, directories, globs and URIs, of all formats that training reads.
         tokenizer: a tokenizer, or the path or URI of one.
         output: the directory of the shards, a path or a URI.
+        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         options: `shard_format="npy"` (or "bin", "parquet"), `shard_size=100_000_000` tokens, `documents="separator"`
             (or "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; see `pipeline.run.options.Options`.
 
@@ -58,10 +60,10 @@ def encode_corpus(
         TrainingError: a piece exceeds the memory budget.
     """
     refuse_unfit(options, OF_TRAINING, "encoding, which does as the tokenizer says")
+    refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
     settled = make_options({"inputs": inputs, "output": output, **options})
-    with executor_for(settled, ENCODING) as executor:
-        model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
-        return run_encode(settled, model, executor, warn_of).corpus
+    with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:
+        return run_encode(settled, model_of(tokenizer, inputs), executor, listener).corpus
 
 
 def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:

@@ -9,44 +9,16 @@ from pathlib import Path
 from pipeline.base.errors import InputError
 from pipeline.report import progress
 from pipeline.shards.decode import decode_shards
-from pipeline.storage import Location, RemoteError
+from pipeline.storage import Location
 from pipeline.tokenizer.formats.load import load_model
-from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _SHOWN = 60  # characters of what was typed, in a message
 
 
-def tokenizer_home(path: Location) -> Location:
-    """Return the tokenizer directory that a path names: itself, that of a run, or that of a tokenizer.json."""
-    nested = path / "tokenizer"
-    if (nested / "tokenizer.json").exists():
-        return nested
-    return path.parent if path.is_file() else path
-
-
-def tokenizer_path(path: Location) -> Location:
-    """Return what to load for a path: a file itself, otherwise the tokenizer directory."""
-    home = tokenizer_home(path)
-    return path if home == path.parent else home
-
-
 def load_tokenizer(path: Location) -> Tokenizer:
     """Load the tokenizer of a tokenizer.json, a tokenizer directory, or a run directory."""
-    return Tokenizer.from_model(load_named_model(path))
-
-
-def load_named_model(path: Location) -> Model:
-    """Load it as a value, without the encoder that a tokenizer builds at once."""
-    try:
-        return load_model(tokenizer_path(path))
-    except RemoteError:
-        raise
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror or error}; name a readable tokenizer directory, tokenizer.json, "
-            "or run"
-        ) from None
+    return Tokenizer.from_model(load_model(path))
 
 
 def encode_command(tokenizer_path: Location, paths: Sequence[Location], text: str | None, *, ordinary: bool) -> None:

@@ -1,15 +1,15 @@
 """`export --counts`: write a run's piece counts for other tools."""
 
 import shutil
-from os import PathLike
 
 from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.run import manifest, memory
+from pipeline.run.option_types import AnyPath
 from pipeline.run.options import Options, make_options
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, Remote, named, open_file
+from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import single_output, whole_file
 
 _BAND_SHARE = 4  # sorted pieces take one in this many bytes of the budget: filtered, joined, taken, as text
@@ -17,11 +17,7 @@ _MOST_BAND_BYTES = 256 << 20
 
 
 def export_counts(
-    run: str | PathLike[str] | Remote,
-    path: str | PathLike[str] | Remote,
-    *,
-    memory_limit: int | str | None = None,
-    overwrite: bool = False,
+    run: AnyPath, path: AnyPath, *, memory_limit: int | str | None = None, overwrite: bool = False
 ) -> int:
     """Write the counts of a run for other tools.
 
@@ -45,7 +41,7 @@ def export_counts(
     """
     options = make_options({"workers": 1, "memory_limit": memory_limit, "overwrite": overwrite})
     with executor_here(options) as executor:
-        return run_export_counts(named(run), named(path), executor, options)
+        return run_export_counts(named(run, "run"), named(path), executor, options)
 
 
 def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:

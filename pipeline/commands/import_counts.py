@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
-from pipeline.base.events import Listener, warn_of
+from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.count import write_summary
 from pipeline.commands.merge import merge_and_export
@@ -29,11 +29,13 @@ from pipeline.counts.elsewhere import take_counts
 from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import for_python
 from pipeline.report.summary import Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by, special_bytes
+from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_here, worker_count
@@ -48,13 +50,14 @@ _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 
 
-def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
+def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
     Args:
         counts: a mapping from pieces (bytes or str) to the number of occurrences, such as `collections.Counter`; or a
             path or URI, or several, of TSV or Parquet files; or a pyarrow Table or RecordBatch with the columns `piece`
             and `count`.
+        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         **options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will
             cut in the same way. A piece that the pattern would not leave whole is worth a warning.
 
@@ -72,16 +75,21 @@ def train_from_counts(counts: Any, **options: Any) -> Tokenizer:
     """
     settled = make_options(options)
     check_before_work(settled, compile_pattern(settled.pattern))
-    with executor_here(settled) as executor, _imported(counts, settled, executor, warn_of) as (work, run, counted):
+    with (
+        for_python(progress) as listener,
+        executor_here(settled) as executor,
+        _imported(counts, settled, executor, listener) as (work, run, counted),
+    ):
         trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
     return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
 
 
-def import_counts(counts: Any, **options: Any) -> Location:
+def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Location:
     """Make a run of counts that exist already, as `bpe-pipeline import` does.
 
     Args:
         counts: as `train_from_counts` takes them.
+        progress: as of `pipeline.train`.
         **options: as `train_from_counts` takes them.
 
     Returns:
@@ -94,8 +102,8 @@ def import_counts(counts: Any, **options: Any) -> Location:
     PosixPath('runs/counts')
     """
     settled = make_options(options)
-    with executor_here(settled) as executor:
-        return run_import(counts, settled, executor, warn_of).directory
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        return run_import(counts, settled, executor, listener).directory
 
 
 def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:

@@ -5,7 +5,6 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes, format_count
-from pipeline.commands.encode_text import load_named_model, tokenizer_home
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.report.summary import two_columns
 from pipeline.run import manifest
@@ -16,6 +15,7 @@ from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, tokenizer_fingerprint
 from pipeline.storage import Location, existing, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.formats.load import load_model, tokenizer_home
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.model import ChatTemplate
 
@@ -49,7 +49,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _tokenizer(path: Location) -> dict[str, Any]:
-    model, home = load_named_model(path), tokenizer_home(path)
+    model, home = load_model(path), tokenizer_home(path)
     vocabulary = model.vocabulary
     names = [name for name in names_in(home) if name in {*FILE_NAMES, path.name}]
     return {

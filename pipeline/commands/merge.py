@@ -5,11 +5,10 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from os import PathLike
-from typing import Any
+from typing import Any, Unpack
 
 from pipeline.base.errors import TrainingError
-from pipeline.base.events import Listener, warn_of
+from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
 from pipeline.commands import report
 from pipeline.commands.count import write_summary
@@ -19,24 +18,27 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, merge
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import for_python
 from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
+from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
-from pipeline.storage import Location, Remote, named
+from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Trained, check_before_work, export_size
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
-def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, Tokenizer]:
+def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeOptions]) -> dict[int, Tokenizer]:
     """Learn vocabularies from the counts of a run directory, as `bpe-pipeline merge` does.
 
     Args:
         run: the run directory, a path or a URI.
+        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         **options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes come from one merge list.
 
     Returns:
@@ -51,8 +53,8 @@ def merge_run(run: str | PathLike[str] | Remote, **options: Any) -> dict[int, To
     [(b'e', b's'), (b'es', b't')]
     """
     refuse_unfit(options, names_of("encode"), "training")
-    with executor_for(make_options(options)) as executor:
-        _, trained = run_merge(named(run), options, executor, warn_of)
+    with for_python(progress) as listener, executor_for(make_options(options)) as executor:
+        _, trained = run_merge(named(run, "run"), options, executor, listener)
     return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
@@ -105,7 +107,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         work.times[report.STAGE] = time.monotonic() - started
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):
-            work.inform(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+            work.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
     manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
     summary = write_summary(

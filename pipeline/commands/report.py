@@ -16,7 +16,6 @@ from pipeline.base import machine
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes, format_count
-from pipeline.commands.encode_text import tokenizer_path
 from pipeline.corpus.files import CorpusFile, files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor
@@ -35,6 +34,7 @@ from pipeline.storage import Location
 from pipeline.storage.atomic import single_output, whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.formats.load import tokenizer_path
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"

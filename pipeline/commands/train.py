@@ -1,18 +1,19 @@
 """`train`: count, merge, export and report."""
 
 from collections.abc import Sequence
-from os import PathLike
-from typing import Any
+from typing import Unpack
 
 from pipeline.base.errors import UsageError
-from pipeline.base.events import Listener, warn_of
+from pipeline.base.events import Listener
 from pipeline.commands.merge import merge_and_export
 from pipeline.counts.count import count
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import for_python
 from pipeline.report.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
+from pipeline.run.option_types import AnyPath, TrainOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_for
@@ -21,7 +22,9 @@ from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
-def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None, **options: Any) -> Tokenizer:
+def train(
+    inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[TrainOptions]
+) -> Tokenizer:
     """Train a tokenizer and return it.
 
     A run directory that holds the same run is resumed; one that holds another run is refused. What a person should know
@@ -29,6 +32,7 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
 
     Args:
         inputs: files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library).
+        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         **options: the command's options with underscores, such as `output="runs/a"`, `vocab_size=32_000`,
             `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.run.options.Options`.
 
@@ -51,8 +55,8 @@ def train(inputs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = N
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
-    with executor_for(settled) as executor:
-        _, trained = run_train(settled, executor, warn_of)
+    with for_python(progress) as listener, executor_for(settled) as executor:
+        _, trained = run_train(settled, executor, listener)
     return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
 
 

@@ -7,19 +7,20 @@ cannot be read again: counting is not resumed after a stop, but what follows it 
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.events import warn_of
 from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.items import blocks
 from pipeline.counts.count_documents import count_documents
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by
+from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
@@ -30,7 +31,9 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process still holds when all is written
 
 
-def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", **options: Any) -> Tokenizer:
+def train_from_iterator(
+    documents: Iterable[Any], *, progress: bool = False, **options: Unpack[TrainOptions]
+) -> Tokenizer:
     """Train a tokenizer on the documents of an iterable, in bounded memory, and return it.
 
     A lone surrogate in a str is treated as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
@@ -41,9 +44,10 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
         documents: any iterable of str or bytes, each item a document of its own; or of mappings with one of these in
             `text_field`; or of pyarrow Arrays, RecordBatches or Tables, or one of these; or a `datasets.Dataset`.
             Columns go to the core without becoming Python strings. A special token inside an item separates documents.
-        text_field: the key of the text in a mapping, or the column in a table.
-        **options: as of `pipeline.train`, such as `output="runs/a"`, `vocab_size=32_000`; `workers` is the number of
-            threads. Counters take at most a quarter of `memory_limit` before they are written out.
+        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
+        **options: as of `pipeline.train`, such as `output="runs/a"`, `vocab_size=32_000`. `text_field="text"` is the
+            key of the text in a mapping, or the column in a table. `workers` is the number of threads. Counters take
+            at most a quarter of `memory_limit` before they are written out.
 
     Returns:
         The tokenizer; of several sizes the first.
@@ -64,8 +68,9 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
     check_before_work(settled, pattern)
     _refuse_small_limit(settled)
     with (
+        for_python(progress) as listener,
         executor_here(settled) as executor,
-        open_work(settled, pattern, executor, warn_of, resumable=False) as work,
+        open_work(settled, pattern, executor, listener, resumable=False) as work,
     ):
         if not settled.overwrite and manifest.load(work.directory.location) is not None:
             raise RunDirectoryError(
@@ -74,7 +79,7 @@ def train_from_iterator(documents: Iterable[Any], *, text_field: str = "text", *
             )
 
         def read(run: Run, part_path: PartPath) -> Parts:
-            return count_documents(work, run, part_path, blocks(documents, text_field))
+            return count_documents(work, run, part_path, blocks(documents, settled.text_field))
 
         source = Source("iterator", os.urandom(16).hex(), "an iterator")
         with take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read) as (run, counted):

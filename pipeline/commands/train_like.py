@@ -8,13 +8,14 @@ import os
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.commands.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.presets import NAME
+from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import names_of
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
@@ -33,7 +34,8 @@ def train_like(
     files: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     *,
     texts: Iterable[Any] | None = None,
-    **options: Any,
+    progress: bool = False,
+    **options: Unpack[TrainOptions],
 ) -> Tokenizer:
     """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
 
@@ -52,6 +54,7 @@ def train_like(
         files: paths as for `tokenizers.Tokenizer.train`: each line with its ending is a document, and special tokens
             in it are text.
         texts: instead of files, as for `train_from_iterator` there: texts, or lists of texts.
+        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         options: how the work is done, as for `pipeline.train`: `output`, `workers`, `memory_limit`, `chunk_size`,
             `export` and so on. Skipped or altered input, invalid UTF-8 included, is an error as it is there, unless
             `errors` or `fail_on_loss` says otherwise.
@@ -75,9 +78,9 @@ def train_like(
             )
     settled: dict[str, Any] = {"errors": "strict", "fail_on_loss": True} | options | follow
     if files is not None:
-        return train(_different(files), **settled)
+        return train(_different(files), progress=progress, **settled)
     flat = (text for item in texts or () for text in (item if isinstance(item, list | tuple) else [item]))
-    return train_from_iterator(flat, **settled)
+    return train_from_iterator(flat, progress=progress, **settled)
 
 
 def _options_like(trainer: Any) -> dict[str, Any]:

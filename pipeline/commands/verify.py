@@ -10,20 +10,21 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
-from pipeline.base.events import Listener, warn_of
+from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import Executor
 from pipeline.merges import forecast, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.pattern import compile_pattern
+from pipeline.report.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
+from pipeline.run.option_types import AnyPath, WorkingOptions
 from pipeline.run.options import Options, make_options
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
@@ -37,11 +38,12 @@ from pipeline.tokenizer.model import Model
 _MODULUS = 1 << 64
 
 
-def verify_run(run: str | PathLike[str], **options: Any) -> dict[str, str]:
+def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkingOptions]) -> dict[str, str]:
     """Verify a run directory as `bpe-pipeline verify` does.
 
     Args:
         run: the run directory, a path or a URI.
+        progress: as of `pipeline.train`.
         **options: `workers`, `memory_limit`.
 
     Returns:
@@ -56,8 +58,8 @@ def verify_run(run: str | PathLike[str], **options: Any) -> dict[str, str]:
     '3, each the right one with the right count, as many as were asked for (replayed in ... s)'
     """
     settled = make_options(options)
-    with executor_here(settled) as executor:
-        return run_verify(named(run), settled, executor, warn_of)
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        return run_verify(named(run, "run"), settled, executor, listener)
 
 
 def run_verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:

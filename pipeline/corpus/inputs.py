@@ -47,7 +47,7 @@ def expand(name: str) -> list[str]:
     if "\0" in name:
         raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
     _refuse_undecodable(name)
-    where = named(name)
+    where = named(name, "inputs")
     with reading(name):
         if isinstance(where, Remote):
             return list(map(str, _in_store(where)))

@@ -1,7 +1,7 @@
 """Token ids and their bytes, derived from the merge list and never stored with it.
 
 All 256 single bytes have an id, every merge joins two existing tokens into an existing one, no two ordinary tokens have
-the same bytes, and no two tokens share an id.
+the same bytes, and no two tokens share an id, except that a special token may be an ordinary token of the same bytes.
 """
 
 import codecs
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.run.ids import BYTE_CHARACTERS, BYTE_ORDER, MAX_IDS, check_special_tokens
@@ -70,7 +70,12 @@ class Vocabulary:
     @property
     def size(self) -> int:
         """The number of ids: bytes, merge results and special tokens."""
-        return len(self.tokens) + len(self.special_tokens)
+        return len(self.tokens) + sum(id_ not in self.tokens for id_ in self.special_tokens.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        lengths = array("I", map(len, self.tokens.values()))
+        tokens = array("I", self.tokens), lengths, b"".join(self.tokens.values())
+        return _unpacked, (*tokens, self.left, self.right, self.result, self.special_tokens)
 
     @property
     def max_id(self) -> int:
@@ -161,7 +166,7 @@ class Vocabulary:
         cls, tokens: Mapping[int, bytes], merges: Iterable[tuple[bytes, bytes]], special_tokens: Mapping[str, int]
     ) -> "Vocabulary":
         """Keep the ids of another trainer's file; `InputError` names what breaks the promises of this module."""
-        check_special_tokens(list(special_tokens))
+        check_special_tokens([text for text, id_ in special_tokens.items() if tokens.get(id_) != text.encode()])
         by_bytes = {token: id_ for id_, token in tokens.items()}
         if b"" in by_bytes:
             raise InputError(f"token {by_bytes[b'']} is empty")
@@ -173,7 +178,7 @@ class Vocabulary:
                 raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
         texts_by_id: dict[int, str] = {}
         for text, id_ in special_tokens.items():
-            if id_ in tokens or texts_by_id.setdefault(id_, text) != text:
+            if tokens.get(id_, text.encode()) != text.encode() or texts_by_id.setdefault(id_, text) != text:
                 raise InputError(f"the special token {text!r} has id {id_}, which another token has too")
         most = min(MAX_IDS, _ANY_ID + _IDS_PER_TOKEN * len(tokens))
         outside = [id_ for id_ in (*tokens, *texts_by_id) if not 0 <= id_ < most]
@@ -189,6 +194,11 @@ class Vocabulary:
         if len(set(listed)) < len(listed):
             _refuse_merges(listed, by_bytes)
         return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
+
+
+def _unpacked(ids: Iterable[int], lengths: Iterable[int], joined: bytes, *others: Any) -> Vocabulary:
+    tokens = (joined[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+    return Vocabulary(dict(zip(ids, tokens, strict=True)), *others)
 
 
 def _refuse_merges(merges: Sequence[tuple[bytes, bytes]], by_bytes: Mapping[bytes, int]) -> NoReturn:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from pipeline.base.errors import PatternError, PatternTimeoutError
-from pipeline.base.machine import limited_growth
+from pipeline.base.system import limited_growth
 from pipeline.base.units import format_bytes
 from pipeline.pattern.classes import CATEGORY_NAMES, CATEGORY_STARTS, CODE_POINTS
 

@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import Any
 
 from pipeline.base import machine
-from pipeline.base.errors import PipelineError
-from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted
+from pipeline.base.errors import PipelineError, unfit
+from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.units import format_bytes, format_count
 
 _LINE_EVERY_S = 5.0
@@ -64,16 +65,39 @@ def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
         yield lambda event: write_json(_NAMES[type(event)], asdict(event))
     elif quiet:
         yield _warnings
-    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+    elif _in_notebook() or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
         with _bars() as bars:
             yield bars
     else:
         yield _follow_stages(_show_line, lambda notice: write_error(f"{_MARKS[notice.level]}{notice.text}"))
 
 
+@contextlib.contextmanager
+def for_python(progress: bool) -> Iterator[Listener]:
+    """Issue warnings as Python warnings; with `progress`, also show how far the work is."""
+    if not isinstance(progress, bool):
+        raise unfit("progress", "True or False", progress)
+    with listener(quiet=False, log_json=False) if progress else contextlib.nullcontext(warn_of) as shown:
+
+        def listen(event: Event) -> None:
+            is_warning = isinstance(event, Notice) and event.level == "warning"
+            (warn_of if is_warning else shown)(event)
+
+        yield listen
+
+
 def _warnings(event: Event) -> None:
     if isinstance(event, Notice) and event.level == "warning":
         write_error(f"bpe-pipeline: warning: {event.text}")
+
+
+def _in_notebook() -> bool:
+    """Whether rich can draw into a notebook: this is one, and it has widgets."""
+    if "ipykernel" not in sys.modules or find_spec("ipywidgets") is None:
+        return False
+    from rich.console import Console
+
+    return Console().is_jupyter
 
 
 class _Stage:

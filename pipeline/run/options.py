@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
@@ -151,15 +151,6 @@ def flag_of(name: str) -> str:
     return special.get(name) or "--" + name.replace("_", "-")
 
 
-def _shown(value: object) -> str:
-    """Return a value for a message, in one line of at most 80 characters."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, or deep nesting
-        text = f"such {type(value).__name__}"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
     """Check and complete the options given by name; `None` means the default. `spell` says how messages name them.
 
@@ -182,7 +173,7 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
             checked[name] = OPTION_FIELDS[name].metadata["parse"](value)
         except ValueError as error:
             expected, wrong = (*error.args, value)[:2]
-            raise UsageError(f"{spell(name)}: expected {expected}, not {_shown(wrong)}") from None
+            raise unfit(spell(name), expected, wrong) from None
         except UsageError as error:
             raise UsageError(f"{spell(name)}: {error}") from None
     return Options(**checked)

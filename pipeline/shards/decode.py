@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from os import PathLike
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, unfit
 from pipeline.shards.formats import FORMATS
 from pipeline.shards.formats.shard_format import ID_BYTES, Block
 from pipeline.shards.manifest import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
@@ -33,6 +33,8 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
         InputError: shards are missing or damaged, or another tokenizer made them.
         StorageError: the directory cannot be read.
     """
+    if not isinstance(tokenizer, Tokenizer):
+        raise unfit("tokenizer", "a Tokenizer (pipeline.load reads one)", tokenizer)
     where = named(path)
     directory = where if (where / RESULT).exists() else where.parent
     corpus = load_result(directory)

@@ -4,15 +4,15 @@ from array import array
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from os import PathLike
+from dataclasses import dataclass, field, fields, replace
 from threading import Event
-from typing import Any
+from typing import Any, Unpack
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.run.option_types import AnyPath, EncodeFilesOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
@@ -23,12 +23,12 @@ from pipeline.shards.plan import (
     cut_corpus,
     dtype_of,
     encoding_workers,
+    model_of,
     other_separator,
+    refuse_swapped,
     separator_of,
     task_of,
 )
-from pipeline.storage import Remote, named
-from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -55,6 +55,13 @@ class EncodedFiles(Sequence[memoryview]):
     def __len__(self) -> int:
         return len(self.ends)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EncodedFiles):
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __reduce__(self) -> tuple[Any, ...]:
         whole = self.ids.tobytes(), self.ids.format, self.ends.tobytes()
         return _restored, (*whole, self.text_bytes, self.losses)
@@ -77,9 +84,9 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
 
 
 def encode_files(
-    inputs: str | PathLike[str] | Sequence[str | PathLike[str]],
-    tokenizer: Tokenizer | str | PathLike[str] | Remote,
-    **options: Any,
+    inputs: AnyPath | Sequence[AnyPath],
+    tokenizer: Tokenizer | AnyPath,
+    **options: Unpack[EncodeFilesOptions],
 ) -> EncodedFiles:
     """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
 
@@ -107,13 +114,14 @@ def encode_files(
         InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
         TrainingError: a piece exceeds the memory budget.
     """
+    refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
     refuse_unfit(options, OF_TRAINING | _OF_SHARDS, "encoding in memory")
     settled = make_options({"inputs": inputs, **options})
     if settled.inputs is None or "-" in settled.inputs:
         raise UsageError(
             "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
         )
-    model = tokenizer.model if isinstance(tokenizer, Tokenizer) else load_model(named(tokenizer))
+    model = model_of(tokenizer, inputs)
     if on_regex(model.pattern):
         warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
     listing = list_corpus(settled, warn_of)

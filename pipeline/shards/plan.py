@@ -6,15 +6,17 @@ The plan is made once and stored in `encoding.json`; a resumed encoding keeps it
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from os import PathLike
 from typing import Any, TypeVar
 
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import Listing
 from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
+from pipeline.run.option_types import AnyPath
 from pipeline.run.options import READING_OPTIONS, Options, names_of
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
@@ -24,8 +26,11 @@ from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
+from pipeline.storage import named
+from pipeline.tokenizer.formats.load import load_model, tokenizer_home
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 # Options that change nothing here: the tokenizer decides.
 OF_TRAINING = names_of("count", "vocabulary", "merge", "special") - {"errors", *READING_OPTIONS} | {
@@ -38,6 +43,24 @@ _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
 _LEAST_TEXT_BYTES = 4 << 20  # for a long piece
 Task = TypeVar("Task", bound=IdsTask)
+
+
+def refuse_swapped(inputs: object, call: str) -> None:
+    """Raise `UsageError` where the tokenizer is given as the inputs."""
+    if isinstance(inputs, Tokenizer):
+        raise UsageError(f"the inputs are a tokenizer: the order is {call}")
+
+
+def model_of(tokenizer: Tokenizer | AnyPath, inputs: object) -> Model:
+    """Return the model of a tokenizer or of the path of one; `UsageError` where the inputs are that path."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer.model
+    try:
+        return load_model(named(tokenizer, "tokenizer"))
+    except InputError:
+        if isinstance(inputs, str | PathLike) and (tokenizer_home(named(inputs)) / "tokenizer.json").exists():
+            raise UsageError(f"{inputs} is a tokenizer, and {tokenizer} is none: inputs come before it") from None
+        raise
 
 
 def separator_of(model: Model, options: Options) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipeline.base import system
-from pipeline.base.errors import StorageError, UsageError
+from pipeline.base.errors import StorageError, unfit
 from pipeline.storage.remote import Remote as Remote
 from pipeline.storage.remote import RemoteError as RemoteError
 from pipeline.storage.remote import RemoteFile as RemoteFile
@@ -89,12 +89,12 @@ def location(value: str | os.PathLike[str] | Remote) -> Location:
     return Remote(f"{kind}://{parts.netloc}", parts.query, key)
 
 
-def named(value: str | os.PathLike[str] | Remote) -> Location:
-    """Parse a location; raises `UsageError` where `location` raises `ValueError`."""
+def named(value: str | os.PathLike[str] | Remote, argument: str = "path") -> Location:
+    """Parse a location; raises `UsageError`, which names the argument, for anything else."""
     try:
-        return location(value)
+        return location(value if isinstance(value, Remote | Path) else path_text(value))
     except ValueError as error:
-        raise UsageError(f"{value} is not understood: expected {error}") from None
+        raise unfit(argument, str(error), value) from None
 
 
 def path_text(value: object) -> str:

@@ -1,18 +1,44 @@
 """What `allowed_special` and `disallowed_special` mean, as in tiktoken, and the search for what is disallowed."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from pipeline import _core
-from pipeline.base.errors import SpecialTokenError, UsageError
-from pipeline.tokenizer.encode import utf8_of
+from pipeline.base.errors import SpecialTokenError, UsageError, unfit
+from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_of
 
 Allowed: TypeAlias = Literal["all"] | AbstractSet[str] | None
 Disallowed: TypeAlias = Literal["all"] | Collection[str] | None
 
 _MOST_SEARCHES = 64  # that stay prepared
+
+
+class SpecialChoice:
+    """Which special tokens an encoder recognises; searches that were used stay prepared. every, none: of them."""
+
+    def __init__(self, encoder: TextEncoder, known: AbstractSet[str]) -> None:
+        self._known = known
+        self._recognising = lru_cache(_MOST_SEARCHES)(encoder.recognising)
+        self.every, self.none = self._recognising(frozenset(known)), self._recognising(frozenset())
+
+    def of(self, texts: Sequence[Text], allowed: Allowed, disallowed: Disallowed) -> Recognised:
+        """Return what to recognise in texts, none of which contains a refused special token."""
+        if allowed is None and disallowed is None:
+            return self.every
+        recognised, refused = allowed_and_refused(self._known, allowed, disallowed)
+        for text in texts if refused else ():
+            deque(checked([utf8_of(text)], refused), maxlen=0)
+        return self._recognising(recognised)
+
+    def of_blocks(
+        self, blocks: Iterable[bytes], allowed: Allowed, disallowed: Disallowed
+    ) -> tuple[Iterator[bytes], Recognised]:
+        """Return a text in blocks, checked as it is read, and what to recognise in it."""
+        recognised, refused = allowed_and_refused(self._known, allowed, disallowed)
+        return checked(blocks, refused), self._recognising(recognised)
 
 
 def allowed_and_refused(
@@ -24,6 +50,9 @@ def allowed_and_refused(
     for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
         if isinstance(value, str | bytes) and value != "all":
             raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
+        listed = () if value is None else value
+        if not isinstance(listed, Collection) or not all(isinstance(text, str) for text in listed):
+            raise unfit(name, "a set of texts, or 'all'", value)
     allowed = frozenset(known if allowed_special == "all" else known & (allowed_special or set()))
     if disallowed_special is None or disallowed_special == "all":
         return allowed, frozenset(known - allowed)
@@ -52,6 +81,6 @@ def checked(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]
 def _search_for(texts: frozenset[str]) -> _core.SpecialTokens | None:
     listed = [text for text in texts if text]
     for text in listed:
-        if not isinstance(text, str) or text != utf8_of(text).decode():
+        if text != utf8_of(text).decode():
             raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
     return _core.SpecialTokens(listed, [0] * len(listed)) if listed else None

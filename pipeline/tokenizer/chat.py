@@ -1,4 +1,4 @@
-"""Dialogs to ids and messages back: Llama 3's format, and ChatML.
+"""Dialogs to ids and messages back: Llama 3's format, ChatML, and that of any chat template.
 
 A message is `{"role": ..., "content": ...}`. Everything that a message says is ordinary text: special tokens written
 in it are not recognised, so a message cannot be ended from inside. (`apply_chat_template` in transformers renders text
@@ -8,8 +8,10 @@ first and recognises them; without such text the ids are the same.)
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
-from pipeline.base.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError, unfit
+from pipeline.tokenizer.chat_template_format import TemplateDialogs
 from pipeline.tokenizer.decode import numbers_of
 from pipeline.tokenizer.llama3 import Llama3Tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -64,6 +66,8 @@ class _Format(ABC):
         Raises:
             UsageError: a message has no role or no content.
         """
+        if not isinstance(dialog, Iterable):
+            raise unfit("dialog", "a list of messages", dialog)
         return [*self._before_dialog, *chain.from_iterable(map(self.encode_message, dialog)), *self._before_answer]
 
     def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
@@ -93,7 +97,9 @@ class _Format(ABC):
 
 
 class ChatFormat(_Format):
-    """Llama 3's chat format: header marks around the role, a blank line, content without outer white space, <|eot_id|>.
+    """Llama 3's chat format, or that of a tokenizer's chat template (then jinja2 is needed).
+
+    Llama 3's: header marks around the role, a blank line, content without outer white space, <|eot_id|>.
 
     >>> from pipeline import ChatFormat, Llama3Tokenizer
     >>> chat = ChatFormat(Llama3Tokenizer("tokenizer.model"))
@@ -103,13 +109,21 @@ class ChatFormat(_Format):
     '<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\\n\\n'
 
     Args:
-        tokenizer: Llama 3's; kept as the attribute `tokenizer`.
+        tokenizer: Llama 3's, or any `Tokenizer` that has a chat template; kept as the attribute `tokenizer`.
+
+    Raises:
+        UsageError: the tokenizer has no chat template.
     """
 
     _shape = "start_header_id, a role, end_header_id, a blank line, content and eot_id"
 
-    def __init__(self, tokenizer: Llama3Tokenizer) -> None:
-        self.tokenizer = tokenizer
+    def __new__(cls, tokenizer: Llama3Tokenizer | Tokenizer | None = None) -> "ChatFormat":  # noqa: D102 - as __init__
+        return super().__new__(_TemplateFormat if isinstance(tokenizer, Tokenizer) else cls)
+
+    def __init__(self, tokenizer: Llama3Tokenizer | Tokenizer) -> None:
+        if not isinstance(tokenizer, Llama3Tokenizer):
+            raise unfit("tokenizer", "a Llama3Tokenizer, or a Tokenizer with a chat template", tokenizer)
+        self.tokenizer: Any = tokenizer
         special_tokens = tokenizer.special_tokens
         self._start, self._end = special_tokens["<|start_header_id|>"], [special_tokens["<|eot_id|>"]]
         self._after_role = [special_tokens["<|end_header_id|>"], *self._text("\n\n")]
@@ -143,7 +157,33 @@ class ChatFormat(_Format):
         return self.tokenizer.decode(inner[:header]), self.tokenizer.decode(inner[content:])
 
     def _text(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, bos=False, eos=False)
+        ids: list[int] = self.tokenizer.encode(text, bos=False, eos=False)
+        return ids
+
+
+class _TemplateFormat(ChatFormat):
+    """The format of any chat template."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        if tokenizer.chat_template is None:
+            raise UsageError("the tokenizer has no chat template: ChatFormat needs one, or a Llama3Tokenizer")
+        self.tokenizer, self._dialogs = tokenizer, TemplateDialogs(tokenizer)
+
+    def encode_header(self, message: Message) -> list[int]:
+        return self._dialogs.header(_member(message, "role"))
+
+    def encode_message(self, message: Message) -> list[int]:
+        _member(message, "role"), _member(message, "content")
+        return self._dialogs.message(message)
+
+    def encode_dialog_prompt(self, dialog: Sequence[Message]) -> list[int]:
+        return self._dialogs.dialog(dialog)
+
+    def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
+        message = self._dialogs.read(numbers_of(ids))
+        if message is None:
+            raise InputError("these ids are not one message of the chat template: give what encode_message returned")
+        return message
 
 
 class ChatMLFormat(_Format):
@@ -164,6 +204,8 @@ class ChatMLFormat(_Format):
     _shape = "im_start, a role, a line end, content, im_end and a line end"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        if not isinstance(tokenizer, Tokenizer):
+            raise unfit("tokenizer", "a Tokenizer", tokenizer)
         required = ("<|im_start|>", "<|im_end|>")
         missing = [text for text in required if text not in tokenizer.special_tokens]
         if missing:
@@ -184,7 +226,7 @@ class ChatMLFormat(_Format):
 
 
 def _member(message: Message, name: str) -> str:
-    text = message.get(name)
+    text = message.get(name) if isinstance(message, Mapping) else None
     if not isinstance(text, str):
         raise UsageError(f"a message lacks the text {name!r}: give {{'role': ..., 'content': ...}}")
     return text

@@ -10,7 +10,11 @@ from pipeline.base.errors import InputError
 def numbers_of(ids: Iterable[int]) -> list[int]:
     """Return the ids as Python's numbers; InputError for anything but one row of whole numbers."""
     to_list = getattr(ids, "tolist", None)  # of an array or a tensor, in one step
+    if isinstance(ids, int) or getattr(ids, "ndim", None) == 0:
+        raise InputError(f"ids must be whole numbers in one row, not the one number {ids}: decode([{ids}])")
     try:
+        if isinstance(ids, bytes | bytearray):
+            raise TypeError("bytes are numbers too, but hardly ids")
         return list(map(index, to_list() if to_list is not None else ids))
     except TypeError:
         raise InputError(

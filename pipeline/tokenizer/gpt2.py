@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.storage import Remote, named
+from pipeline.tokenizer.arguments import special_texts
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -31,8 +32,9 @@ class GPT2Tokenizer:
     """
 
     def __init__(self, directory: str | PathLike[str] | Remote, *, special_tokens: Sequence[str] | None = None) -> None:
-        home = named(directory)
-        self.tokenizer = Tokenizer.from_model(load_gpt2(home / "vocab.json", home / "merges.txt", special_tokens))
+        home = named(directory, "directory")
+        listed = None if special_tokens is None else special_texts(special_tokens)
+        self.tokenizer = Tokenizer.from_model(load_gpt2(home / "vocab.json", home / "merges.txt", listed))
 
     @property
     def vocab_size(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from os import PathLike
 from typing import Any, Literal
 
+from pipeline.base.errors import unfit
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -85,6 +86,8 @@ class Llama3Tokenizer:
         Raises:
             SpecialTokenError: the text contains a disallowed special token; a ValueError.
         """
+        if not isinstance(text, str):
+            raise unfit("text", "str", text)
         ids = [self.bos_id] if bos else []
         specials: Any = {"allowed_special": allowed_special, "disallowed_special": disallowed_special}
         for stretch in stretches(text):

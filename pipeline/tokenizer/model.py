@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
@@ -48,7 +47,7 @@ class Preparation:
     space_in_front: bool = False  # each such stretch that does not start with a space gets one
     rules: Mapping[str, SpecialRule] = field(default_factory=dict)  # of the special tokens without the plain rule
 
-    @cached_property
+    @property
     def changes_ids(self) -> bool:
         """Whether anything is done."""
         return self.nfc or self.space_in_front or not all(rule.is_plain for rule in self.rules.values())
@@ -78,7 +77,7 @@ class Model:
     pattern: CompiledPattern
     roles: Roles = Roles()  # of the special tokens
     whole_pieces: bool = False  # a piece that is a token is that token before any merge; elsewhere `ignore_merges`
-    trained: bool = False  # the merges are as they were learned, so every token is reachable
+    trained: bool = field(default=False, compare=False)  # merges as they were learned: every token is reachable
     preparation: Preparation = Preparation()  # what another trainer's file does to text first
     post_processor: str | None = None  # the JSON of that file's; ids here are those without it
     chat_template: ChatTemplate | None = None
@@ -86,7 +85,7 @@ class Model:
 
     def __post_init__(self) -> None:
         for role, text in asdict(self.roles).items():
-            if text is not None and text not in self.vocabulary.special_tokens:
+            if text is not None and text not in list(self.vocabulary.special_tokens):
                 raise UsageError(f"the {role} token {text!r} is not one of the special tokens: name it among them")
         if self.add_bos and self.bos_token is None:
             raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")

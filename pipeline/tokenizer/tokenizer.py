@@ -5,35 +5,34 @@ Ids are those of exact byte-pair encoding by rank. It holds no state besides cac
 
 from __future__ import annotations
 
-import tempfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, chain, pairwise
-from operator import index
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pipeline.base.errors import UsageError
-from pipeline.base.machine import default_workers
+from pipeline.base.errors import UsageError, unfit
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import CompiledPattern, compile_pattern, resolve
+from pipeline.pattern import CompiledPattern
 from pipeline.run.ids import Roles, SpecialTokens
+from pipeline.run.option_types import AnyPath, EncodeFilesOptions, EncodeOptions
 from pipeline.storage import Remote, named
-from pipeline.tokenizer.allowed_special import Allowed, Disallowed, allowed_and_refused, checked
-from pipeline.tokenizer.decode import StreamDecoder, tokens_of
-from pipeline.tokenizer.encode import Recognised, Text, TextEncoder, utf8_blocks, utf8_of
+from pipeline.tokenizer import arguments, conversions
+from pipeline.tokenizer.allowed_special import Allowed, Disallowed, SpecialChoice
+from pipeline.tokenizer.chat_render import Message, render
+from pipeline.tokenizer.decode import StreamDecoder, numbers_of, tokens_of
+from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.model import PLAIN_RULE, Model
 
 if TYPE_CHECKING:
     from numpy import integer
     from numpy.typing import NDArray
 
-_MAX_SELECTIONS = 64  # combinations of allowed special tokens whose search stays prepared
-_MOST_THREADS = 4096  # more than any machine has cores
+    from pipeline.shards.in_memory import EncodedFiles
+    from pipeline.shards.manifest import EncodedCorpus
 
 
 class Tokenizer:
@@ -47,36 +46,71 @@ class Tokenizer:
     >>> tokenizer.encode("lower<|endoftext|>")
     [257, 258, 259]
 
+    `len(tokenizer)` is its number of ids, `"low" in tokenizer` asks whether a text is one token, and calling it
+    encodes. Tokenizers are equal if what their files say is equal; they are pickled without their caches.
+
     Args:
-        vocabulary: ids, bytes, merges and special tokens.
-        pattern: a name or regular expression, or a compiled pattern.
+        vocabulary: the path or URI of a tokenizer, as for `load`; or ids, bytes, merges and special tokens.
+        pattern: a name or regular expression, or a compiled pattern; None: gpt2, or what a path says.
         pad_token: one of the special tokens, for exports; None for no pad token.
         whole_pieces: whether a piece that is a token is that token, even where no merges lead to it.
 
     Raises:
-        UsageError: the pad token is not one of the special tokens.
+        UsageError: the pad token is not one of the special tokens, or more than a path is given.
         PatternError: the pattern is not a name or a valid expression.
+        InputError: the tokenizer at the path cannot be read.
     """
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
-        pattern: CompiledPattern | str = "gpt2",
+        vocabulary: Vocabulary | AnyPath,
+        pattern: CompiledPattern | str | None = None,
         *,
         pad_token: str | None = None,
         whole_pieces: bool = False,
     ) -> None:
-        compiled = compile_pattern(resolve(pattern)) if isinstance(pattern, str) else pattern
-        self._set_model(Model(vocabulary, compiled, Roles(pad=pad_token), whole_pieces))
+        if isinstance(vocabulary, Vocabulary):
+            compiled = arguments.pattern_of("gpt2" if pattern is None else pattern)
+            self._set_model(Model(vocabulary, compiled, Roles(pad=pad_token), whole_pieces))
+        elif not isinstance(vocabulary, str | PathLike | Remote):
+            wanted = "a path (ids and bytes: Tokenizer.from_vocab, merges: Tokenizer.from_merges)"
+            raise unfit("vocabulary", wanted, vocabulary)
+        elif pattern is not None or pad_token is not None or whole_pieces:
+            raise UsageError("a tokenizer at a path has a pattern and a pad token: leave the other arguments out")
+        else:
+            self._set_model(load_model(named(vocabulary, "vocabulary")))
 
     def _set_model(self, model: Model) -> None:
         self.model = model
         self._encoder = TextEncoder(model)
-        self._recognising = lru_cache(_MAX_SELECTIONS)(self._encoder.recognising)
-        self._all_special = self._recognising(frozenset(model.vocabulary.special_tokens))
-        self._no_special = self._recognising(frozenset())
+        self._choice = SpecialChoice(self._encoder, model.vocabulary.special_tokens.keys())
+        self._every = self._choice.every
         bos = model.bos_token if model.add_bos else None
         self._start = [] if bos is None else [model.vocabulary.special_tokens[bos]]
+
+    def __repr__(self) -> str:
+        special = f"{len(self.special_tokens)} special"
+        return f"Tokenizer({len(self)} tokens, {self.pattern.name or self.pattern.expression}, {special})"
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, text: object) -> bool:
+        if not isinstance(text, str | bytes):
+            raise unfit("the text before `in`", "str or bytes (for an id, `id in tokenizer.vocab`)", text)
+        return (utf8_of(text) if isinstance(text, str) else text) in self._known_bytes
+
+    def __eq__(self, other: object) -> bool:
+        return self.model == other.model if isinstance(other, Tokenizer) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.vocab_size, self.pattern.expression))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_model, (self.model,)
 
     @classmethod
     def from_model(cls, model: Model) -> Tokenizer:
@@ -91,6 +125,8 @@ class Tokenizer:
         Returns:
             The tokenizer.
         """
+        if not isinstance(model, Model):
+            raise unfit("model", "the model of a tokenizer", model)
         tokenizer = cls.__new__(cls)
         tokenizer._set_model(model)
         return tokenizer
@@ -102,7 +138,7 @@ class Tokenizer:
         special_tokens: Sequence[str] = (),
         *,
         pattern: CompiledPattern | str = "gpt2",
-        special_ids: str = "last",
+        special_ids: Literal["last", "first"] = "last",
         pad_token: str | None = None,
     ) -> Tokenizer:
         """Make a tokenizer of a merge list: the 256 bytes, then a token for each merge that makes new bytes.
@@ -124,8 +160,8 @@ class Tokenizer:
             InputError: a merge joins a token that no earlier merge makes.
             UsageError: a special token is empty, repeated or a single byte, or `special_ids` is unknown.
         """
-        listed = SpecialTokens(tuple(special_tokens), Roles(pad=pad_token)).named()
-        vocabulary = Vocabulary.from_merges(merges, listed, special_ids=special_ids)
+        listed = SpecialTokens(tuple(arguments.special_texts(special_tokens)), Roles(pad=pad_token)).named()
+        vocabulary = Vocabulary.from_merges(arguments.pairs_of(merges), listed, special_ids=special_ids)
         return cls(vocabulary, pattern, pad_token=pad_token)
 
     @classmethod
@@ -155,25 +191,28 @@ class Tokenizer:
             InputError: `vocab` lacks a byte or a token of a merge, or has the same bytes twice.
             UsageError: a special token is empty, repeated or a single byte.
         """
-        tokens = dict(vocab)
+        tokens = arguments.tokens_by_id(vocab)
         ids = {token: id_ for id_, token in tokens.items()}
         following = max(tokens, default=-1) + 1
         chosen: dict[str, int] = {}
-        for text in SpecialTokens(tuple(special_tokens or ())).named():
+        for text in SpecialTokens(tuple(arguments.special_texts(special_tokens or ()))).named():
             chosen[text] = ids.get(text.encode(), following)
             if tokens.pop(chosen[text], None) is None:
                 following += 1
-        return cls(Vocabulary.from_tokens(tokens, merges, chosen), pattern)
+        return cls(Vocabulary.from_tokens(tokens, arguments.pairs_of(merges), chosen), pattern)
 
     @classmethod
-    def load(cls, path: str | PathLike[str] | Remote) -> Tokenizer:
+    def load(cls, path: AnyPath) -> Tokenizer:
         """Read a tokenizer; the ids are those of the file's own runtime without special tokens added around the text.
+
+        `Tokenizer(path)`, `Tokenizer.from_file`, `Tokenizer.from_pretrained` and `pipeline.load` do the same.
 
         >>> Tokenizer.load("my-tokenizer").encode("lower")
         [257, 258]
 
         Args:
-            path: a directory (tokenizer.json, or vocab.json and merges.txt) or one of these files; path or URI.
+            path: a run directory, a tokenizer's (tokenizer.json, or vocab.json and merges.txt) or one of these files;
+                path or URI.
 
         Returns:
             The tokenizer.
@@ -184,9 +223,11 @@ class Tokenizer:
         """
         return cls.from_model(load_model(named(path)))
 
+    from_file = from_pretrained = load
+
     @classmethod
     def from_tiktoken_file(
-        cls, path: str | PathLike[str] | Remote, *, pattern: str, special_tokens: Mapping[str, int] | None = None
+        cls, path: AnyPath, *, pattern: str, special_tokens: Mapping[str, int] | None = None
     ) -> Tokenizer:
         """Read a tiktoken rank file; the ids are those of `tiktoken.Encoding` with the same arguments.
 
@@ -207,10 +248,14 @@ class Tokenizer:
             UsageError: tiktoken would read the pattern differently.
             PatternError: the pattern does not compile.
         """
+        if not isinstance(pattern, str):
+            raise unfit("pattern", "a name, or the expression as tiktoken spells it", pattern)
+        if special_tokens is not None and not isinstance(special_tokens, Mapping):
+            raise unfit("special_tokens", "a mapping text -> id", special_tokens)
         file = named(path)
         return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, special_tokens or {}))
 
-    def save(self, directory: str | PathLike[str] | Remote) -> None:
+    def save(self, directory: AnyPath) -> None:
         """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
         >>> tokenizer.save("copy")
@@ -223,7 +268,39 @@ class Tokenizer:
         Raises:
             ExportRefusedError: tokenizer.json cannot tell a special token from an ordinary one.
         """
-        write_model(self.model, named(directory))
+        write_model(self.model, named(directory, "directory"))
+
+    save_pretrained = save
+
+    def to_tiktoken(self) -> Any:
+        """Return the tokenizer as one of tiktoken, with the same ids.
+
+        >>> tokenizer.to_tiktoken().encode("lower")
+        [257, 258]
+
+        Returns:
+            A `tiktoken.Encoding`.
+
+        Raises:
+            UsageError: tiktoken is not installed.
+            ExportRefusedError: tiktoken would produce other ids.
+        """
+        return conversions.to_tiktoken(self.model)
+
+    def to_tokenizers(self) -> Any:
+        """Return the tokenizer as one of tokenizers, with the same ids.
+
+        >>> tokenizer.to_tokenizers().encode("lower").ids
+        [257, 258]
+
+        Returns:
+            A `tokenizers.Tokenizer`.
+
+        Raises:
+            UsageError: tokenizers is not installed.
+            ExportRefusedError: tokenizers would produce other ids.
+        """
+        return conversions.to_tokenizers(self.model)
 
     def to_transformers(self) -> Any:
         """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.
@@ -236,17 +313,9 @@ class Tokenizer:
 
         Raises:
             UsageError: transformers is not installed.
-            ExportRefusedError: tokenizer.json cannot hold the tokenizer.
+            ExportRefusedError: transformers would produce other ids.
         """
-        try:
-            from transformers import PreTrainedTokenizerFast
-        except ImportError as reason:
-            raise UsageError(f"transformers cannot be imported ({reason}): pip install transformers") from None
-        with tempfile.TemporaryDirectory() as directory:
-            self.save(directory)
-            loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
-        loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
-        return loaded
+        return conversions.to_transformers(self.model)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -263,6 +332,39 @@ class Tokenizer:
         """Number of ids: bytes, merges and special tokens."""
         return self.vocabulary.size
 
+    @property
+    def n_vocab(self) -> int:
+        """The largest id and one more, as in tiktoken: the rows that an embedding needs."""
+        return self.vocabulary.max_id + 1
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """Id of the token that starts a text, if there is one."""
+        return self._id_of_role(self.model.bos_token)
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """Id of the token that ends a text, if there is one."""
+        return self._id_of_role(self.model.eos_token)
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """Id of the token that fills up a batch, if there is one."""
+        return self._id_of_role(self.model.pad_token)
+
+    @property
+    def eot_token(self) -> int | None:
+        """The same as `eos_token_id`, by tiktoken's name."""
+        return self.eos_token_id
+
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template in Jinja, if there is one."""
+        return self.model.chat_template.jinja if self.model.chat_template else None
+
+    def _id_of_role(self, token: str | None) -> int | None:
+        return None if token is None else self.special_tokens[token]
+
     @cached_property
     def vocab(self) -> dict[int, bytes]:
         """Id -> bytes of every token, special tokens included, in order of ids."""
@@ -277,6 +379,65 @@ class Tokenizer:
     def special_tokens(self) -> dict[str, int]:
         """Text -> id of the special tokens, in the order in which they were named."""
         return self.vocabulary.special_tokens
+
+    @cached_property
+    def _letters(self) -> dict[str, int]:
+        ids = {text: id_ for id_, text in self.vocabulary.texts.items()} | self.special_tokens
+        return dict(sorted(ids.items(), key=lambda item: item[1]))
+
+    @cached_property
+    def _letters_of_ids(self) -> dict[int, str]:
+        return {id_: text for text, id_ in self._letters.items()}
+
+    @cached_property
+    def _known_bytes(self) -> frozenset[bytes]:
+        return frozenset(self.vocab.values())
+
+    @cached_property
+    def _control_ids(self) -> frozenset[int]:
+        rules = self.model.preparation.rules
+        return frozenset(id_ for text, id_ in self.special_tokens.items() if rules.get(text, PLAIN_RULE).control)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return token -> id of every token, in the letters of Hugging Face's files.
+
+        >>> tokenizer.get_vocab()["low"]
+        257
+
+        Returns:
+            A new dictionary in order of ids; a space in a token is written as "Ġ".
+        """
+        return self._letters.copy()
+
+    def token_to_id(self, token: str) -> int | None:
+        """Return the id of a token.
+
+        >>> tokenizer.token_to_id("low")
+        257
+
+        Args:
+            token: in the letters of Hugging Face's files, such as "Ġthe" for " the".
+
+        Returns:
+            The id, or None.
+        """
+        if not isinstance(token, str):
+            raise unfit("token", "a text", token)
+        return self._letters.get(token)
+
+    def id_to_token(self, id: int) -> str | None:  # noqa: A002 - its name in tokenizers
+        """Return a token in the letters of Hugging Face's files.
+
+        >>> tokenizer.id_to_token(257)
+        'low'
+
+        Args:
+            id: the token's id.
+
+        Returns:
+            The token, such as "Ġthe" for " the", or None.
+        """
+        return self._letters_of_ids.get(numbers_of([id])[0])
 
     def encode(
         self,
@@ -312,10 +473,15 @@ class Tokenizer:
             InputError: a piece is longer than 1 GiB.
         """
         if allowed_special is None and disallowed_special is None:  # without a further call: texts may be short
-            ids = self._encoder.encode(text, self._all_special)
+            ids = self._encoder.encode(text, self._every)
         else:
-            ids = self._encoder.encode(text, self._recognised([text], allowed_special, disallowed_special))
-        return self._start + ids if self._start and add_special_tokens else ids
+            ids = self._encoder.encode(text, self._choice.of([text], allowed_special, disallowed_special))
+        if add_special_tokens is not True:
+            arguments.flag("add_special_tokens", add_special_tokens)
+            return ids
+        return self._start + ids if self._start else ids
+
+    __call__ = encode
 
     def encode_ordinary(self, text: Text) -> list[int]:
         """Return the ids of a text in which special tokens are ordinary text.
@@ -329,7 +495,7 @@ class Tokenizer:
         Returns:
             The token ids.
         """
-        return self._encoder.encode(text, self._no_special)
+        return self._encoder.encode(text, self._choice.none)
 
     def encode_batch(
         self,
@@ -359,9 +525,9 @@ class Tokenizer:
             SpecialTokenError: a text contains a disallowed special token.
             UsageError: `texts` is one text, or `num_threads` is below 1.
         """
-        listed = _listed(texts)
-        specials = self._recognised(listed, allowed_special, disallowed_special)
-        encoded = self._encoder.encode_batch(listed, specials, _threads(num_threads))
+        listed = arguments.texts_of(texts)
+        specials = self._choice.of(listed, allowed_special, disallowed_special)
+        encoded = self._encoder.encode_batch(listed, specials, arguments.threads_of(num_threads))
         return [self._start + ids for ids in encoded] if self._start and add_special_tokens else encoded
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
@@ -380,7 +546,9 @@ class Tokenizer:
         Raises:
             UsageError: `texts` is one text, or `num_threads` is below 1.
         """
-        return self._encoder.encode_batch(_listed(texts), self._no_special, _threads(num_threads))
+        return self._encoder.encode_batch(
+            arguments.texts_of(texts), self._choice.none, arguments.threads_of(num_threads)
+        )
 
     def encode_iterable(
         self, blocks: Iterable[Text], *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
@@ -406,8 +574,10 @@ class Tokenizer:
             SpecialTokenError: the text contains a disallowed special token.
             UsageError: a block has another type.
         """
-        allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
-        ids = self._encoder.encode_blocks(checked(utf8_blocks(blocks), refused), self._recognising(allowed))
+        if not isinstance(blocks, Iterable):
+            raise unfit("blocks", "texts, such as an open file", blocks)
+        checked, recognised = self._choice.of_blocks(utf8_blocks(blocks), allowed_special, disallowed_special)
+        ids = self._encoder.encode_blocks(checked, recognised)
         return chain(self._start, ids) if self._start else ids
 
     def encode_to_numpy(
@@ -420,7 +590,7 @@ class Tokenizer:
 
         Args:
             text: str or bytes.
-            dtype: an integer type that holds every id; None for uint32, which is not copied.
+            dtype: an integer type that holds every id; None for int64, as embeddings take it. "uint32" is not copied.
             allowed_special: as in `encode`.
             disallowed_special: as in `encode`.
 
@@ -433,16 +603,10 @@ class Tokenizer:
         """
         import numpy as np
 
-        specials = self._recognised([text], allowed_special, disallowed_special)
-        ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, specials))
-        if self._start:
-            ids = np.insert(ids, 0, self._start)
-        if dtype is None:
-            return ids
-        wanted = np.dtype(dtype)
-        if wanted.kind not in "iu" or np.iinfo(wanted).max < self.vocabulary.max_id:
-            raise UsageError(f"dtype {wanted} does not hold the ids up to {self.vocabulary.max_id}: give 'uint32'")
-        return ids.astype(wanted)
+        wanted = arguments.integer_dtype(dtype, self.vocabulary.max_id)
+        recognised = self._choice.of([text], allowed_special, disallowed_special)
+        ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, recognised))
+        return (np.insert(ids, 0, self._start) if self._start else ids).astype(wanted, copy=False)
 
     def count_tokens(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
@@ -463,8 +627,8 @@ class Tokenizer:
         Raises:
             SpecialTokenError: the text contains a disallowed special token.
         """
-        specials = self._recognised([text], allowed_special, disallowed_special)
-        return len(self._start) + self._encoder.count(text, specials)
+        recognised = self._choice.of([text], allowed_special, disallowed_special)
+        return len(self._start) + self._encoder.count(text, recognised)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of ids.
@@ -483,7 +647,7 @@ class Tokenizer:
         """
         return b"".join(tokens_of(self.vocab, ids))
 
-    def decode(self, ids: Iterable[int], *, errors: str = "replace") -> str:
+    def decode(self, ids: Iterable[int], *, errors: str = "replace", skip_special_tokens: bool = False) -> str:
         """Return the text of ids.
 
         >>> tokenizer.decode([257, 258])
@@ -492,17 +656,22 @@ class Tokenizer:
         Args:
             ids: as in `decode_bytes`.
             errors: as in `bytes.decode`, for ids that end inside of a character.
+            skip_special_tokens: whether special tokens are left out, rather than written as text.
 
         Returns:
-            The text; special tokens are written as text.
+            The text.
 
         Raises:
             InputError: an id is not in the vocabulary or not a whole number.
             UnicodeDecodeError: the bytes are not UTF-8 and `errors` is "strict".
         """
-        return self.decode_bytes(ids).decode("utf-8", errors)
+        if arguments.flag("skip_special_tokens", skip_special_tokens):
+            ids = [id_ for id_ in numbers_of(ids) if id_ not in self._control_ids]
+        return self.decode_bytes(ids).decode("utf-8", arguments.error_handler(errors))
 
-    def decode_batch(self, batch: Iterable[Iterable[int]], *, errors: str = "replace") -> list[str]:
+    def decode_batch(
+        self, batch: Iterable[Iterable[int]], *, errors: str = "replace", skip_special_tokens: bool = False
+    ) -> list[str]:
         """Return the text of each row of ids, in order.
 
         >>> tokenizer.decode_batch([[257], [258]])
@@ -511,11 +680,14 @@ class Tokenizer:
         Args:
             batch: rows of ids, or an array of two dimensions.
             errors: as in `decode`.
+            skip_special_tokens: as in `decode`.
 
         Returns:
             A text for each row.
         """
-        return [self.decode(ids, errors=errors) for ids in batch]
+        if isinstance(batch, str | bytes) or not isinstance(batch, Iterable):
+            raise unfit("batch", "rows of ids, such as [[1, 2], [3]]", batch)
+        return [self.decode(ids, errors=errors, skip_special_tokens=skip_special_tokens) for ids in batch]
 
     def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of ids as they arrive, never half a character; joined it is what `decode` returns.
@@ -530,7 +702,10 @@ class Tokenizer:
             Text of at least one character.
         """
         decoder = self.stream_decoder()
-        yield from filter(None, map(decoder.push, ids))
+        yield from filter(
+            None,
+            map(decoder.push, ids if isinstance(ids, Iterable) and not isinstance(ids, bytes) else numbers_of(ids)),
+        )
         if rest := decoder.finish():
             yield rest
 
@@ -563,31 +738,97 @@ class Tokenizer:
         lengths = map(len, tokens_of(self.vocab, ids))
         return list(pairwise(accumulate(lengths, initial=0)))
 
-    def _recognised(
-        self, texts: Sequence[Text], allowed_special: Allowed, disallowed_special: Disallowed
-    ) -> Recognised:
-        """Return what to recognise in texts, none of which contains a refused special token."""
-        if allowed_special is None and disallowed_special is None:
-            return self._all_special
-        allowed, refused = allowed_and_refused(self.special_tokens.keys(), allowed_special, disallowed_special)
-        for text in texts if refused else ():
-            deque(checked([utf8_of(text)], refused), maxlen=0)
-        return self._recognising(allowed)
+    def apply_chat_template(
+        self,
+        messages: Sequence[Message],
+        *,
+        tokenize: bool = True,
+        add_generation_prompt: bool = False,
+        **variables: Any,
+    ) -> Any:
+        """Render a dialog by the chat template, as transformers does.
+
+        Special tokens that a message contains are recognised, as there; `pipeline.ChatFormat` takes them as text.
+
+        >>> options = {"special_tokens": ["<|im_start|>", "<|im_end|>"], "chat_template": "chatml"}
+        >>> chatty = pipeline.train("corpus.txt", output="runs/chat", vocab_size=260, **options)
+        >>> chatty.apply_chat_template([{"role": "user", "content": "low"}], tokenize=False)
+        '<|im_start|>user\\nlow<|im_end|>\\n'
+
+        Args:
+            messages: of the dialog, in order: "role" and "content".
+            tokenize: whether to return ids, or the text.
+            add_generation_prompt: whether the start of the assistant's answer follows.
+            variables: of the template, such as `tools`.
+
+        Returns:
+            A list of ids, or the text.
+
+        Raises:
+            UsageError: there is no template, it refuses the messages, or jinja2 is not installed.
+        """
+        wanted = arguments.flag("add_generation_prompt", add_generation_prompt)
+        text = render(self.model, messages, add_generation_prompt=wanted, **variables)
+        return self.encode(text, add_special_tokens=False) if arguments.flag("tokenize", tokenize) else text
+
+    def encode_files(self, inputs: AnyPath | Sequence[AnyPath], **options: Unpack[EncodeFilesOptions]) -> EncodedFiles:
+        """Encode a corpus in memory: `pipeline.encode_files` with this tokenizer.
+
+        >>> tokenizer.encode_files("corpus").ids.tolist()
+        [257, 258, 259, 257, 259]
+
+        Args:
+            inputs: files, directories, globs and URIs.
+            options: as there.
+
+        Returns:
+            The ids, and where documents end.
+
+        Raises:
+            PipelineError: as there.
+        """
+        from pipeline.shards.in_memory import encode_files
+
+        return encode_files(inputs, self, **options)
+
+    def encode_corpus(
+        self, inputs: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Unpack[EncodeOptions]
+    ) -> EncodedCorpus:
+        """Encode a corpus into shards: `pipeline.encode_corpus` with this tokenizer.
+
+        >>> tokenizer.encode_corpus("corpus", "shards", workers=1).tokens
+        5
+
+        Args:
+            inputs: files, directories, globs and URIs.
+            output: the directory of the shards, a path or a URI.
+            options: as there.
+
+        Returns:
+            What `shards.json` says.
+
+        Raises:
+            PipelineError: as there.
+        """
+        from pipeline.commands.encode import encode_corpus
+
+        return encode_corpus(inputs, self, output, **options)
 
 
-def _listed(texts: Iterable[Text]) -> Sequence[Text]:
-    if isinstance(texts, str | bytes):
-        raise UsageError("texts is one text: give a list of texts, or call encode")
-    return texts if isinstance(texts, list) else list(texts)
+def load(path: AnyPath) -> Tokenizer:
+    """Read a tokenizer: `Tokenizer.load`.
 
+    >>> pipeline.load("my-tokenizer").encode("lower")
+    [257, 258]
 
-def _threads(num_threads: int | None) -> int:
-    if num_threads is None:
-        return default_workers()
-    try:
-        threads = index(num_threads)
-    except TypeError:
-        threads = 0
-    if threads < 1:
-        raise UsageError(f"num_threads is {num_threads!r}: give a whole number of at least 1")
-    return min(threads, _MOST_THREADS)
+    Args:
+        path: a run directory, a tokenizer's directory or one of its files; path or URI.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        InputError: a file is missing, damaged, or has a setting that is not reproduced exactly.
+        StorageError: an object store cannot be read.
+    """
+    return Tokenizer.load(path)

@@ -13,6 +13,7 @@ import peers
 import pytest
 from command import run
 
+import pipeline
 from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
 from pipeline.cli import commands
 from pipeline.report import progress
@@ -183,3 +184,56 @@ def test_shell_completion(typed: str, wanted: str) -> None:
 def test_unknown_name_suggests_the_nearest() -> None:
     assert "'train'" in run("trian").stderr
     assert "--vocab-size" in run("train", "--vocab-sise", "3").stderr
+
+
+def test_python_shows_a_bar_on_a_terminal_and_warnings_as_warnings(corpus: Path, tmp_path: Path) -> None:
+    script = (
+        "import pipeline, sys\n"
+        f"tokenizer = pipeline.train({str(corpus / 'a.txt')!r}, output={str(tmp_path / 'run')!r}, vocab_size=90_000, "
+        "workers=1, progress=True)\n"
+    )
+    terminal, other_end = pty.openpty()
+    command = [sys.executable, "-P", "-c", script]
+    process = subprocess.Popen(command, stderr=other_end, stdout=other_end, env={**os.environ, "TERM": "xterm"})
+    os.close(other_end)
+    shown = b""
+    with open(terminal, "rb", buffering=0) as reader:  # noqa: PTH123 - a descriptor
+        try:
+            while part := reader.read(1 << 16):
+                shown += part
+        except OSError:
+            pass  # the other end is closed
+    assert process.wait() == 0
+    assert "━".encode() in shown
+    assert b"counting" in shown
+    words = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).split()
+    assert b"UserWarning: the vocabulary is smaller than asked for" in b" ".join(words)
+
+
+def test_python_is_silent_unless_asked_and_shows_lines_in_a_pipe(
+    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for shown in (False, True):
+        pipeline.train(corpus / "a.txt", output=tmp_path / str(shown), vocab_size=300, workers=1, progress=shown)
+        error = capfd.readouterr().err
+        assert ("counting: " in error) == shown
+        assert (error == "") != shown
+
+
+def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
+    nbformat: Any = pytest.importorskip("nbformat", reason="needs nbformat")
+    nbclient: Any = pytest.importorskip("nbclient", reason="needs nbclient")
+    pytest.importorskip("ipykernel", reason="needs ipykernel")
+    pytest.importorskip("ipywidgets", reason="needs ipywidgets")
+    code = (
+        "import pipeline\n"
+        f"pipeline.train({str(corpus / 'a.txt')!r}, output={str(tmp_path / 'run')!r}, vocab_size=90_000, progress=True)"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    outputs = notebook.cells[0].outputs
+    assert "counting" in str(notebook)
+    assert "━" in str(notebook)
+    assert "UserWarning: the vocabulary is smaller than asked for" in str(outputs)
+    assert 'install "ipywidgets"' not in str(outputs)
+    assert any("tokens, gpt2" in str(output.get("data", "")) for output in outputs)

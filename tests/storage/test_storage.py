@@ -20,7 +20,7 @@ import pipeline
 from pipeline import _core, cli, storage
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.cli import commands
-from pipeline.commands.encode_text import load_tokenizer, tokenizer_home
+from pipeline.commands.encode_text import load_tokenizer
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
@@ -28,6 +28,7 @@ from pipeline.run.options import make_options
 from pipeline.storage import Location, Remote, RemoteError, atomic, bounded, location, scratch
 from pipeline.storage import remote as stores
 from pipeline.storage.remote import reason_of
+from pipeline.tokenizer.formats.load import tokenizer_home
 
 pytest.importorskip("fsspec")  # `fsspec+file://` is an object store to the package, and a directory to the tests
 

@@ -70,7 +70,7 @@ def test_arrays_and_tensors(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ours.encode("a", return_type="torch")
     with pytest.raises(UsageError, match="return_type is 'arrow'"):
         ours.encode("a", return_type="arrow")
-    with pytest.raises(UsageError, match="num_threads is 0"):
+    with pytest.raises(UsageError, match="num_threads: expected a whole number of at least 1, not 0"):
         ours.encode_batch(["a"], num_threads=0)
 
 

@@ -40,7 +40,7 @@ def agree(ours: Tokenizer, text: str, sizes: list[int], choice: dict[str, Any]) 
     assert list(ours.encode_iterable(in_blocks(text, sizes), **choice)) == expected, (text, sizes)
     assert ours.count_tokens(text, **choice) == len(expected)
     numbers = ours.encode_to_numpy(text, **choice)
-    assert numbers.dtype == np.uint32
+    assert numbers.dtype == np.int64
     assert numbers.tolist() == expected
     assert ours.encode_batch([text, "", text], num_threads=2, **choice) == [expected, ours.encode(""), expected]
 

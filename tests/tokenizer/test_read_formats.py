@@ -24,6 +24,7 @@ from pipeline.pattern.parse import first_difference
 from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
+from pipeline.tokenizer.formats.save import EXPORTS
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
 from pipeline.tokenizer.prepare import nfc
 
@@ -427,3 +428,29 @@ def test_own_patterns_load_as_older_versions_wrote_them(pattern: str, older: str
     split = pre_tokenizers.Split(Regex(older), "isolated")
     for text in pattern_texts.texts(500):
         assert [piece for piece, _ in split.pre_tokenize_str(text)] == ours.cut(text)
+
+
+def test_added_tokens_that_are_ordinary_ones_too(tmp_path: Path) -> None:
+    """Found first in text, while merges still make and use the ordinary token: one id, two ways to it."""
+    base = Tokenizer.from_merges(samples.trained("gpt2"), [EOT])
+    base.save(tmp_path / "base")
+    theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "base" / "tokenizer.json"))
+    theirs.add_tokens([AddedToken("int", special=False), AddedToken("his", single_word=True), AddedToken("a")])
+    theirs.add_special_tokens([AddedToken("er")])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer.load(tmp_path)
+    assert ours.special_tokens["int"] == base.encode("int")[0]
+    assert len(ours) == theirs.get_vocab_size() == len(base) + (theirs.token_to_id("er") >= len(base))
+    ours.save(tmp_path / "again")
+    again = HuggingFaceTokenizer.from_file(str(tmp_path / "again" / "tokenizer.json"))
+    for text in ["int print his this int<|endoftext|>his er a b", *samples.HARD_TEXTS[:-1], *samples.all_planes(1, 30)]:
+        if "\ud800" in text:
+            continue
+        expected = theirs.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text) == again.encode(text).ids == expected
+        assert list(ours.encode_iterable([text[:3], text[3:]])) == expected
+        assert ours.decode(expected, skip_special_tokens=True) == theirs.decode(expected)
+    with pytest.raises(ExportRefusedError, match=r"both ordinary and special|rules"):
+        EXPORTS["gpt2"](ours.model, tmp_path)
+    with pytest.raises(ExportRefusedError):
+        ours.to_tiktoken()

@@ -46,6 +46,17 @@ def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, by
     raise AssertionError("every token has an id of its own")
 
 
+def only_special(special_tokens: Mapping[str, int], vocab: Field, merges: Merges) -> dict[str, int]:
+    """Return the special tokens without those that are ordinary tokens too: a byte, or what a merge makes."""
+    listed = vocab.read(dict)
+    made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(128)}
+    return {
+        text: id_
+        for text, id_ in special_tokens.items()
+        if listed.get(text) != id_ or text.encode(errors="replace") not in made
+    }
+
+
 def read_merges(pairs: Sequence[Any], file: Location, path_of: Callable[[int], str]) -> Merges:
     """Return pairs of texts as pairs of bytes; refuse the first that is no such pair, naming `path_of` its index."""
     try:
@@ -80,7 +91,7 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
     texts = vocabulary.texts.copy()
     ordinary = set(texts.values())
     for text, id_ in vocabulary.special_tokens.items():
-        if text in ordinary:
+        if text in ordinary and texts.get(id_) != text:
             raise ExportRefusedError(
                 f"{format_name} cannot hold the special token {text!r}: an ordinary token has the same name there "
                 "(bytes are written as printable characters). Choose a longer special token such as '<|endoftext|>'"

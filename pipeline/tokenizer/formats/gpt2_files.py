@@ -92,6 +92,11 @@ def export_gpt2(model: Model, directory: Location) -> list[Location]:
             "Use the hf export"
         )
     vocabulary = model.vocabulary
+    if vocabulary.tokens.keys() & vocabulary.special_tokens.values():
+        raise ExportRefusedError(
+            "GPT-2 style files cannot say that a token is both ordinary and special, as this tokenizer needs. Use the "
+            "hf export"
+        )
     texts = byte_alphabet.vocabulary_texts(vocabulary, "GPT-2 style files")
     pairs = byte_alphabet.joined(
         map(texts.__getitem__, vocabulary.left), map(texts.__getitem__, vocabulary.right), between=" ", after="\n"

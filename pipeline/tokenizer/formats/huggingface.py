@@ -63,10 +63,10 @@ def load_huggingface(file: Location) -> Model:
     nfc = _normalizes(document.member("normalizer"))
     added, vocab = document.member("added_tokens"), model.member("vocab")
     special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
-    tokens = byte_alphabet.read_tokens(vocab, special_tokens)
     listed = model.member("merges")
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
     merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
+    tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
     vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens)
     check_numbering(added, vocab)
     for name in ("pad_token", _SEPARATOR_KEY):

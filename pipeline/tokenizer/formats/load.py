@@ -1,15 +1,43 @@
 """Read tokenizer files into a `Model`: accepted only if the ids will be exactly those of the file's own runtime."""
 
 from pipeline.base.errors import InputError
-from pipeline.storage import Location
+from pipeline.storage import Location, RemoteError
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import load_huggingface
 from pipeline.tokenizer.model import Model
 
+_NAME = "tokenizer.json"
+
+
+def tokenizer_home(path: Location) -> Location:
+    """Return the tokenizer directory that a path names: itself, that of a run, or that of a file in it."""
+    nested = path / "tokenizer"
+    if not (path / _NAME).exists() and (nested / _NAME).exists():
+        return nested
+    return path.parent if path.is_file() else path
+
+
+def tokenizer_path(path: Location) -> Location:
+    """Return what to load for a path: a file itself, otherwise the tokenizer directory."""
+    home = tokenizer_home(path)
+    return path if home == path.parent else home
+
 
 def load_model(path: Location) -> Model:
-    """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), or the tokenizer.json itself."""
-    file = path / "tokenizer.json" if path.is_dir() else path
+    """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), a file of it, or a run directory."""
+    try:
+        return _load(tokenizer_path(path))
+    except RemoteError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}; name a readable tokenizer directory, tokenizer.json, "
+            "or run"
+        ) from None
+
+
+def _load(path: Location) -> Model:
+    file = path / _NAME if path.is_dir() else path
     if path.suffix == ".tiktoken" and path.is_file():
         raise InputError(
             f"{path} is a tiktoken rank file, which does not say its pattern and special tokens: load it with "
@@ -21,7 +49,7 @@ def load_model(path: Location) -> Model:
         return load_gpt2(path.with_name("vocab.json"), path.with_name("merges.txt"))
     if not file.exists():
         raise InputError(
-            f"{file} does not exist: give a tokenizer's directory (tokenizer.json, or vocab.json and merges.txt), or "
-            "its tokenizer.json"
+            f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
+            "merges.txt), or its tokenizer.json; names of models elsewhere are not looked up"
         )
     return load_huggingface(file)

@@ -8,6 +8,7 @@ caller names them, and an export adds tiktoken_encoding.py, which defines `encod
 import binascii
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError
@@ -42,10 +43,10 @@ def read_ranks(path: Path) -> dict[bytes, int]:
 
 encoding = tiktoken.Encoding(
     name={name!r},
-    pat_str={pattern!r},
+    pat_str={pat_str!r},
     mergeable_ranks=read_ranks(RANKS_PATH),
-    special_tokens={{{specials}}},
-    explicit_n_vocab={size},
+    special_tokens={{{special_tokens}}},
+    explicit_n_vocab={explicit_n_vocab},
 )
 '''
 
@@ -117,8 +118,8 @@ def _prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
     return [(one, other) for one, other in pairwise(sorted(special_tokens)) if other.startswith(one)]
 
 
-def export_tiktoken(model: Model, directory: Location) -> list[Location]:
-    """Write the rank file and the Python text; ExportRefusedError where tiktoken would produce other ids."""
+def encoding_arguments(model: Model) -> dict[str, Any]:
+    """Return those of `tiktoken.Encoding` without the ranks; ExportRefusedError where it would produce other ids."""
     refuse_preparation(model, "a tiktoken rank file")
     layout = model.vocabulary.layout()
     if layout == "first":
@@ -142,10 +143,20 @@ def export_tiktoken(model: Model, directory: Location) -> list[Location]:
             f"a tiktoken rank file is not written: the special token {shorter!r} begins {longer!r}, and tiktoken "
             "does not take the longest. Rename one of them, or use the hf export"
         )
-    pattern, size = for_tiktoken(model.pattern), model.vocabulary.size
+    return {
+        "name": f"bpe-pipeline-{model.pattern.name or 'custom'}-{model.vocabulary.size}",
+        "pat_str": for_tiktoken(model.pattern),
+        "special_tokens": model.vocabulary.special_tokens,
+        "explicit_n_vocab": model.vocabulary.size,
+    }
+
+
+def export_tiktoken(model: Model, directory: Location) -> list[Location]:
+    """Write the rank file and the Python text; ExportRefusedError where tiktoken would produce other ids."""
+    arguments = encoding_arguments(model)
     specials = "".join(f"\n        {text!r}: {id_}," for text, id_ in model.vocabulary.special_tokens.items())
-    name, specials = f"bpe-pipeline-{model.pattern.name or 'custom'}-{size}", specials + "\n    " if specials else ""
-    snippet = _SNIPPET.format(ranks_name=RANKS_NAME, name=name, pattern=pattern, specials=specials, size=size)
+    arguments["special_tokens"] = specials + "\n    " if specials else ""
+    snippet = _SNIPPET.format(ranks_name=RANKS_NAME, **arguments)
     tokens = model.vocabulary.tokens.items()
     ranks = b"".join([b"%b %d\n" % (binascii.b2a_base64(token, newline=False), id_) for id_, token in tokens])
     return write_files(directory, {RANKS_NAME: ranks, SNIPPET_NAME: snippet})

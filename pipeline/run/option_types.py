@@ -1,0 +1,86 @@
+"""The types of the public functions' keywords, for editors and type checkers; a test compares them with the options.
+
+Sizes are numbers of bytes or texts such as "64MiB". `pipeline.run.options` says what each option means.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Literal, TypedDict
+
+from pipeline.storage import Remote
+
+AnyPath = str | PathLike[str] | Remote
+
+
+class WorkingOptions(TypedDict, total=False):
+    """How any work is done on this machine."""
+
+    workers: int | str | None
+    memory_limit: int | str | None
+
+
+class OutputOptions(WorkingOptions, total=False):
+    """Where the result goes."""
+
+    output: AnyPath | None
+    overwrite: bool
+
+
+class ReadingOptions(WorkingOptions, total=False):
+    """How a corpus is read."""
+
+    errors: Literal["replace", "strict", "skip"]
+    input_format: Literal["auto", "text", "lines", "jsonl", "parquet"]
+    compression: Literal["auto", "none", "gzip", "zstd", "bzip2", "xz"]
+    text_field: str
+    chunk_size: int | str | None
+    pattern_timeout: int | str
+    fail_on_loss: bool
+
+
+class EncodeFilesOptions(ReadingOptions, total=False):
+    """Of `encode_files`."""
+
+    documents: Literal["separator", "offsets"]
+    separator: str | None
+
+
+class EncodeOptions(EncodeFilesOptions, total=False):
+    """Of `encode_corpus`."""
+
+    shard_format: Literal["npy", "bin", "parquet"]
+    shard_size: int | str
+    executor: Literal["local", "ray"]
+    ray_address: str | None
+    overwrite: bool
+
+
+class MergeOptions(OutputOptions, total=False):
+    """What is learned from counts."""
+
+    vocab_size: int | str | Sequence[int]
+    tie_break: Literal["lowest-ids", "greatest-bytes"]
+    min_frequency: int | str
+    min_piece_count: int | str
+    max_token_bytes: int | str | None
+    special_ids: Literal["last", "first"]
+    export: str | Sequence[str] | None
+    chat_template: str | None
+    bos_token: str | None
+    eos_token: str | None
+    pad_token: str | None
+    add_bos: bool
+    reserve_tokens: int | str
+    round_vocab_to: int | str
+    executor: Literal["local", "ray"]
+    ray_address: str | None
+
+
+class TrainOptions(MergeOptions, ReadingOptions, total=False):
+    """Of `train` and of the other functions that count."""
+
+    special_tokens: str | Sequence[str]
+    special_tokens_as_text: bool
+    no_special_tokens: bool
+    pattern: str
+    max_piece_bytes: int | str | None

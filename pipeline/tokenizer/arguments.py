@@ -1,0 +1,98 @@
+"""Arguments of the public methods, checked: an error names the argument and what it takes."""
+
+import codecs
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
+from typing import Any
+
+from pipeline.base.errors import unfit
+from pipeline.base.machine import default_workers
+from pipeline.pattern import CompiledPattern, compile_pattern, resolve
+from pipeline.run.values import parse_texts
+from pipeline.tokenizer.encode import Text
+
+_MOST_THREADS = 4096  # more than any machine has cores
+
+
+def pattern_of(pattern: object) -> CompiledPattern:
+    """Compile the name or expression of a pattern, unless it is compiled."""
+    if isinstance(pattern, CompiledPattern):
+        return pattern
+    if not isinstance(pattern, str):
+        raise unfit("pattern", "a pattern's name, a regular expression, or a compiled pattern", pattern)
+    return compile_pattern(resolve(pattern))
+
+
+def pairs_of(merges: Iterable[Any]) -> list[tuple[bytes, bytes]]:
+    """List merges."""
+    try:
+        listed = [(left, right) for left, right in merges]
+        if {type(part) for pair in listed for part in pair} <= {bytes}:
+            return listed
+    except (TypeError, ValueError):
+        pass
+    raise unfit("merges", "pairs of byte strings, such as [(b'l', b'o'), (b'lo', b'w')]", merges)
+
+
+def tokens_by_id(vocab: Any) -> dict[int, bytes]:
+    """Copy a vocabulary of id -> bytes."""
+    if isinstance(vocab, Mapping) and {(type(id_), type(token)) for id_, token in vocab.items()} <= {(int, bytes)}:
+        return dict(vocab)
+    raise unfit("vocab", "a mapping id -> bytes, such as {0: b'!'}", vocab)
+
+
+def special_texts(special_tokens: object) -> tuple[str, ...]:
+    """List the texts of special tokens."""
+    try:
+        return parse_texts(special_tokens)
+    except ValueError as expected:
+        raise unfit("special_tokens", str(expected), special_tokens) from None
+
+
+def texts_of(texts: Iterable[Text]) -> Sequence[Text]:
+    """List the texts of a batch."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise unfit("texts", "a list of texts (for one text, call encode)", texts)
+    return texts if isinstance(texts, list) else list(texts)
+
+
+def threads_of(num_threads: int | None) -> int:
+    """Return a number of threads; None: that of the cores."""
+    if num_threads is None:
+        return default_workers()
+    try:
+        threads = index(num_threads)
+    except TypeError:
+        threads = 0
+    if threads < 1:
+        raise unfit("num_threads", "a whole number of at least 1", num_threads)
+    return min(threads, _MOST_THREADS)
+
+
+def integer_dtype(dtype: Any, max_id: int) -> Any:
+    """Return numpy's integer type that holds every id; None: int64."""
+    import numpy as np
+
+    try:
+        wanted = np.dtype("int64" if dtype is None else dtype)
+    except TypeError:
+        wanted = np.dtype(object)
+    if wanted.kind not in "iu" or np.iinfo(wanted).max < max_id:
+        raise unfit("dtype", f"an integer type that holds the ids up to {max_id}, such as 'uint32'", dtype)
+    return wanted
+
+
+def flag(name: str, value: object) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        raise unfit(name, "True or False", value)
+    return value
+
+
+def error_handler(errors: object) -> str:
+    """Return the name of an error handler of `bytes.decode`."""
+    try:
+        codecs.lookup_error(str(errors))
+    except LookupError:
+        raise unfit("errors", "'replace', 'strict', 'ignore' or another name that bytes.decode takes", errors) from None
+    return str(errors)

@@ -1,0 +1,81 @@
+"""The types of keywords for editors and mypy say what the table of options says."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from pipeline.base.errors import UsageError
+from pipeline.run import option_types
+from pipeline.run.options import OPTION_FIELDS, make_options, names_of
+from pipeline.shards.in_memory import _OF_SHARDS
+from pipeline.shards.plan import OF_TRAINING
+
+FOR_THE_COMMAND = {"inputs", "dry_run", "quiet", "log_json"}  # an argument, or of no use as a keyword
+NEGATED = {"no_special_tokens"}
+KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(option_types).items() if name.endswith("Options")}
+SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another option's would mean nothing
+    "vocab_size": {str: "300,400", int: 300},
+    "output": {str: "runs/a"},
+    "pattern": {str: "llama3"},
+    "bos_token": {str: "<|bos|>"},
+    "eos_token": {str: "<|eos|>"},
+    "pad_token": {str: "<|pad|>"},
+    "special_tokens": {str: "<|x|>"},
+    "export": {str: "hf"},
+    "chat_template": {str: "chatml"},
+}
+
+
+def test_each_function_takes_the_options_that_mean_something_to_it() -> None:
+    every = set(OPTION_FIELDS) - FOR_THE_COMMAND
+    assert set(KEYWORDS["TrainOptions"]) == every - names_of("encode") | NEGATED
+    assert set(KEYWORDS["EncodeOptions"]) == every - OF_TRAINING - {"output"}
+    assert set(KEYWORDS["EncodeFilesOptions"]) == every - OF_TRAINING - _OF_SHARDS
+    assert set(KEYWORDS["MergeOptions"]) <= every - names_of("encode", "count")
+    assert names_of("merge", "vocabulary") <= set(KEYWORDS["MergeOptions"])
+
+
+@pytest.mark.parametrize("name", sorted({name for kind in KEYWORDS.values() for name in kind} - NEGATED))
+def test_types_are_those_that_the_option_reads(name: str) -> None:
+    found = {str(kind[name]): kind[name] for kind in KEYWORDS.values() if name in kind}
+    assert len(found) == 1
+    hint = found.popitem()[1]
+    if get_origin(hint) is Literal:
+        for value in get_args(hint):
+            assert getattr(make_options({name: value}), name) == value
+        with pytest.raises(UsageError) as caught:
+            make_options({name: "nonsense"})
+        assert f"one of {', '.join(get_args(hint))}" in str(caught.value)
+        return
+    kinds = set(get_args(hint)) or {hint}
+    assert (type(None) in kinds) == (OPTION_FIELDS[name].default is None)
+    for kind in kinds & {int, str, bool}:
+        value = SAMPLES.get(name, {}).get(kind) or {int: 7, str: "7", bool: True}[kind]
+        make_options({name: value})
+    for kind in {int, str, bool} - kinds:
+        if kind is int and bool in kinds:
+            continue
+        with pytest.raises(UsageError):
+            make_options({name: {int: 7, str: "yes", bool: True}[kind]})
+
+
+def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pipeline\n"
+        "pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)\n"
+        "pipeline.train('a.txt', vocab_sise=300)\n"
+        "pipeline.train('a.txt', tie_break='lowest')\n"
+        "pipeline.Tokenizer('runs/a').encode_files('a.txt', documents='offsets')\n"
+        "pipeline.Tokenizer('runs/a').encode_files('a.txt', vocab_size=300)\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
+    home = Path(option_types.__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=home)
+    errors = [line.partition("script.py:")[2] for line in done.stdout.splitlines() if "error:" in line]
+    assert [int(line.partition(":")[0]) for line in errors] == [3, 4, 6], done.stdout + done.stderr
+    assert '"vocab_sise"' in errors[0]

@@ -1,0 +1,274 @@
+"""What people type before they read: every way to load, Python's own operators, the names of other libraries."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import samples
+import tiktoken
+import tokenizers
+import transformers
+
+import pipeline
+from pipeline import Tokenizer
+from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.model import ChatTemplate
+
+EOT = "<|endoftext|>"
+SPECIALS = [EOT, "<|im_start|>", "<|im_end|>"]
+TEXT = "the lower\n<|im_start|>low 123 't été नमस्ते<|endoftext|>  x"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("interface")
+    (home / "a.txt").write_text("low lower lowest<|endoftext|>the lower newest widest " * 20)
+    options: Any = {"special_tokens": SPECIALS, "chat_template": "chatml", "pad_token": "<|pad|>", "pattern": "llama3"}
+    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], workers=1, **options)
+    return home / "run"
+
+
+LOADERS: list[Callable[[Any], Tokenizer]] = [
+    *(Tokenizer, Tokenizer.load, Tokenizer.from_file, Tokenizer.from_pretrained, pipeline.load)
+]
+
+
+@pytest.mark.parametrize("load", LOADERS, ids=lambda load: load.__qualname__)
+def test_every_name_loads_a_run_a_directory_and_a_file(load: Callable[[Any], Tokenizer], run: Path) -> None:
+    found = [load(path) for path in (run, str(run), run / "tokenizer", run / "tokenizer" / "tokenizer.json")]
+    assert {len(one) for one in found} == {270}
+    assert found[0] == found[-1]
+    assert len(load(run / "tokenizer-265")) == 265
+
+
+def test_a_path_brings_its_own_pattern(run: Path) -> None:
+    with pytest.raises(UsageError, match="leave the other arguments out"):
+        Tokenizer(run, "gpt2")
+    with pytest.raises(UsageError, match=r"vocabulary: expected a path \(ids and bytes: Tokenizer.from_vocab"):
+        Tokenizer({0: b"!"})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="give a run directory"):
+        Tokenizer.from_pretrained("someone/some-model")
+
+
+def test_repr_len_call_in_and_equality(run: Path) -> None:
+    ours = Tokenizer(run)
+    assert repr(ours) == "Tokenizer(270 tokens, llama3, 4 special)"
+    assert repr(Tokenizer.from_merges([], pattern=r"\w+|\W+")) == r"Tokenizer(256 tokens, \w+|\W+, 0 special)"
+    assert len(ours) == 270
+    assert ours("low") == ours.encode("low")
+    spaced = next(token for token in ours.vocab.values() if token[:1] == b" " and len(token) > 1)
+    assert spaced in ours
+    assert spaced.decode() in ours
+    assert EOT in ours
+    assert "Ġ" + spaced.decode().strip() not in ours
+    assert "not there" not in ours
+    other = Tokenizer(run)
+    assert ours == other
+    assert hash(ours) == hash(other)
+    assert ours != Tokenizer(run / "tokenizer-265")
+    assert ours != "a text"
+    ours.encode("low"), ours.vocab, ours.merges, ours.get_vocab()  # what is cached changes nothing
+    assert ours == other
+
+
+def test_trained_and_loaded_are_equal(run: Path) -> None:
+    assert pipeline.merge_run(run)[270] == Tokenizer(run)
+
+
+def test_tokens_have_the_letters_of_hugging_face(run: Path) -> None:
+    ours = Tokenizer(run)
+    theirs = tokenizers.Tokenizer.from_file(str(run / "tokenizer" / "tokenizer.json"))
+    assert ours.get_vocab() == theirs.get_vocab()
+    for id_ in range(len(ours)):
+        assert ours.id_to_token(id_) == theirs.id_to_token(id_)
+        assert ours.token_to_id(theirs.id_to_token(id_)) == id_
+    assert ours.token_to_id(" ") is ours.id_to_token(270) is None
+    assert ours.token_to_id("Ġ") == ours.encode(" ")[0]
+
+
+def test_ids_of_roles_and_names_of_tiktoken(run: Path) -> None:
+    ours = Tokenizer(run)
+    theirs = ours.to_transformers()
+    assert ours.bos_token_id == theirs.bos_token_id
+    assert ours.eos_token_id == ours.eot_token == theirs.eos_token_id
+    assert ours.pad_token_id == theirs.pad_token_id == ours.special_tokens["<|pad|>"]
+    assert ours.chat_template == theirs.chat_template
+    assert ours.n_vocab == ours.to_tiktoken().n_vocab == 270
+    bare = Tokenizer.from_merges([])
+    assert (bare.bos_token_id, bare.eos_token_id, bare.pad_token_id, bare.eot_token, bare.chat_template) == (None,) * 5
+
+
+@pytest.mark.parametrize("pattern", samples.PATTERNS)
+def test_other_libraries_get_the_same_ids(pattern: str) -> None:
+    ours = Tokenizer.from_merges(samples.trained(pattern), SPECIALS, pattern=pattern)
+    theirs: list[Callable[[str], list[int]]] = []
+    for convert in (ours.to_tiktoken, ours.to_tokenizers, ours.to_transformers):
+        try:
+            converted = convert()
+        except ExportRefusedError:
+            continue  # which files say too
+        if isinstance(converted, tiktoken.Encoding):
+            theirs.append(lambda text, by=converted: by.encode(text, allowed_special="all"))
+        elif isinstance(converted, tokenizers.Tokenizer):
+            theirs.append(lambda text, by=converted: by.encode(text).ids)
+        else:
+            assert isinstance(converted, transformers.PreTrainedTokenizerFast)
+            theirs.append(lambda text, by=converted: by(text).input_ids)
+    assert theirs or pattern not in PRESETS
+    for text in [TEXT, *samples.HARD_TEXTS[:-1]]:
+        if not any("\ud800" <= letter <= "\udfff" for letter in text):
+            assert [encode(text) for encode in theirs] == [ours.encode(text)] * len(theirs)
+
+
+def test_what_a_library_cannot_cut_is_refused() -> None:
+    ours = Tokenizer.from_merges([], pattern=r"(?<=x)y|[^y]+|y")
+    for convert in (ours.to_tiktoken, ours.to_tokenizers, ours.to_transformers):
+        with pytest.raises(ExportRefusedError):
+            convert()
+
+
+def test_save_pretrained_is_save(run: Path, tmp_path: Path) -> None:
+    Tokenizer(run).save_pretrained(tmp_path / "copy")
+    assert Tokenizer(tmp_path / "copy") == Tokenizer(run)
+
+
+def test_keywords_of_transformers_are_accepted(run: Path) -> None:
+    ours, theirs = Tokenizer(run), Tokenizer(run).to_transformers()
+    ids = ours.encode(TEXT, add_special_tokens=False)
+    assert ids == theirs.encode(TEXT, add_special_tokens=False) == ours(TEXT, add_special_tokens=True)
+    for skip in (True, False):
+        expected = theirs.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
+        assert ours.decode(ids, skip_special_tokens=skip) == expected
+        assert ours.decode_batch(np.array([ids]), skip_special_tokens=skip) == [expected]
+    for one in (5, np.int64(5), np.array(5)):
+        with pytest.raises(InputError, match=r"not the one number 5: decode\(\[5\]\)"):
+            ours.decode(one)  # type: ignore[arg-type]
+
+
+def test_numpy_ids_fit_an_embedding(run: Path) -> None:
+    ids = Tokenizer(run).encode_to_numpy("low")
+    assert ids.dtype == np.int64
+    torch = pytest.importorskip("torch")
+    assert torch.nn.Embedding(270, 2)(torch.from_numpy(ids)).shape == (len(ids), 2)
+
+
+def test_corpus_methods_are_the_functions(run: Path, tmp_path: Path) -> None:
+    ours, corpus = Tokenizer(run), run.parent / "a.txt"
+    encoded = ours.encode_files(corpus, workers=1)
+    assert encoded == pipeline.encode_files(corpus, run, workers=1)
+    shards = ours.encode_corpus([corpus], tmp_path / "shards", shard_format="bin", workers=1)
+    assert shards.tokens == len(encoded.ids)
+    assert (tmp_path / "shards" / "shard-00000.bin").read_bytes() == encoded.ids.tobytes()
+
+
+def test_swapped_arguments_are_refused_with_the_right_order(run: Path, tmp_path: Path) -> None:
+    ours, corpus = Tokenizer(run), run.parent / "a.txt"
+    with pytest.raises(UsageError, match=r"order is encode_files\(inputs, tokenizer\)"):
+        pipeline.encode_files(ours, corpus)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"order is encode_corpus\(inputs, tokenizer, output\)"):
+        pipeline.encode_corpus(ours, corpus, tmp_path / "out")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"run is a tokenizer, and .*a\.txt is none: inputs come before it"):
+        pipeline.encode_files(run, corpus)
+    with pytest.raises(UsageError, match="inputs come before it"):
+        pipeline.encode_corpus(run, corpus, tmp_path / "out")
+
+
+DIALOG = [
+    {"role": "system", "content": " Be brief.\n"},
+    {"role": "user", "content": "the low 123"},
+    {"role": "assistant", "content": ""},
+    {"role": "user", "content": "then?"},
+]
+TEMPLATES = {  # of models that are widely used: bos, a default system prompt, marks of the assistant, exceptions, tools
+    "llama3": CHAT_TEMPLATES["llama3"].jinja,
+    "chatml": CHAT_TEMPLATES["chatml"].jinja,
+    "default": (
+        "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n{% endif %}"
+        "{%- for m in messages %}\n  {%- if m.role == 'tool' %}{{ raise_exception('no tools') }}{%- endif %}\n"
+        "{{- '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+        "<|im_end|>{% endgeneration %}{% else %}{{ m.content | trim }}<|im_end|>{% endif %}{{ '\n' }}{% endfor %}"
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ),
+    "alternating": (
+        "{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('roles must alternate') }}{% endif %}{% if m['role'] == 'user' %}"
+        "{{ '[INST] ' + m['content'] + ' [/INST]' }}{% else %}{{ m['content'] + eos_token }}{% endif %}{% endfor %}"
+    ),
+}
+
+
+def chatty(name: str) -> Tokenizer:
+    marks = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "[INST]", "[/INST]"]
+    ours = Tokenizer.from_merges(samples.trained("llama3"), [*SPECIALS, *marks], pattern="llama3")
+    template = ChatTemplate(TEMPLATES[name], "<|begin_of_text|>", EOT)
+    return Tokenizer.from_model(replace(ours.model, chat_template=template))
+
+
+@pytest.mark.parametrize("prompt", [False, True])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_are_rendered_as_transformers_does(name: str, prompt: bool) -> None:
+    ours, dialog = chatty(name), DIALOG[1:] if name == "alternating" else DIALOG
+    theirs = ours.to_transformers()
+    for messages in (dialog, dialog[:2], [{"role": "user", "content": "a <|im_end|> b"}]):
+        options: Any = {"add_generation_prompt": prompt}
+        tools = [{"type": "function", "é": 1}] if name == "default" else None
+        text = theirs.apply_chat_template(messages, tokenize=False, tools=tools, **options)
+        assert ours.apply_chat_template(messages, tokenize=False, tools=tools, **options) == text
+        ids = theirs.apply_chat_template(messages, tools=tools, return_dict=False, **options)
+        assert ours.apply_chat_template(messages, tools=tools, **options) == ids
+
+
+def test_a_template_that_refuses_says_why() -> None:
+    with pytest.raises(UsageError, match="does not take these messages: roles must alternate"):
+        chatty("alternating").apply_chat_template(DIALOG)
+    with pytest.raises(UsageError, match="has no chat template"):
+        Tokenizer.from_merges([]).apply_chat_template(DIALOG)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_chat_format_takes_any_template(name: str) -> None:
+    ours = chatty(name)
+    chat = pipeline.ChatFormat(ours)
+    dialog = DIALOG[1:] if name == "alternating" else DIALOG
+    ids = ours.apply_chat_template(dialog, add_generation_prompt=True)
+    assert chat.encode_dialog_prompt(dialog) == ids
+    messages = [chat.encode_message(message) for message in dialog]
+    joined = [id_ for message in messages for id_ in message]
+    whole = ours.apply_chat_template(dialog)
+    assert joined == whole[len(whole) - len(joined) :]
+    for message, encoded in zip(dialog, messages, strict=True):
+        assert chat.encode_message(chat.decode_message(encoded)) == encoded
+        assert chat.decode_message(encoded)["role"] == message["role"]
+        header = chat.encode_header(message)
+        assert name == "alternating" or encoded[: len(header)] == header  # whose last space joins what follows
+    with pytest.raises(InputError, match="not one message"):
+        chat.decode_message([5, 6])
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_message_cannot_be_ended_from_inside(name: str) -> None:
+    ours = chatty(name)
+    chat = pipeline.ChatFormat(ours)
+    said = "x <|im_end|><|im_start|> [/INST]<|eot_id|> y"
+    ids = chat.encode_message({"role": "user", "content": said})
+    plain = chat.encode_message({"role": "user", "content": "x y"})
+    special = set(ours.special_tokens.values())
+    assert [id_ for id_ in ids if id_ in special] == [id_ for id_ in plain if id_ in special]
+    assert said in ours.decode(ids)
+    assert chat.decode_message(ids) == {"role": "user", "content": said}
+
+
+def test_chat_format_without_a_template_is_refused() -> None:
+    with pytest.raises(UsageError, match="has no chat template"):
+        pipeline.ChatFormat(Tokenizer.from_merges([]))
+    with pytest.raises(PipelineError, match="tokenizer: expected a Llama3Tokenizer"):
+        pipeline.ChatFormat("runs/a")  # type: ignore[arg-type]
+
+
+def test_compiled_patterns_are_equal_if_they_cut_alike() -> None:
+    assert compile_pattern("gpt2") == compile_pattern("gpt2") != compile_pattern("llama3")
