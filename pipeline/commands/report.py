@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.base import machine
@@ -24,6 +25,7 @@ from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.report import page
+from pipeline.report.compared import cached
 from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
 from pipeline.report.summary import Summary
 from pipeline.report.tables import render_text, report_header
@@ -152,13 +154,18 @@ def run_report(
         "text" if held_out else of_run.text_field,
         f"From {', '.join(map(str, held_out))}." if held_out else _RANDOM,
         held_out=bool(held_out),
-        compare=tuple(zip(_short_names(compare), map(tokenizer_path, compare), strict=True)),
+        compare=tuple(zip(_short_names(compare), map(_compared_path, compare), strict=True)),
     )
     with contextlib.nullcontext() if output is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
         document, rendered = _stored_summary(run)
         written = _write_files(run, rendered, document, numbers, output)
     return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT)
+
+
+def _compared_path(path: Location) -> Location:
+    """Return what to load for a path, or for a name that no local path has."""
+    return tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached(str(path))
 
 
 def _short_names(paths: Sequence[Location]) -> list[str]:
