@@ -151,7 +151,7 @@ def verify(session: Session, run_directory: Location) -> Result:
 @run_argument
 @click.option(
     "--compare", multiple=True, type=LOCATION, metavar="PATH",
-    help="another tokenizer on the same sample: a directory, tokenizer.json or a run; repeatable",
+    help="another tokenizer on the same sample: a directory, file, run, SentencePiece .model, or gpt2; repeatable",
 )  # fmt: skip
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",

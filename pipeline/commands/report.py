@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.base import machine
@@ -23,6 +24,7 @@ from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.report import page
+from pipeline.report.compared import cached
 from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
 from pipeline.report.summary import Summary
 from pipeline.report.tables import render_text, report_header
@@ -155,7 +157,7 @@ def run_report(
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
-        compare=tuple(zip(_short_names(compare), map(tokenizer_path, compare), strict=True)),
+        compare=tuple(zip(_short_names(compare), map(_compared_path, compare), strict=True)),
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
@@ -182,6 +184,11 @@ def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run:
     names = ", ".join(file.path for file in found[:3]) + (", ..." if len(found) > 3 else "")
     trained_on = f"{len(found):,} of {format_count(len(files), 'files')}, {share:.0%} of the bytes: {names}"
     return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
+
+
+def _compared_path(path: Location) -> Location:
+    """Return what to load for a path, or for a name that no local path has."""
+    return tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached(str(path))
 
 
 def _short_names(paths: Sequence[Location]) -> list[str]:

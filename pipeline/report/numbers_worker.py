@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pipeline.base import machine
 from pipeline.corpus.sampling import Chosen, read_chosen
+from pipeline.report.compared import Compared, load_compared
 from pipeline.report.measure import TokenizerMeasures, measure, source_names
 from pipeline.report.tokens import TokenGroup, VocabularyNumbers, readable, token_group, vocabulary_numbers
 from pipeline.storage import Location
@@ -104,7 +105,10 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read."""
     learned = task.trained.learned
     tokenizer = Tokenizer.from_model(task.trained.model(task.trained.options.vocab_size[0]))
-    named = [("this tokenizer", tokenizer), *((name, Tokenizer.load(path)) for name, path in task.compare)]
+    named: list[tuple[str, Tokenizer | Compared]] = [
+        ("this tokenizer", tokenizer),
+        *((name, load_compared(path)) for name, path in task.compare),
+    ]
     vocabulary = tokenizer.vocabulary
     unreachable = tokenizer.model.unreachable_tokens()
     fixed = vocabulary.size - len(vocabulary.left)
@@ -155,9 +159,10 @@ def logarithmic(first: int, last: int) -> list[int]:
     return sorted({round(first * (last / first) ** (step / _CURVE_STEPS)) for step in range(_CURVE_STEPS + 1)})
 
 
-def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer]]) -> Sample | None:
+def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer | Compared]]) -> Sample | None:
     drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
     tokenizer = named[0][1]
+    assert isinstance(tokenizer, Tokenizer)
     names = source_names([one.path for one in drawn])
     specials = sorted(tokenizer.special_tokens, key=len, reverse=True)
     # Special tokens are not words, and other tokenizers have other ones.
@@ -177,7 +182,7 @@ def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer]]) -> Sample
     )
 
 
-def _sentence(language: str, text: str, tokenizers: Sequence[Tokenizer]) -> SentenceTokens:
+def _sentence(language: str, text: str, tokenizers: Sequence[Tokenizer | Compared]) -> SentenceTokens:
     encoded = [one.encode_ordinary(text) for one in tokenizers]
     vocab = tokenizers[0].vocab
     listed: list[tuple[tuple[int, ...], str]] = []

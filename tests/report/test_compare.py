@@ -1,0 +1,48 @@
+"""`report --compare` with tokenizers of others: names in the cache of transformers, SentencePiece models."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command import refused, run
+
+from pipeline import Tokenizer
+from pipeline.base.errors import InputError
+from pipeline.report.compared import load_compared
+
+
+def test_name_that_is_not_cached_says_so_without_network(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    said = refused(run("report", trained, "--compare", "gpt2"), 1)
+    assert "openai-community/gpt2 is not in the cache of transformers: load it once" in said
+    assert "no such path/at all is no path" in refused(run("report", trained, "--compare", "no such path/at all"), 1)
+
+
+def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    home = tmp_path / "models--openai-community--gpt2"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    result = run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
+    assert result.returncode == 0, result.stderr
+
+
+def test_sentencepiece_model_has_its_ids(tmp_path: Path) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    (tmp_path / "corpus.txt").write_text("the low lower newest widest\n" * 100)
+    sentencepiece.SentencePieceTrainer.Train(
+        input=str(tmp_path / "corpus.txt"), model_prefix=str(tmp_path / "m"), vocab_size=300, model_type="bpe",
+        byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    loaded = load_compared(tmp_path / "m.model")
+    assert not isinstance(loaded, Tokenizer)
+    ids = loaded.encode_ordinary("lower é")
+    assert b"".join(loaded.vocab[id_] for id_ in ids) == " lower é".encode()
+    (tmp_path / "n.model").write_bytes(b"no model")
+    with pytest.raises(InputError, match="is not a SentencePiece model"):
+        load_compared(tmp_path / "n.model")
