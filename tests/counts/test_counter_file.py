@@ -329,7 +329,15 @@ def test_statistics_are_json(tmp_path):
     }
     assert {name for name, value in stored.items() if not value} == {
         *("documents", "pieces", "special_tokens", "replacements", "invalid_bytes"),
-        *("documents_skipped", "bytes_skipped", "pieces_cut", "files"),
+        *(
+            "documents_skipped",
+            "bytes_skipped",
+            "pieces_cut",
+            "files",
+            "searched_bytes",
+            "special_found",
+            "looks_special",
+        ),
     }
     with open_counter(path) as counter:
         assert counter.statistics == ChunkStatistics(bytes=3, losses=LOSSES, concerned_characters="é")
