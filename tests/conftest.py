@@ -85,7 +85,7 @@ class _Here:
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run in this process, and files are not forced onto the disk: hundreds of runs in a few seconds."""
     monkeypatch.setattr("pipeline.run.workers.LocalExecutor", _Here)
-    monkeypatch.setattr("pipeline.storage.atomic._flush", lambda _: None)
+    monkeypatch.setattr("pipeline.base.system.flush", lambda _: None)
 
 
 @pytest.fixture(scope="session")

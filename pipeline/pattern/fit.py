@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from pipeline.base.errors import PipelineError
-from pipeline.pattern.compiled import CompiledPattern, compile_pattern
+from pipeline.pattern.by_regex import cut_with_regex
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence, compile_pattern
 from pipeline.pattern.translate import leaves_text
 
 LONG_BYTES = 100  # of a piece
 LEAST_SAMPLE_BYTES = 4096
 _TIMEOUT_S = 2  # of `regex`: no more than a sample is worth
+_MEMORY_BYTES = 32 << 20  # of `regex`, likewise
 
 
 @dataclass(frozen=True)
@@ -56,4 +58,7 @@ def misfit(task: FitTask) -> list[str]:
 def _ends(pattern: CompiledPattern, text: str) -> list[int]:
     if pattern.automaton is not None:
         return pattern.automaton.cut(text.encode())
-    return list(accumulate(len(piece.encode()) for piece in pattern.cut(text)))
+    if isinstance(pattern, PatternSequence):
+        return pattern.ends(text.encode())
+    pieces = cut_with_regex(pattern.expression, text, pattern.timeout_s, _MEMORY_BYTES)
+    return list(accumulate(len(piece.encode()) for piece in pieces))

@@ -293,7 +293,7 @@ def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path
     result = run("import", tsv, "--output", tmp_path / "run")
     assert result.returncode == 0, result.stderr
     assert "differently" not in result.stderr
-    assert f"counts from  {tsv}" in result.stdout
+    assert f"counts from {tsv}" in result.stdout
     assert run("merge", tmp_path / "run", "--vocab-size", 700).returncode == 0
     model = (counted / "tokenizer" / "tokenizer.json").read_bytes()
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == model
@@ -381,7 +381,7 @@ def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
     assert store.get("counts/c.parquet") == (counted / "counter.parquet").read_bytes()
     result = run("import", tsv, "--output", imported)
     assert result.returncode == 0, result.stderr
-    assert f"counts from  {tsv}" in result.stdout
+    assert f"counts from {tsv}" in result.stdout
     assert not [key for key in store.listing() if "/." in key]
     expected = pipeline.Tokenizer.load(counted / "tokenizer").merges
     assert pipeline.merge_run(imported, vocab_size=700)[700].merges == expected

@@ -29,13 +29,13 @@ from reference import GPT2_BYTES, train_reference
 
 import pipeline
 from pipeline import _core
+from pipeline.base import system
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PRESETS
 from pipeline.run.directory import fingerprint
-from pipeline.storage import atomic
 
 COUNTS = st.dictionaries(
     st.one_of(st.text("ab", min_size=1, max_size=8).map(str.encode), st.binary(min_size=1, max_size=12)),
@@ -379,7 +379,7 @@ def test_unwritable_temporary_files_are_named(tmp_path: Path, monkeypatch) -> No
     def over_budget(*_: object, **__: object) -> None:
         raise full
 
-    monkeypatch.setattr(atomic, "_flush", over_budget)
+    monkeypatch.setattr(system, "flush", over_budget)
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(RunDirectoryError, match=told):
         pipeline.verify_run(tmp_path / "run")
@@ -398,15 +398,15 @@ def test_a_file_with_an_earlier_spelling_of_the_pattern_passes(copy: Path) -> No
         "pretokenizers": [split, document["pre_tokenizer"] | {"use_regex": False}],
     }
     file.write_text(json.dumps(document))
-    assert "tokenizer.json" in pipeline.verify(copy)["tokenizer"]
+    assert "tokenizer.json" in pipeline.verify_run(copy)["tokenizer"]
     document["decoder"]["trim_offsets"] = False
     file.write_text(json.dumps(document))
     with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
-        pipeline.verify(copy)
+        pipeline.verify_run(copy)
 
 
-_REPLAYED = """
-import resource, sys
+_REPLAYED = r"""
+import re, sys
 from pathlib import Path
 import psutil
 from pipeline.merges.replay_worker import ReplayTask, SumTask, add_up, replay
@@ -416,7 +416,8 @@ counter, merges = run.manifest.counter_fingerprint(), run.manifest.merge_fingerp
 forecast = add_up(SumTask(run.counter_path, counter, 1 << 40)).replay_bytes
 before = psutil.Process().memory_info().rss
 replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, 1, 1 << 40))
-print(forecast, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before)
+peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+print(forecast, peak - before)
 """
 
 

@@ -69,7 +69,7 @@ def test_a_worker_that_dies_costs_an_attempt(
     assert train(options_of(corpus, tmp_path / "run"), preload="dying_workers") == 2
     assert model(tmp_path / "run") == expected
     assert json.loads((tmp_path / "run" / "report.json").read_text())["retries"] == 2
-    assert "\nretries          2, of work" in (tmp_path / "run" / "report.txt").read_text()
+    assert "repeated 2 tasks whose process failed" in (tmp_path / "run" / "report.txt").read_text()
     assert (tmp_path / "run" / "log.txt").read_text().count("trying again in a fresh process") == 2
 
 

@@ -20,7 +20,7 @@ from command import refused, run
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.run.ids import BYTE_ORDER
+from pipeline.run.ids import BYTE_ORDER, Roles
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.export import export_model
 from pipeline.tokenizer.formats import gguf as ours
@@ -60,7 +60,7 @@ def reads_llama(directory: Path) -> Any:
 
 @pytest.mark.parametrize(("pattern", "pre"), [("gpt2", "gpt-2"), ("llama3", "llama-bpe"), ("qwen2", "qwen2")])
 def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_path: Path) -> None:
-    model = replace(tokenizer(pattern).model, pad_token=PAD)
+    model = replace(tokenizer(pattern).model, roles=Roles(pad=PAD))
     found = exported(model, tmp_path)
     assert (found["ggml.model"], found["ggml.pre"]) == ("gpt2", pre)
     texts = {**model.vocabulary.texts, **{id_: text for text, id_ in model.vocabulary.special_tokens.items()}}
@@ -78,13 +78,13 @@ def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_pat
 
 def test_chat_template_end_of_turn_and_added_bos(tmp_path: Path) -> None:
     specials = (EOT, "<|bos|>", "<|im_end|>")
-    template = ChatTemplate("{% generation %}x{% endgeneration %}", bos_token="<|bos|>", eos_token="<|im_end|>")
+    template = ChatTemplate("{% generation %}x{% endgeneration %}<|im_end|>")
     single = [{"SpecialToken": {"id": "<|bos|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
     processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
     steps = {"type": "Sequence", "processors": [{"type": "ByteLevel"}, processor]}
     model = replace(tokenizer(specials=specials).model, chat_template=template, post_processor=json.dumps(steps))
     found = exported(model, tmp_path)
-    assert found["chat_template"] == "{% if true %}x{% endif %}"
+    assert found["chat_template"] == "{% if true %}x{% endif %}<|im_end|>"
     assert found["ggml.bos_token_id"] == model.vocabulary.special_tokens["<|bos|>"]
     assert found["ggml.eot_token_id"] == model.vocabulary.special_tokens["<|im_end|>"]
     assert found["ggml.add_bos_token"] is True

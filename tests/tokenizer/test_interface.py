@@ -16,6 +16,7 @@ import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
 from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.model import ChatTemplate
 
@@ -205,8 +206,8 @@ TEMPLATES = {  # of models that are widely used: bos, a default system prompt, m
 def chatty(name: str) -> Tokenizer:
     marks = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "[INST]", "[/INST]"]
     ours = Tokenizer.from_merges(samples.trained("llama3"), [*SPECIALS, *marks], pattern="llama3")
-    template = ChatTemplate(TEMPLATES[name], "<|begin_of_text|>", EOT)
-    return Tokenizer.from_model(replace(ours.model, chat_template=template))
+    roles = Roles(bos="<|begin_of_text|>", eos=EOT)
+    return Tokenizer.from_model(replace(ours.model, chat_template=ChatTemplate(TEMPLATES[name]), roles=roles))
 
 
 @pytest.mark.parametrize("prompt", [False, True])

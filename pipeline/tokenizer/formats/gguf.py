@@ -116,7 +116,8 @@ def _write(path: Any, model: Model, texts: dict[int, str], pre: str) -> None:
     writer.add_token_list(tokens)
     writer.add_token_types(types)
     writer.add_token_merges([f"{texts[a]} {texts[b]}" for a, b in zip(vocabulary.left, vocabulary.right, strict=True)])
-    eos, added = model.eos_token or next(iter(vocabulary.special_tokens)), _added_in_front(model)
+    eos = model.eos_token or next(iter(vocabulary.special_tokens))
+    added = model.bos_token if model.add_bos else _added_in_front(model)
     # Without an id, token 11 starts texts there; as in GPT-2's own files, the end of a text is also its start.
     writer.add_bos_token_id(vocabulary.special_tokens[added or model.bos_token or eos])
     writer.add_eos_token_id(vocabulary.special_tokens[eos])

@@ -9,6 +9,7 @@ Known differences: when decoding, that library reads the characters U+00A1..U+01
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
@@ -80,14 +81,15 @@ def load_huggingface(file: Location) -> Model:
     if add_bos and (roles.bos is None or post_processor.value != _bos_processor(roles.bos, special_tokens)):
         post_processor.refuse("does not put the bos_token of tokenizer_config.json in front, which says so")
     other = json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value and not add_bos else None
+    template = _chat_template(config)
     return Model(
         vocabulary,
         pattern,
-        roles,
+        _unless_implied(roles, template, special_tokens),
         whole_pieces=whole_pieces,
         preparation=Preparation(nfc, space_in_front, rules),
         post_processor=other,
-        chat_template=_chat_template(config),
+        chat_template=template,
         add_bos=add_bos,
     )
 
@@ -155,6 +157,13 @@ def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
     """Read the roles of special tokens; those of ordinary tokens, which other trainers' files may name, are none."""
     texts = [_token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
     return Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
+
+
+def _unless_implied(roles: Roles, template: ChatTemplate | None, special_tokens: dict[str, int]) -> Roles:
+    """Leave out the roles that follow from separator and template, as in a trained model."""
+    written = [text for text in (template.writes("bos") if template else []) if text in special_tokens]
+    bos = None if [roles.bos] == written[:1] else roles.bos
+    return replace(roles, bos=bos, eos=None if roles.eos == roles.separator else roles.eos)
 
 
 def _chat_template(config: Field) -> ChatTemplate | None:
