@@ -25,6 +25,7 @@ from pipeline.run.workers import executor_for, nodes
 from pipeline.storage import location
 from pipeline.tokenizer.export import check_before_work
 
+_READ_BYTES = 64 << 20  # of memory, at most, to read the sample
 _SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 8 << 20, 256 << 10
 _COMPRESSED_TO_TEXT = 4  # bytes of text for a byte of a compressed file, about
 
@@ -74,9 +75,9 @@ def _time(work: Work, run: Run, workers: int) -> str:
     chosen = choose(plan.files, _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES)
     cutter = work.pattern.automaton or RegexCutter(work.pattern)
     counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
-    read_chosen(chosen[:1], options.text_field)  # imports what reading takes
+    read_chosen(chosen[:1], options.text_field, most_bytes=_READ_BYTES)  # imports what reading takes
     started = time.monotonic()
-    texts = [drawn.text for drawn in read_chosen(chosen, options.text_field)]
+    texts = [drawn.text for drawn in read_chosen(chosen, options.text_field, most_bytes=_READ_BYTES)]
     for text in texts:
         counter.feed(text[: len(text) // 2].encode(), end=True)
     half_bytes, half = counter.fed_bytes(), len(counter)

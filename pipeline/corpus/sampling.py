@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from random import Random
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, TrainingError
 from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.readers import read_span
 
 _SAMPLED_FILES = 64
@@ -51,17 +52,21 @@ def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> 
     return chosen
 
 
-def read_chosen(chosen: Sequence[Chosen], text_field: str, *, skip_changed: bool = True) -> list[Drawn]:
+def read_chosen(
+    chosen: Sequence[Chosen], text_field: str, *, skip_changed: bool = True, most_bytes: int | None = None
+) -> list[Drawn]:
     """Read what was chosen: of plain text stretches of whole words, two of which may overlap; of other formats, and of
     compressed files, as many bytes from the start. Invalid UTF-8 becomes U+FFFD.
 
-    Raises InputError for what cannot be read, unless `skip_changed`.
+    Raises InputError for what cannot be read, unless `skip_changed`. Then a file of which reading would take more than
+    `most_bytes` of memory, such as one with an enormous record, is left out, too.
     """
     drawn: list[Drawn] = []
+    budget = UNLIMITED if most_bytes is None else ReadBudget(most_bytes + LEAST_COUNTING_BYTES, lambda _: None)
     for one in chosen:
         try:
-            texts = [text.decode(errors="replace") for text in _texts_of(one, text_field) if text]
-        except InputError:
+            texts = [text.decode(errors="replace") for text in _texts_of(one, text_field, budget) if text]
+        except (InputError, TrainingError):
             if not skip_changed:
                 raise
             continue
@@ -69,10 +74,10 @@ def read_chosen(chosen: Sequence[Chosen], text_field: str, *, skip_changed: bool
     return drawn
 
 
-def _texts_of(one: Chosen, text_field: str) -> Iterator[bytes]:
+def _texts_of(one: Chosen, text_field: str, budget: ReadBudget) -> Iterator[bytes]:
     file, left = one.file, one.stretch_bytes * len(one.starts)
     if file.format != "text" or file.compression != "none":
-        for text in _read(file, 0, 1 if file.format == "parquet" else file.size, text_field):
+        for text in _read(file, 0, 1 if file.format == "parquet" else file.size, text_field, budget):
             yield text[:left]
             left -= len(text)
             if left <= 0:
@@ -93,9 +98,11 @@ def _stretch(file: CorpusFile, start: int, size: int) -> bytes:
     return data if start == 0 else data.lstrip(bytes(range(0x80, 0xC0)))  # no half of a character
 
 
-def _read(file: CorpusFile, start: int, stop: int, text_field: str = "text") -> Iterator[bytes]:
+def _read(
+    file: CorpusFile, start: int, stop: int, text_field: str = "text", budget: ReadBudget = UNLIMITED
+) -> Iterator[bytes]:
     """Read the blocks of text, or the documents, in a span of a file."""
-    for found in read_span(file, start, stop, text_field, lambda _: None):
+    for found in read_span(file, start, stop, text_field, lambda _: None, budget):
         if isinstance(found, bytes):
             yield found
         else:

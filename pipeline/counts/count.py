@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters
@@ -27,7 +26,6 @@ from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
-_FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,7 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
         check_facts(complete.facts, work.options)
         return run, complete
     work.warn_of_regex()
-    sample = read_chosen(choose(run.manifest.plan.files, _FIT_BYTES), run.manifest.counting["text_field"])
-    work.warn_of_misfit([drawn.text for drawn in sample])
+    work.warn_of_misfit(run.manifest.plan.files, run.manifest.counting["text_field"])
     statistics = _count_chunks(work, run)
     check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
     if work.options.inputs:  # otherwise it is the sample corpus, or one that was warned of before

@@ -10,9 +10,11 @@ from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.log import log_to
 from pipeline.base.units import format_bytes
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.fit_worker import SampleTask, misfit_of
+from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor, Node
 from pipeline.pattern import CompiledPattern
-from pipeline.pattern.fit import FitTask, misfit
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
@@ -24,6 +26,7 @@ from pipeline.storage.atomic import appendable
 
 _log = logging.getLogger(__name__)
 Advance = Callable[[int], None]
+_FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 
 @dataclass
@@ -77,12 +80,15 @@ class Work:
         if on_regex(self.pattern):
             self.warn(f"the pattern runs on the regex package, slower: {self.pattern.refusal}")
 
-    def warn_of_misfit(self, texts: Sequence[str]) -> None:
-        """Warn if most of a sample is in long pieces or not matched; where `regex` cuts, a worker does."""
-        task = FitTask(self.pattern, texts)
-        if self.pattern.name != "none":
-            found = [*self.executor.run(misfit, [task])] if on_regex(self.pattern) else [(0, misfit(task))]
-            for text in found[0][1]:
+    def warn_of_misfit(self, files: Sequence[CorpusFile], text_field: str) -> None:
+        """Warn if most of a sample is in long pieces or not matched; a worker takes what may need memory."""
+        if self.pattern.name == "none":
+            return
+        task = SampleTask(self.pattern, choose(files, _FIT_BYTES), text_field)
+        plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
+        here = plain and not on_regex(self.pattern)
+        for _, found in [(0, misfit_of(task))] if here else self.executor.run(misfit_of, [task]):
+            for text in found:
                 self.warn(text)
 
     @contextlib.contextmanager
