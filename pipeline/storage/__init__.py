@@ -4,6 +4,7 @@ A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a pa
 differ are functions here. pyarrow is imported when the first `Remote` is used.
 """
 
+import errno
 import io
 import os
 import re
@@ -129,7 +130,9 @@ def same_location(one: Location, other: Location) -> bool:
 
 
 def open_file(where: Location) -> OpenFile:
-    """Open a file to read bytes from any position. Raises OSError."""
+    """Open a file to read bytes from any position. Raises OSError, also for a pipe, which could block forever."""
+    if isinstance(where, Path) and where.is_fifo():
+        raise OSError(errno.ESPIPE, "is not a regular file but a pipe", str(where))
     return LocalFile(where) if isinstance(where, Path) else RemoteFile(where)
 
 
