@@ -62,7 +62,7 @@ def test_store_failure_names_the_store(
 ) -> None:
     failing(RemoteError(5, "no answer", "s3://bucket/run"))
     assert cli.run(["env"]) == 1
-    assert capsys.readouterr().err == "bpe-pipeline: error: s3://bucket/run cannot be used: no answer\n"
+    assert capsys.readouterr().err == "bpe-pipeline: error: s3://bucket/run cannot be read: no answer\n"
 
 
 def test_debug_prints_the_traceback() -> None:

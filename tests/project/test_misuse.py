@@ -12,7 +12,7 @@ import pipeline
 from pipeline import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer, Tokenizer
 from pipeline.base.errors import PipelineError
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -73,7 +73,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         tokenizer = Tokenizer.from_merges(MERGES, CHATML)
-        for write in EXPORTS.values():
+        for write in [EXPORTS[name] for name in default_formats()]:
             write(tokenizer.model, Path("tokenizer"))
         Path("corpus.txt").write_text("low lower<|endoftext|>low")
         run = pipeline.import_counts({"low": 5, "lower": 2}, output="run")

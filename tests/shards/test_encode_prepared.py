@@ -15,6 +15,7 @@ RAW = st.sampled_from([b"\xff", b"\xe2\x82", b"\xcc", b"\x81", *(part.encode() f
 
 @pytest.mark.usefixtures("in_process")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.filterwarnings("ignore:.* is the separator and ended ")
 @given(
     shape=st.sampled_from(SHAPES),
     added=st.sampled_from(list(ADDED)),
