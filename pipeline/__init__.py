@@ -65,7 +65,9 @@ def __getattr__(name: str) -> Any:
     try:
         return import_module("pipeline._core")
     except ImportError as error:
-        installed = _installed_core()
+        import sys
+
+        installed = None if "pipeline._core" in sys.modules else _installed_core()  # None there: not to be loaded
         if installed is not None:
             return installed
         raise ImportError(

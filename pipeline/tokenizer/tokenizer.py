@@ -160,6 +160,8 @@ class Tokenizer:
             InputError: a merge joins a token that no earlier merge makes.
             UsageError: a special token is empty, repeated or a single byte, or `special_ids` is unknown.
         """
+        pad = [] if pad_token is None else [pad_token]
+        arguments.special_texts(pad)
         listed = SpecialTokens(tuple(arguments.special_texts(special_tokens)), Roles(pad=pad_token)).named()
         vocabulary = Vocabulary.from_merges(arguments.pairs_of(merges), listed, special_ids=special_ids)
         return cls(vocabulary, pattern, pad_token=pad_token)
