@@ -52,6 +52,7 @@ def test_merges_are_those_of_the_reference(tmp_path: Path, tie_break: str) -> No
     assert tokenizer.merges == [(tokens[left], tokens[right]) for left, right, _ in expected]
 
 
+@pytest.mark.filterwarnings("ignore:the corpus has what looks like special tokens")
 @pytest.mark.parametrize("special_tokens", [[EOT], []])
 def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, special_tokens: list[str]) -> None:
     models = {}

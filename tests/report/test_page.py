@@ -73,7 +73,7 @@ def test_report_json_has_the_documented_keys(reported: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "report.md").read_text()
     assert [key for keys in KEYS.values() for key in keys if f"`{key}`" not in page] == []
     assert numbers["tokenizers"] == [["this tokenizer", 350]]
-    assert numbers["vocabulary"]["special_tokens"] == [HOSTILE]
+    assert numbers["vocabulary"]["special_tokens"] == ["<|endoftext|>", HOSTILE]
     [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]
     document = json.loads((reported / "report.json").read_text())
     assert last["bytes_per_token"] == pytest.approx(document["bytes_per_token"])
@@ -138,8 +138,8 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     shutil.copy(trained_on, copied)
     unseen.write_text("lower lowest unseen words\n" * 50)
     link.symlink_to(trained_on)
-    for names in ([trained_on], [copied], [link], [unseen, copied]):
-        page = tmp_path / f"{names[-1].name}.html"
+    for number, names in enumerate(([trained_on], [copied], [link], [unseen, copied])):
+        page = tmp_path / f"{number}.html"
         arguments = [word for name in names for word in ("--held-out", name)]
         result = run("report", reported, "--output", page, *arguments)
         assert result.returncode == 0, result.stderr
@@ -193,7 +193,7 @@ def test_missing_plotly_is_a_hint(reported: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(page, "plotly_script", lambda: None)
     options = make_options({})
     with executor_here(options) as executor:
-        found = run_report(reported, options, executor, output=tmp_path / "page.html")
+        found = run_report(reported, options, executor, outputs=(tmp_path / "page.html", tmp_path / "page.json"))
     assert found.written == (tmp_path / "page.json",)
     assert "pip install 'bpe-pipeline[report]'" in found.hint
     (tmp_path / "a.txt").write_text("the low lower " * 50)

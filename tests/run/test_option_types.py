@@ -1,5 +1,6 @@
 """The types of keywords for editors and mypy say what the table of options says."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,7 +76,9 @@ def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
     home = Path(option_types.__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=home)
+    installed = home.name == "site-packages"  # where mypy looks itself, and does not want to be told
+    environment = {**os.environ, **({} if installed else {"MYPYPATH": str(home)})}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     errors = [line.partition("script.py:")[2] for line in done.stdout.splitlines() if "error:" in line]
     assert [int(line.partition(":")[0]) for line in errors] == [3, 4, 6], done.stdout + done.stderr
     assert '"vocab_sise"' in errors[0]
