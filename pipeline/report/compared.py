@@ -1,8 +1,13 @@
-"""Tokenizers to compare with: ours, SentencePiece's `.model` files, and well-known ones in the cache of transformers.
+"""Tokenizers to compare with: ours, SentencePiece's `.model` files, and well-known ones in the caches of transformers
+and tiktoken.
 
 Nothing is downloaded: a name that is not in the cache is an error that says how to put it there.
 """
 
+import hashlib
+import os
+import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +18,8 @@ from pipeline.storage import Location
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 KNOWN = {"gpt2": "openai-community/gpt2", "qwen2": "Qwen/Qwen2-7B", "llama3": "meta-llama/Meta-Llama-3-8B"}
+OF_TIKTOKEN = {"cl100k": "cl100k_base", "gpt-4": "cl100k_base", "o200k": "o200k_base", "gpt-4o": "o200k_base"}
+_STORE = "https://openaipublic.blob.core.windows.net/encodings"
 
 
 @dataclass(frozen=True)
@@ -29,8 +36,23 @@ class Compared:
 
 
 def cached(name: str) -> Path:
-    """Return the tokenizer.json of a well-known name, or of OWNER/MODEL, in the cache of transformers."""
-    model = KNOWN.get(name, name)
+    """Return the file of a well-known name in the cache of tiktoken, or of OWNER/MODEL in that of transformers."""
+    encoding = OF_TIKTOKEN.get(name, name)
+    if encoding in OF_TIKTOKEN.values():
+        file = _tiktoken_file(encoding)
+        if file.is_file():
+            return file
+        raise InputError(
+            f"{name} is no path, and {encoding} is not in the cache of tiktoken ({file.parent}): "
+            f"load it once with tiktoken.get_encoding({encoding!r}), or give a path"
+        )
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
+        raise InputError(f"{name} does not exist")
+    return _file_of_transformers(name, KNOWN.get(name, name))
+
+
+def _file_of_transformers(name: str, model: str) -> Path:
+    """Return tokenizer.json of a model in the cache of transformers; InputError if it is not there."""
     remedy = f"load it once with transformers.AutoTokenizer.from_pretrained({model!r}), or give a path"
     try:
         find = import_module("huggingface_hub").try_to_load_from_cache
@@ -45,8 +67,18 @@ def cached(name: str) -> Path:
     return Path(found)
 
 
+def _tiktoken_file(encoding: str) -> Path:
+    """Return where tiktoken keeps an encoding: a file named by the SHA-1 of the address that it came from."""
+    named = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    directory = Path(tempfile.gettempdir()) / "data-gym-cache" if named is None else Path(named)
+    return directory / hashlib.sha1(f"{_STORE}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
+
+
 def load_compared(path: Location) -> Tokenizer | Compared:
-    """Load a tokenizer, or a SentencePiece model by its suffix; InputError if it cannot be read."""
+    """Load a tokenizer, a SentencePiece model by its suffix or tiktoken's by its name; InputError if it cannot."""
+    for encoding in set(OF_TIKTOKEN.values()):
+        if path == _tiktoken_file(encoding):
+            return _load_encoding(encoding)
     if path.suffix != ".model":
         return Tokenizer.load(path)
     try:
@@ -62,3 +94,16 @@ def load_compared(path: Location) -> Tokenizer | Compared:
         piece = processor.IdToPiece(id_)
         vocab[id_] = bytes([int(piece[3:5], 16)]) if processor.IsByte(id_) else piece.replace("\u2581", " ").encode()
     return Compared(processor.EncodeAsIds, vocab)
+
+
+def _load_encoding(name: str) -> Compared:
+    """Load an encoding of tiktoken whose file is in its cache, so that nothing is downloaded."""
+    try:
+        encoding = import_module("tiktoken").get_encoding(name)
+    except ImportError:
+        raise InputError(f"{name} is read with the tiktoken package: pip install tiktoken") from None
+    except (ValueError, OSError) as reason:  # a damaged file would be fetched again
+        raise InputError(f"{name} cannot be read from the cache of tiktoken: {reason}") from None
+    return Compared(
+        encoding.encode_ordinary, {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}
+    )

@@ -1,5 +1,7 @@
 """`report --compare` with tokenizers of others: names in the cache of transformers, SentencePiece models."""
 
+import base64
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from command import refused, run
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.report.compared import load_compared
+from pipeline.report.compared import cached, load_compared
 
 
 def test_name_that_is_not_cached_says_so_without_network(
@@ -18,7 +20,9 @@ def test_name_that_is_not_cached_says_so_without_network(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     said = refused(run("report", trained, "--compare", "gpt2"), 1)
     assert "openai-community/gpt2 is not in the cache of transformers: load it once" in said
-    assert "no such path/at all is no path" in refused(run("report", trained, "--compare", "no such path/at all"), 1)
+    assert "no such path/at all does not exist" in refused(
+        run("report", trained, "--compare", "no such path/at all"), 1
+    )
 
 
 def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +34,26 @@ def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     result = run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
     assert result.returncode == 0, result.stderr
+
+
+def test_encoding_in_the_cache_of_tiktoken_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tiktoken
+
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    monkeypatch.setattr("tiktoken.load.check_hash", lambda *_: True)  # the file is not OpenAI's
+    monkeypatch.setattr("tiktoken.load.read_file", lambda path: pytest.fail(f"{path} is downloaded"))
+    with pytest.raises(
+        InputError, match=r"cl100k_base is not in the cache of tiktoken .*get_encoding\('cl100k_base'\)"
+    ):
+        cached("gpt-4")
+    ranks = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]
+    lines = [base64.b64encode(token) + b" %d" % rank for rank, token in enumerate(ranks)]
+    address = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+    (tmp_path / hashlib.sha1(address.encode()).hexdigest()).write_bytes(b"\n".join(lines))
+    loaded = load_compared(cached("gpt-4"))
+    assert loaded.encode_ordinary("the é") == tiktoken.get_encoding("cl100k_base").encode_ordinary("the é")
+    assert loaded.vocab == dict(enumerate(ranks))
 
 
 def test_sentencepiece_model_has_its_ids(tmp_path: Path) -> None:
