@@ -171,7 +171,7 @@ def _verify_tokenizers(
     if missing:
         size = missing[0].parent.name.removeprefix("tokenizer").removeprefix("-") or run.manifest.vocab_size
         raise RunDirectoryError(
-            f"{missing[0]} is missing, one of {format_count(len(missing), 'files')} that were written and are gone; "
+            f"{missing[0]} was written by this run and is missing{f' ({len(missing)} files are)' if missing[1:] else ''}; "
             f"`bpe-pipeline merge {run.directory} --vocab-size {size}` writes them again"
         )
 
