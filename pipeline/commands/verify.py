@@ -170,8 +170,9 @@ def _verify_tokenizers(
     missing = [path for path, there in zip(written, existing(written), strict=True) if not there]
     if missing:
         size = missing[0].parent.name.removeprefix("tokenizer").removeprefix("-") or run.manifest.vocab_size
+        more = f" ({len(missing)} files are)" if len(missing) > 1 else ""
         raise RunDirectoryError(
-            f"{missing[0]} was written by this run and is missing{f' ({len(missing)} files are)' if missing[1:] else ''}; "
+            f"{missing[0]} was written by this run and is missing{more}; "
             f"`bpe-pipeline merge {run.directory} --vocab-size {size}` writes them again"
         )
 
