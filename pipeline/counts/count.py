@@ -157,6 +157,8 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             budget_bytes=workers.work_bytes,
             limit_bytes=workers.budget.limit_bytes,
             workers=workers.on_one,
+            most_workers=None if work.nodes else min(asked, len(plan.chunks)),
+            beside_bytes=workers.beside_bytes,
         )
         for index in range(len(plan.chunks))
     ]

@@ -46,7 +46,7 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern, task.budget_bytes // 2)
     if isinstance(cutter, RegexCutter):
-        task = replace(task, budget_bytes=task.budget_bytes // 2)
+        task = replace(task, budget_bytes=task.budget_bytes // 2, copies=2)
     with part_paths(task.output) as part_path:
         counting = _Counting(task, cutter, part_path)
         losses = feed_chunk(task, counting.counter, look=counting.looks.look, resumable=counting)

@@ -29,7 +29,7 @@ class ChunkTask:
     """One chunk to read: spans of files, and how to read their text.
 
     sizes: the spans' bytes of text, as planned. budget_bytes: for the text being read and what is made of it.
-    limit_bytes, workers: the memory limit, if known, and how many workers share it.
+    limit_bytes, workers, most_workers, beside_bytes, copies: of the memory limit, as for `ReadBudget`.
     """
 
     work: ClassVar[str]
@@ -45,6 +45,9 @@ class ChunkTask:
     text_field: str = "text"
     limit_bytes: int | None = None
     workers: int = 1
+    most_workers: int | None = None
+    beside_bytes: int = 0
+    copies: int = 1
     sizes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -140,7 +143,15 @@ class _Feeding:
         """Feed a span. Its end is the end of a document or, proven by the pattern, of a piece."""
         task, counter = self._task, self._counter
         file, start, stop = task.spans[number]
-        budget = ReadBudget(task.budget_bytes, self._shrink, limit_bytes=task.limit_bytes, workers=task.workers)
+        budget = ReadBudget(
+            task.budget_bytes,
+            self._shrink,
+            task.limit_bytes,
+            task.workers,
+            task.most_workers,
+            task.beside_bytes,
+            task.copies,
+        )
         progress: Callable[[int], None] = report_progress
         text: tuple[int, int | None] = (start, None)
         resumed = self._resumable.start[1] if number == self._resumable.start[0] else 0
