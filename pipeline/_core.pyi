@@ -118,7 +118,7 @@ class ChunkCounter:
     def fed_bytes(self) -> int: ...
 
     def long_piece_bytes(self) -> int:
-        """About the bytes of the pieces that are longer than 15."""
+        """The bytes of the pieces that are longer than 15."""
 
     def memory_bytes(self) -> int: ...
 

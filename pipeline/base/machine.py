@@ -13,6 +13,8 @@ import psutil
 from pipeline import __version__
 
 _CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_QUICK_S = 0.05
 _MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions of control groups
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -119,12 +121,24 @@ def process_tree_memory() -> int:
 
     Linux: the sum of proportional set sizes; elsewhere: of unique set sizes (macOS) or resident set sizes.
     """
-    total = 0
+    return sum(_memory_by_process().values())
+
+
+def _memory_by_process() -> dict[int, int]:
+    found = {}
     this = psutil.Process()
     for process in (this, *this.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            total += _process_memory(process)
-    return total
+            found[process.pid] = _process_memory(process)
+    return found
+
+
+def _unshared_memory(process: int) -> int:
+    """Return the bytes of a process's pages that are of no file; 0 if it is gone or the system does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        resident, of_files = Path(f"/proc/{process}/statm").read_text().split()[1:3]
+        return (int(resident) - int(of_files)) * _PAGE_BYTES
+    return 0
 
 
 def own_memory() -> int:
@@ -141,13 +155,18 @@ def _process_memory(process: psutil.Process) -> int:
 
 
 class MemoryWatch:
-    """Measure the process tree's memory in a thread while a block runs: its peak, and that of each stage."""
+    """Measure the process tree's memory in a thread while a block runs: its peak, and that of each stage.
+
+    Measuring takes longer the more memory there is. On Linux, how much processes have grown since then is looked at in
+    between, which takes no time, so that no short peak is missed.
+    """
 
     def __init__(self, limit_bytes: int | None = None, interval_s: float = 0.25) -> None:
         self.peak_bytes = 0
         self.limit_bytes = limit_bytes
         self.stage_peaks: dict[str, int] = {}
         self._stage = ""
+        self._measured: dict[int, tuple[int, int]] = {}  # of each process, and its unshared memory then
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
@@ -174,15 +193,28 @@ class MemoryWatch:
     def look(self) -> None:
         """Measure once, now; skip it if the system has no file descriptor left."""
         with contextlib.suppress(OSError):
-            now = process_tree_memory()
-            self.peak_bytes = max(self.peak_bytes, now)
-            if self._stage:
-                self.stage_peaks[self._stage] = max(self.stage_peaks.get(self._stage, 0), now)
+            found = _memory_by_process()
+            self._measured = {process: (size, _unshared_memory(process)) for process, size in found.items()}
+            self._note(sum(found.values()))
+
+    def _note(self, now: int) -> None:
+        self.peak_bytes = max(self.peak_bytes, now)
+        if self._stage:
+            self.stage_peaks[self._stage] = max(self.stage_peaks.get(self._stage, 0), now)
+
+    def _look_quickly(self) -> None:
+        now = {process: _unshared_memory(process) for process in self._measured}
+        measured = list(self._measured.items())
+        self._note(sum(max(size + now[process] - then, 0) for process, (size, then) in measured if now.get(process)))
 
     def _watch(self) -> None:
         pause_s = self._interval_s
-        while not self._stop.wait(pause_s):
+        next_s = time.monotonic() + pause_s
+        while not self._stop.wait(min(pause_s, _QUICK_S)):
+            if time.monotonic() < next_s:
+                self._look_quickly()
+                continue
             started_s = time.thread_time()
             self.look()
-            # Measuring takes longer the more memory there is: use at most 2 % of a core.
-            pause_s = max(self._interval_s, 50 * (time.thread_time() - started_s))
+            pause_s = max(self._interval_s, 50 * (time.thread_time() - started_s))  # at most 2 % of a core
+            next_s = time.monotonic() + pause_s

@@ -62,6 +62,17 @@ def format_bytes(size: float) -> str:
     return f"{size / 1024**power:.{1 if power else 0}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
+def format_apart(one: int, other: int) -> tuple[str, str]:
+    """Write two sizes; in bytes if they differ but would look the same: (2000, 2001) -> `2,000 B`, `2,001 B`."""
+    shown = format_bytes(one), format_bytes(other)
+    return shown if shown[0] != shown[1] or one == other else (f"{one:,} B", f"{other:,} B")
+
+
+def format_limit(size: float) -> str:
+    """Write a limit that is enough for this size, as `--memory-limit` reads it: 1.5 MiB -> `2MiB`."""
+    return f"{-(-int(size) >> 20)}MiB"
+
+
 def format_count(number: int, things: str) -> str:
     """Write a number of things for people: (1, "files") -> `1 file`, (2000, "files") -> `2,000 files`."""
     return f"{number:,} {things.removesuffix('s') if number == 1 else things}"

@@ -1,14 +1,15 @@
 """`--dry-run`: what would be counted, by how many workers, and the time, memory and disk that it would take."""
 
-import math
 import time
+from dataclasses import replace
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.machine import MemoryWatch
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.sampling import choose, read_chosen
+from pipeline.commands.corpus_sample import Sample, sample
+from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for
@@ -16,7 +17,7 @@ from pipeline.pattern import compile_pattern
 from pipeline.report.progress import duration
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
-from pipeline.run.memory import WORKER_BYTES_PER_CHUNK_BYTE, counting_workers, threads
+from pipeline.run.memory import Workers, counting_workers, threads
 from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import Options
 from pipeline.run.plan import corpus_bytes
@@ -25,9 +26,14 @@ from pipeline.run.workers import executor_for, nodes
 from pipeline.storage import location
 from pipeline.tokenizer.export import check_before_work
 
-_READ_BYTES = 64 << 20  # of memory, at most, to read the sample
-_SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 8 << 20, 256 << 10
-_COMPRESSED_TO_TEXT = 4  # bytes of text for a byte of a compressed file, about
+_SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 16 << 20, 256 << 10
+_LOW, _HIGH = 0.6, 1.6  # of what a forecast says
+_UNKNOWN = {"time": "unknown: the sample has too little text"}
+_START_S = 1.0  # of the command, its workers, and the files that are made at its end
+_ROW_S = 0.4e-6  # to combine a row of a counter, by one thread
+_PACKED_BYTES, _FILE_BYTES = 2.2, 4096  # a count and a length in a counter's file; its footer
+_TABLE_BYTES, _SLOT_BYTES = 3 << 20, 36  # of a counter in memory, without the pieces' bytes
+_WRITING_BYTES, _PARTITION_BYTES = 8 << 20, 3 << 20  # Arrow's, and of a partition of a counter
 
 
 def run_dry(options: Options, listener: Listener) -> dict[str, str]:
@@ -46,53 +52,95 @@ def _described(work: Work, run: Run) -> dict[str, str]:
     options, nodes, plan = work.options, work.nodes, run.manifest.plan
     workers = counting_workers(options, len(plan.chunks), nodes)
     budget = workers.budget
-    sizes = [chunk.bytes for chunk in plan.chunks]
-    largest, total = max(sizes, default=0), sum(sizes)
-    counter = min(workers.work_bytes, int(largest * WORKER_BYTES_PER_CHUNK_BYTE))
-    counting = budget.taken_bytes + workers.on_one * (budget.worker_bytes + counter)
-    # If all pieces were different: one every six bytes.
-    shape = forecast.CounterShape(total // 6, total, total + total // 6)
-    merging = forecast.least(shape, merges_for(options)) + budget.taken_bytes + budget.worker_bytes
+    cutter = work.pattern.automaton or RegexCutter(work.pattern)
+    counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
+    sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES
+    found = sample(plan, options.text_field, counter, sample_bytes)
+    size = ", ".join(
+        [format_count(len(plan.files), "files"), format_bytes(corpus_bytes(plan.files))]
+        + ([] if found is None else [f"about {format_bytes(found.text_bytes)} of text"])
+    )
     on_each = " on each node" if nodes else ""
+    largest = max((chunk.bytes for chunk in plan.chunks), default=0)
     return {
         "run": str(run.directory),
-        "corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}",
-        "chunks": f"{len(sizes):,}, the largest {format_bytes(largest)}",
+        "corpus": size,
+        "chunks": f"{len(plan.chunks):,}, the largest {format_bytes(largest)}",
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
-        "time": _time(work, run, workers.count),
-        "disk at most": f"about {format_bytes(2 * total)} for counters",
+        **(_UNKNOWN if found is None else _forecasts(work, run, workers, found)),
         "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
-        "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
-        f"{format_bytes(workers.work_bytes)} is written in parts",
-        "memory while merging": f"{format_bytes(merging)} if all pieces were different; forecast when they are counted",
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 
 
-def _time(work: Work, run: Run, workers: int) -> str:
-    """Forecast the time of a run: count and merge a sample of the corpus here and now."""
-    plan, options = run.manifest.plan, work.options
-    chosen = choose(plan.files, _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES)
-    cutter = work.pattern.automaton or RegexCutter(work.pattern)
-    counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
-    read_chosen(chosen[:1], options.text_field, most_bytes=_READ_BYTES)  # imports what reading takes
-    started = time.monotonic()
-    texts = [drawn.text for drawn in read_chosen(chosen, options.text_field, most_bytes=_READ_BYTES)]
-    for text in texts:
-        counter.feed(text[: len(text) // 2].encode(), end=True)
-    half_bytes, half = counter.fed_bytes(), len(counter)
-    for text in texts:
-        counter.feed(text[len(text) // 2 :].encode(), end=True)
-    columns, counted_s, read = counter.columns(), time.monotonic() - started, counter.fed_bytes()
-    if half == 0:
-        return "unknown: the sample has too little text"
+def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[str, str]:
+    """Forecast time, disk and memory from a sample that was counted here and now."""
+    options, plan, budget = work.options, run.manifest.plan, workers.budget
+    text_share = found.text_bytes / max(plan.bytes, 1)  # of what is read
+    counters = [found.pieces(chunk.bytes * text_share) for chunk in plan.chunks]
+    pieces, piece_bytes = found.pieces(found.text_bytes)
+    largest_share = max(chunk.bytes for chunk in plan.chunks) / max(plan.bytes, 1)
+    counting_s = found.counting_s * max(1 / workers.count, largest_share)
+    rows = sum(one for one, _ in counters)
+    team = threads(options, work.nodes)
+    combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 else 0.0
+    merging_s = _merging_s(work, found)
+    disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
+    in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
+    each = budget.worker_bytes + min(workers.work_bytes, int(in_table)) + _WRITING_BYTES
+    combining = len(counters) * min(_PARTITION_BYTES, max(_counter_bytes(*one) for one in counters)) * (team + 1)
+    counting = budget.taken_bytes + max(
+        workers.on_one * each, budget.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
+    )
+    merging = budget.taken_bytes + budget.worker_bytes + _merging_bytes(work, found, workers, pieces, piece_bytes)
+    of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
+    time_s = _START_S + counting_s + combining_s + merging_s
+    read = format_bytes(found.points[1][0])
+    return {
+        "time": f"{duration(_LOW * time_s)} to {duration(_HIGH * time_s)} ({of_stages}), from a sample of {read}",
+        "different pieces": f"about {pieces:.2g}, {format_bytes(piece_bytes)}".replace("e+0", "e"),
+        "disk": _range(disk, "for counters"),
+        "memory while counting": _range(counting),
+        "memory while merging": _range(merging),
+    }
+
+
+def _range(size: float, what: str = "") -> str:
+    return f"{format_bytes(_LOW * size)} to {format_bytes(_HIGH * size)} {what}".rstrip()
+
+
+def _counter_bytes(pieces: float, piece_bytes: float) -> float:
+    """Return the size of a counter's file: lengths and counts are packed."""
+    return piece_bytes + _PACKED_BYTES * pieces + _FILE_BYTES
+
+
+def _merging_bytes(work: Work, found: Sample, workers: Workers, pieces: float, piece_bytes: float) -> int:
+    """Forecast the memory of merging for a counter of this size that is like the sample's."""
+    merges = merges_for(work.options)
+    tally = _core.CountTally(work.options.min_piece_count)
+    tally.add(*found.columns)
+    of_sample = forecast.shape_of(tally, merges, work.options.min_piece_count)
+    grown = pieces / found.points[1][1]
+    text_grown = found.text_bytes / found.points[1][0]
+    shape = replace(
+        of_sample,
+        pieces=int(pieces),
+        bytes=int(piece_bytes),
+        slots=int(of_sample.slots * grown),
+        rare=min(of_sample.rare * grown / max(text_grown, 1e-9), 1.0),
+        first_positions=int(of_sample.first_positions * grown),
+        longest_list=int(of_sample.longest_list * grown),
+    )
+    team = threads(work.options, work.nodes)
+    needed = forecast.merging_bytes(shape, merges, threads=team, streamed=False)
+    return needed if needed <= workers.budget.per_worker(1) else forecast.least(shape, merges)
+
+
+def _merging_s(work: Work, found: Sample) -> float:
+    """Forecast the time of merging: merge the sample; it takes time for different pieces."""
     engine, started = _core.MergeEngine(), time.monotonic()
-    engine.add(*columns)
+    engine.add(*found.columns)
+    options = work.options
     engine.run(merges_for(options), threads=threads(options, work.nodes), tie_break=options.tie_break)
     merged_s = time.monotonic() - started
-    total = sum(file.size * (1 if file.compression == "none" else _COMPRESSED_TO_TEXT) for file in plan.files)
-    # Different pieces grow as a power of the text (Heaps' law), and merging takes time for different pieces.
-    power = math.log(len(counter) / half) / math.log(read / half_bytes)
-    counting_s, merging_s = counted_s * total / read / workers, merged_s * max(total / read, 1) ** power
-    stages = f"counting {duration(counting_s)}, merging {duration(merging_s)}"
-    return f"about {duration(counting_s + merging_s)} ({stages}), from a sample of {format_bytes(read)}"
+    return merged_s * max(found.pieces(found.text_bytes)[0] / found.points[1][1], 1)

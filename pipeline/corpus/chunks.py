@@ -3,9 +3,11 @@
 A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
 none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
 any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
-files between row groups, compressed files not at all. Small files share a chunk.
+files between row groups. Compressed files are cut between frames (`pipeline.corpus.frames`), if they have any; the
+worker moves such a cut to the next safe position. Small files share a chunk.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,26 +17,28 @@ from itertools import pairwise
 from pipeline._core import Automaton, SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, file_size, opened
-from pipeline.storage import OpenFile
+from pipeline.corpus.frames import Frame, frames_of, text_bytes
 
 _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two around a cut
+_PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can be cut at all is cut
 
 
 @dataclass(frozen=True)
 class Span:
     """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
 
-    A span of text inside a file that does not start with a special token continues a document of the span before.
+    A span of text inside a file that does not start with a special token continues a document of the span before. Of a
+    compressed file whole frames, and the text up to the first safe position in the next span's.
     """
 
     file: int
     start: int
     stop: int
-    size: int | None = None  # its bytes, if they are not stop - start
+    size: int | None = None  # its bytes of text, if they are not stop - start; of some compressed files guessed
 
     @property
     def bytes(self) -> int:
-        """Bytes of the file, or of a Parquet file's texts."""
+        """Bytes of text."""
         return self.stop - self.start if self.size is None else self.size
 
 
@@ -58,6 +62,41 @@ class Cutting:
     automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
     whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
     text_field: str = "text"  # the column that is read of Parquet files
+    between_frames: bool = False  # whether compressed files are cut
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether no cut is safe: repair of invalid text could produce a token with this character anywhere."""
+        return any("\N{REPLACEMENT CHARACTER}".encode() in token for token in self.special_tokens)
+
+    @property
+    def cuts_anywhere(self) -> bool:
+        """Whether nearly every text has a safe position, wherever one starts to search for it."""
+        if self.nowhere or self.whole_documents or self.automaton is None:
+            return False
+        return self.automaton.find_provable_cut(_PROBE, 4, len(_PROBE) - 4) is not None
+
+    def context_bytes(self, specials: SpecialTokens) -> int:
+        """Return how far around a position must be looked to know whether it is safe."""
+        return max(specials.longest, _CHARACTER_BYTES)
+
+    def first_in(self, data: bytes, specials: SpecialTokens) -> int | None:
+        """Return the first safe position in a part of a text that is in memory, or None; it is the same for any part.
+
+        Positions within twice `context_bytes` of the part's ends are left out.
+        """
+        if self.nowhere:
+            return None
+        around = self.context_bytes(specials)
+        low, high = 2 * around, len(data) - 2 * around
+        text = _Text(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
+        cut = None
+        if self.automaton is not None and not self.whole_documents:
+            cut = text.first(low, high, self.automaton.find_provable_cut)
+        if specials.longest:
+            token = text.first(low, high if cut is None else cut, partial(_find_token, specials), 1)
+            cut = cut if token is None else token
+        return cut
 
 
 def plan_chunks(
@@ -78,7 +117,7 @@ def plan_chunks(
             groups = enumerate(row_group_bytes(file, cutting.text_field))
             found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
         elif file.compression != "none":
-            found = [Span(index, 0, file.size)]
+            found = _compressed_spans(index, file, cutting, chunk_bytes)
         else:
             cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)
             found = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
@@ -87,7 +126,7 @@ def plan_chunks(
                 chunks.append(Chunk(tuple(spans)))
                 spans, filled = [], 0
             before = spans[-1] if spans else None
-            if span.size is not None and before is not None and before.size is not None and before.file == span.file:
+            if span.size is not None and before is not None and before.size is not None and before.file == index:
                 spans[-1] = Span(index, before.start, span.stop, before.size + span.size)
             else:
                 spans.append(span)
@@ -95,6 +134,22 @@ def plan_chunks(
     if spans:
         chunks.append(Chunk(tuple(spans)))
     return chunks
+
+
+def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_bytes: int) -> list[Span]:
+    """Cut a compressed file evenly between frames."""
+    frames: list[Frame] = []
+    if cutting.between_frames and (cutting.cuts_anywhere or file.format != "text"):
+        frames = frames_of(file)
+    size = frames[-1].text if frames else text_bytes(file)
+    wanted = -(-size // chunk_bytes) if frames else 1
+    cuts, last = [Frame(0, 0)], len(frames) - 1
+    for number in range(1, wanted):
+        nearest = frames[min(bisect_left([frame.text for frame in frames], size * number // wanted), last)]
+        if cuts[-1].start < nearest.start < file.size:
+            cuts.append(nearest)
+    cuts.append(Frame(file.size, size))
+    return [Span(index, one.start, next_.start, next_.text - one.text) for one, next_ in pairwise(cuts)]
 
 
 def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
@@ -109,7 +164,8 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
         if size != file.size:
             raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
         is_lines = file.format in ("jsonl", "lines")
-        text = _Text(stream, size, read_bytes, SpecialTokens([] if is_lines else list(cutting.special_tokens)))
+        specials = SpecialTokens([] if is_lines else list(cutting.special_tokens))
+        text = _Text(stream.read_at, size, read_bytes, specials)
         find = partial(_line_cut if is_lines else partial(_text_cut, cutting), text, -(-size // pieces))
         with ThreadPoolExecutor(max(1, threads)) as pool:
             found = set(pool.map(find, [size * i // pieces for i in range(1, pieces)]))
@@ -120,7 +176,7 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
 class _Text:
     """An open file, read by position, so that threads can share it, and the special tokens in it."""
 
-    file: OpenFile
+    read_at: Callable[[int, int], bytes]
     size: int
     read_bytes: int
     specials: SpecialTokens
@@ -133,7 +189,7 @@ class _Text:
         around = max(self.specials.longest, _CHARACTER_BYTES)
         for block in range(start, stop, self.read_bytes):
             begin, end = max(block - around, 0), min(block + self.read_bytes, stop)
-            data = self.file.read_at(begin, min(end + around, self.size) - begin)
+            data = self.read_at(begin, min(end + around, self.size) - begin)
             low, high = block - begin, end - begin
             while low < high and (cut := find(data, low, high)) is not None:
                 tokens = (self.specials.match_at(data, at) for at in range(max(cut + width - around, 0), cut))
@@ -156,17 +212,16 @@ def _line_cut(text: _Text, reach: int, wanted: int) -> int | None:
 
 def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | None:
     """Return the safe cut nearest behind a wanted one, or None."""
-    # Repair of invalid text could produce a token with this character anywhere: no cut is safe then.
-    if any("\N{REPLACEMENT CHARACTER}".encode() in token for token in cutting.special_tokens):
+    if cutting.nowhere:
         return None
-
-    def find(data: bytes, low: int, high: int) -> int | None:
-        match = text.specials.find(data, low)
-        return None if match is None or match[0] >= high else match[0]
-
     stop = min(wanted + reach, text.size)
-    cut = text.first(wanted, stop, find, 1) if text.specials.longest else None
+    cut = text.first(wanted, stop, partial(_find_token, text.specials), 1) if text.specials.longest else None
     if cut is None and cutting.automaton is not None and not cutting.whole_documents:
         # Right after a token a document starts, but a span that does not start with a token continues one.
         cut = text.first(wanted, stop, cutting.automaton.find_provable_cut)
     return cut
+
+
+def _find_token(specials: SpecialTokens, data: bytes, low: int, high: int) -> int | None:
+    match = specials.find(data, low)
+    return None if match is None or match[0] >= high else match[0]

@@ -16,12 +16,14 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.formats import damaged
+from pipeline.corpus.frames import FROM_START, Frame
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
 _BLOCK_BYTES = 1 << 20
 _USED_AT_ONCE = 16  # of a window, one byte in that many is used before there is any text
 _ARROW_NAMES = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2"}
+_XZ_STREAM_HEADER_BYTES = 12
 _XZ_OTHER_BYTES = 1 << 20  # next to the dictionary
 _XZ_HEAD_BYTES = 1 << 12  # more than the headers before the first block's content
 _MOST_ZSTD_BYTES = 128 << 20  # of a window that Arrow's decompressor accepts
@@ -30,19 +32,20 @@ _DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 _RUN = 1  # a block that is one byte, repeated
 
 
-def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget) -> Iterator[bytes]:
-    """Yield what the compressed file holds, in blocks of at most 1 MiB.
+def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Frame = FROM_START) -> Iterator[bytes]:
+    """Yield what the compressed file holds from a frame on, in blocks of at most 1 MiB.
 
     Raises `InputError` if it is damaged, `TrainingError` if its window outgrows the budget.
     """
-    out = window = 0
+    out, window = frame.text, 0
 
     def note(size: int) -> None:
         nonlocal window
         window = max(window, size)
 
+    stream.seek(frame.start)
     if file.compression == "xz":
-        blocks = _by_lzma(stream, note)
+        blocks = _by_lzma(frame, stream, note)
     else:
         blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], note)
     try:
@@ -146,13 +149,17 @@ class ZstdWindows:
             skip += 4 if flags & 4 else 0  # a checksum
 
 
-def _by_lzma(stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
-    decoder, data = _decoder(stream, b"", note)
+def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
+    data = b""
+    if frame.start > frame.header:
+        yield from _part_of_xz(frame, stream, note)
+        data = _behind_padding(stream, data)
+        if not data:
+            return
+    decoder, data = _decoder(stream, data, note)
     while True:
         if decoder.eof:  # another stream may follow, after padding of zeros
-            data = decoder.unused_data.lstrip(b"\0")
-            while not data and (more := stream.read(_BLOCK_BYTES)):
-                data = more.lstrip(b"\0")
+            data = _behind_padding(stream, decoder.unused_data)
             if not data:
                 return
             decoder, data = _decoder(stream, data, note)
@@ -164,6 +171,38 @@ def _by_lzma(stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
         data = b""
         if block:
             yield block
+
+
+def _behind_padding(stream: OpenFile, data: bytes) -> bytes:
+    """Return the first bytes of the next stream; none at the end."""
+    data = data.lstrip(b"\0")
+    while not data and (more := stream.read(_BLOCK_BYTES)):
+        data = more.lstrip(b"\0")
+    return data
+
+
+def _part_of_xz(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
+    """Decode the blocks of a stream from one of them on, without its index, which lists all of them."""
+    left = frame.blocks_end - frame.start
+    data = stream.read(min(left, _BLOCK_BYTES))
+    left -= len(data)
+    data = stream.read_at(frame.header, _XZ_STREAM_HEADER_BYTES) + data
+    memory = xz_memory(data)
+    note(memory)
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory)
+    while True:
+        block = decoder.decompress(data, _BLOCK_BYTES)
+        data = b""
+        if block:
+            yield block
+        elif left == 0:
+            stream.seek(frame.stream_end)
+            return
+        elif decoder.needs_input:
+            data = stream.read(min(left, _BLOCK_BYTES))
+            left -= len(data)
+            if not data:
+                raise EOFError("the blocks do not end")
 
 
 def _decoder(stream: OpenFile, data: bytes, note: Callable[[int], None]) -> tuple[lzma.LZMADecompressor, bytes]:

@@ -5,33 +5,85 @@ Formats and compressions are independent. A file that changed since it was liste
 
 from collections.abc import Callable, Iterator
 
+from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
+from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile, opened
 from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
+from pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
 from pipeline.corpus.lines import read_json_lines, read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
 
 BLOCK_BYTES = 1 << 20
+_FIRST_BYTES = 1 << 16  # of a range of decompressed text
 Progress = Callable[[int], None]
 
 
+def text_range(
+    file: CorpusFile, start: int, stop: int, cutting: Cutting, budget: ReadBudget = UNLIMITED
+) -> tuple[int, int | None]:
+    """Return the bytes of a compressed file's text that a span of it is: the second is None for the end.
+
+    A cut between frames moves to the next safe position, wherever that is: the spans on either side find the same one.
+    Raises as `read_span` does.
+    """
+    if (start, stop) == (0, file.size):
+        return 0, None
+    frames = {frame.start: frame for frame in frames_of(file)}
+    if not {start, stop} <= {0, file.size, *frames}:
+        raise InputError(f"{file.path} changed since the run was planned; restore it, or start again with --overwrite")
+    first = 0 if start == 0 else _safe_from(file, frames[start], cutting, budget)
+    last = None if stop == file.size or first is None else _safe_from(file, frames[stop], cutting, budget)
+    return (frames[file.size].text if first is None else first), last
+
+
+def _safe_from(file: CorpusFile, frame: Frame, cutting: Cutting, budget: ReadBudget) -> int | None:
+    """Return the first safe position in the text from a frame on; None if there is none to the end."""
+    from pipeline.corpus.decompress import decompress
+
+    specials = SpecialTokens(list(cutting.special_tokens))
+    kept = 4 * cutting.context_bytes(specials)
+    data, at = b"", frame.text
+    with opened(file.path) as stream:
+        for block in decompress(file, stream, budget, frame):
+            if file.format != "text":
+                if (end := block.find(b"\n")) >= 0:
+                    return at + end + 1
+                at += len(block)
+                continue
+            data += block
+            if (cut := cutting.first_in(data, specials)) is not None:
+                return at + cut
+            at += max(len(data) - kept, 0)
+            data = data[-kept:]
+    return None
+
+
 def read_span(
-    file: CorpusFile, start: int, stop: int, text_field: str, progress: Progress, budget: ReadBudget = UNLIMITED
+    file: CorpusFile,
+    start: int,
+    stop: int,
+    text_field: str,
+    progress: Progress,
+    budget: ReadBudget = UNLIMITED,
+    text: tuple[int, int | None] = (0, None),
 ) -> Iterator[bytes | Records]:
     """Read the span [start, stop) of a file: blocks of one text, or records, in order.
 
-    start, stop: bytes of a plain file of text or of whole lines, row groups of a Parquet file; a compressed file is
-    read whole. progress: is called with how many more of the span's bytes are done. Raises `InputError` for a file that
-    changed, cannot be read or is damaged, with the location; `TrainingError` if something does not fit the budget.
+    start, stop: bytes of a plain file of text or of whole lines, row groups of a Parquet file; of a compressed file
+    frames, and `text` is what is read of its text. progress: is called with how many more of the span's bytes are done.
+    Raises `InputError` for a file that changed, cannot be read or is damaged, with the location; `TrainingError` if
+    something does not fit the budget.
     """
     with opened(file.path, "the run resumes where it stopped") as stream:
         _require_unchanged(stream, file)
         if file.compression == "none":
             blocks = _read_blocks(file, stream, start, stop, progress)
         else:
-            start, blocks = 0, _decompressed(file, stream, progress, budget)
+            blocks = _decompressed(file, stream, start, stop, text, progress, budget)
+            start = text[0]
         if file.format == "parquet":
             from pipeline.corpus.parquet import read_row_groups
 
@@ -68,16 +120,39 @@ def _read_blocks(file: CorpusFile, stream: OpenFile, start: int, stop: int, prog
         progress(size)
 
 
-def _decompressed(file: CorpusFile, stream: OpenFile, progress: Progress, budget: ReadBudget) -> Iterator[bytes]:
-    """Yield blocks of what a compressed file holds; refuse a Parquet file in it."""
+def _decompressed(
+    file: CorpusFile,
+    stream: OpenFile,
+    start: int,
+    stop: int,
+    text: tuple[int, int | None],
+    progress: Progress,
+    budget: ReadBudget,
+) -> Iterator[bytes]:
+    """Yield blocks of a range of what a compressed file holds; refuse a Parquet file in it.
+
+    The first block is not short, if there are more: it shows whether the text begins with a special token.
+    """
     from pipeline.corpus.decompress import decompress
 
-    reported = 0
-    for number, block in enumerate(decompress(file, stream, budget)):
-        if number == 0 and starts_as_parquet(block):
+    first, last = text
+    frame = frame_before(frames_of(file), first) if first else FROM_START
+    at, reported, head = frame.text, 0, b""
+    for block in decompress(file, stream, budget, frame):
+        if at == 0 and starts_as_parquet(block):
             raise compressed_parquet(file.path, file.compression)
-        yield block
-        done = min(stream.tell(), file.size)
+        at += len(block)
+        if at > first:
+            wanted = memoryview(block)[max(first - at, -len(block)) : None if last is None else last - at + len(block)]
+            head = head + bytes(wanted) if head or len(wanted) < len(block) else block
+            if len(head) >= _FIRST_BYTES:
+                yield head
+                head, first = b"", 0
+        done = min(max(stream.tell() - start, 0), stop - start)
         progress(done - reported)
         reported = done
-    progress(file.size - reported)
+        if last is not None and at >= last:
+            break
+    if head:
+        yield head
+    progress(stop - start - reported)

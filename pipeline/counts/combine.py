@@ -1,10 +1,12 @@
 """The combined counter of a run: made by one worker on this machine, by many on the nodes of a cluster.
 
 On a cluster of several nodes each worker combines a share of the hashes, from all counters; no node needs all pieces at
-once. The shares are files in the run directory, kept until they are joined, so that what was combined when a run was
-stopped stays combined. There are a few for each core, not more: every share opens every counter.
+once. There are a few shares for each core, not more: every share opens every counter. On one machine counters of many
+gibibytes are combined in shares, one after the other. The shares are files in the run directory, kept until they are
+joined, so that what was combined when a run was stopped stays combined.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from pipeline.storage import names_in, remove
 
 _MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all cores finish together
+_SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
 
 
 def combine_counters(work: Work, run: Run, parts: Parts, output: Path | None = None) -> CounterFacts:
@@ -38,31 +41,37 @@ def combine_counters(work: Work, run: Run, parts: Parts, output: Path | None = N
         weights=parts.weights,
     )
     if len(work.nodes) > 1:
-        return _in_shares(work, run, task)
+        workers = memory.counting_workers(work.options, _MOST_SHARES, work.nodes)
+        memory_bytes = min(COMBINE_BYTES, workers.work_bytes)
+        most = min(_SHARES_A_CORE * sum(node.cores for node in work.nodes), len(task.parts))
+        return _in_shares(work, run, replace(task, threads=1, memory_bytes=memory_bytes), most, workers.need)
     need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
+    share_bytes = int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_BYTES))
+    shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // share_bytes
+    if shares > 1 and output is None and not parts.weights:
+        return _in_shares(work, run, task, shares, need, at_once=1)
     [(_, facts)] = work.executor.run(combine, [task], need=need)
     return facts
 
 
-def _in_shares(work: Work, run: Run, task: CombineTask) -> CounterFacts:
-    workers = memory.counting_workers(work.options, _MOST_SHARES, work.nodes)
+def _in_shares(
+    work: Work, run: Run, task: CombineTask, most: int, need: Need, at_once: int | None = None
+) -> CounterFacts:
+    """Combine shares by tasks that are otherwise like this one, and join them."""
     names = names_in(run.share_path(0, 1).parent)
     # Of how many shares those are that were combined before; the cluster may have had other nodes then.
     before = {int(name.rpartition("-")[2].removesuffix(".parquet")) for name in names if name.startswith("share-")}
-    most = min(_SHARES_A_CORE * sum(node.cores for node in work.nodes), len(task.parts), _MOST_SHARES)
-    shares = max(before, default=1 << (most - 1).bit_length())
+    shares = max(before, default=1 << (min(most, _MOST_SHARES) - 1).bit_length())
     parts = [
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
     ]
-    of_share = replace(
-        task, statistics=ChunkStatistics(), threads=1, memory_bytes=min(COMBINE_BYTES, workers.work_bytes)
-    )
+    of_share = replace(task, statistics=ChunkStatistics())
     missing = [
         replace(of_share, output=path, fingerprint=fingerprint, share=(index, shares))
         for index, ((path, fingerprint), stored) in enumerate(zip(parts, look_at(parts, work.executor), strict=True))
         if stored is None
     ]
-    for _ in work.executor.run(combine, missing, need=workers.need):
+    for _ in work.executor.run(combine, missing, at_once=at_once, need=need):
         pass
     [(_, facts)] = work.executor.run(join, [replace(task, parts=parts)])
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pipeline import _core
 from pipeline.base import system
@@ -21,6 +22,7 @@ from pipeline.counts.counter_file import (
     Columns,
     CounterFacts,
     CounterFile,
+    as_batch,
     naming_damage,
     open_counter,
     partitions_for,
@@ -28,13 +30,15 @@ from pipeline.counts.counter_file import (
     write_counter,
 )
 from pipeline.storage import Location, Remote, each
-from pipeline.storage.atomic import parts_next_to
+from pipeline.storage.atomic import parts_next_to, put
 from pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _WHOLE = (0, 1)
 _FOOTERS_FRACTION = 8  # an eighth of the memory may hold open files between planning and combining
 _MOST_OPEN_FILES = 1024
+_SUMS_COPIES = 3  # of a partition of every group's sum: as read, as combined, and the open files
+_LEAST_PARTITION_BYTES = 32 << 10
 _PARTITION_FOOTER_BYTES = 2 << 10  # of an open counter, for each partition
 
 
@@ -76,18 +80,22 @@ def combine(task: CombineTask) -> CounterFacts:
         if task.weights:
             task = replace(task, statistics=replace(task.statistics, pieces=sum(map(_weighted_pieces, sources))))
         numbers = itertools.count()
+        wanted = 0  # partitions of the output, whatever groups are made
         while True:
             extents = _extents(sources, task.memory_bytes // _FOOTERS_FRACTION)
+            wanted = wanted or partitions_of(extents, shares)
             threads = threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
             groups = groups_of(extents, threads, task.memory_bytes)
             if len(groups) == 1:
-                return _write_sum(sources, partitions_of(extents, shares), threads, task)
+                return _write_sum(sources, partitions_of(extents, shares), threads, task, wanted)
             _close(sources)
             sums = []
             for group in groups:
                 path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{next(numbers):04d}.sum.part")
                 cleaning.callback(path.unlink, missing_ok=True)
-                partitions = partitions_of([extents[index] for index in group], shares)
+                # So fine that the sums of all groups fit the memory together: one more pass is enough.
+                partition_bytes = task.memory_bytes // (_SUMS_COPIES * len(groups))
+                partitions = partitions_of([extents[index] for index in group], shares, partition_bytes)
                 group_task = replace(task, output=path, fingerprint="", statistics=ChunkStatistics())
                 _write_sum([sources[index] for index in group], partitions, threads, group_task)
                 give_back_memory()
@@ -107,6 +115,32 @@ def join(task: CombineTask) -> CounterFacts:
                 yield from part.read_all()
 
     return write_counter(task.output, columns(), fingerprint=task.fingerprint, statistics=task.statistics)
+
+
+def rewrite_as_counted(written: Path, output: Location, task: CombineTask) -> CounterFacts:
+    """Move a counter to its place, with the partitions that it would have if it had been counted at once."""
+    source = _Source(written, task.fingerprint)
+    try:
+        file = source.open()
+        long_bytes = sum(map(_long_piece_bytes, file.read_all()))
+        partitions = partitions_for(file.rows, long_bytes)
+        if partitions == file.partitions:
+            put(written, output)
+            return CounterFacts(file.rows, task.statistics)
+        sums: Iterator[Columns] = (source.partition(index, partitions, 1) for index in range(partitions))
+        if partitions < file.partitions:
+            sums = _joined(file.read_all(), file.partitions // partitions)
+        return write_counter(output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
+    finally:
+        source.close()
+
+
+def _long_piece_bytes(columns: Columns) -> int:
+    """Return the bytes of the pieces that are longer than 15."""
+    import pyarrow.compute as pc
+
+    lengths = pc.binary_length(as_batch(columns).column(0))
+    return int(pc.sum(pc.if_else(pc.greater(lengths, 15), lengths, 0)).as_py() or 0)
 
 
 def give_back_memory() -> None:
@@ -130,8 +164,10 @@ def _weighted_pieces(source: "_Source") -> int:
     return total
 
 
-def _write_sum(sources: Sequence["_Source"], partitions: int, threads: int, task: CombineTask) -> CounterFacts:
-    """Write the task's share of the sum of counters, and close them."""
+def _write_sum(
+    sources: Sequence["_Source"], partitions: int, threads: int, task: CombineTask, wanted: int | None = None
+) -> CounterFacts:
+    """Write the task's share of the sum of counters, added in `partitions` and stored in `wanted`, and close them."""
     size = partitions // task.share[1]
     todo = range(task.share[0] * size, (task.share[0] + 1) * size)
 
@@ -151,9 +187,18 @@ def _write_sum(sources: Sequence["_Source"], partitions: int, threads: int, task
     try:
         list(each(_Source.open, sources, remote=_any_remote(sources)))
         sums = _in_order(sum_of, todo, threads)
+        if wanted is not None and wanted < partitions:
+            sums = _joined(sums, partitions // wanted)
         return write_counter(task.output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
     finally:
         _close(sources)
+
+
+def _joined(sums: Iterator[Columns], together: int) -> Iterator[Columns]:
+    """Yield each few partitions as one."""
+    while some := list(itertools.islice(sums, together)):
+        columns: Columns = _core.combine(some)
+        yield columns
 
 
 def _in_order(sum_of: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
@@ -252,10 +297,19 @@ class Extent:
     piece_bytes: int
 
 
-def partitions_of(extents: Sequence[Extent], shares: int) -> int:
-    """Return the number of partitions of the sum: those of the finest counter, or more if the sum is large."""
-    together = partitions_for(sum(e.rows for e in extents), sum(e.piece_bytes for e in extents))
-    return max(shares, together // 2, *(extent.partitions for extent in extents))
+def partitions_of(extents: Sequence[Extent], shares: int, most_bytes: int | None = None) -> int:
+    """Return the number of partitions of the sum: those of the finest counter, or more if the sum is large.
+
+    most_bytes: of a partition in memory.
+    """
+    rows = sum(e.rows for e in extents)
+    together = partitions_for(rows, sum(e.piece_bytes for e in extents))
+    partitions = max(shares, together // 2, *(extent.partitions for extent in extents))
+    if most_bytes is not None:
+        size = sum(e.partition_bytes * e.partitions for e in extents)
+        while partitions * max(most_bytes, _LEAST_PARTITION_BYTES) < size and partitions < rows:
+            partitions *= 2
+    return partitions
 
 
 def threads_for(extents: Sequence[Extent], shares: int, threads: int, memory_bytes: int) -> int:

@@ -16,7 +16,7 @@ from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from pipeline.executors import Executor
 from pipeline.run import manifest
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import counting_workers
 from pipeline.run.open_run import special_bytes
 from pipeline.run.options import Options
@@ -146,6 +146,7 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
         CountTask(
             name=f"chunk {index}",
             spans=plan.spans(index),
+            sizes=plan.sizes(index),
             text_field=stored["text_field"],
             pattern=work.pattern,
             special_tokens=special_bytes(stored),
@@ -156,6 +157,8 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             budget_bytes=workers.work_bytes,
             limit_bytes=workers.budget.limit_bytes,
             workers=workers.on_one,
+            most_workers=None if work.nodes else min(asked, len(plan.chunks)),
+            beside_bytes=workers.beside_bytes,
         )
         for index in range(len(plan.chunks))
     ]
@@ -172,4 +175,5 @@ def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
             found[missing[position]] = statistics
             done += plan.chunks[missing[position]].bytes
             work.keeps("counted", done, plan.bytes)
+    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
     return sum((found[index] for index in range(len(planned))), ChunkStatistics())

@@ -1,23 +1,27 @@
 """Count one chunk in a worker process, within a memory budget: a counter that outgrows it is written in parts.
 
-A part is a counter file next to the chunk's own, with a name that a sweep of the run directory removes: only the
-chunk's complete counter is a checkpoint. This module imports little, so that a worker starts fast; pyarrow is imported
-when the counter is written.
+A part is a counter file next to the chunk's own. Only the chunk's complete counter is a checkpoint, and a sweep of the
+run directory removes the parts; but of compressed text, which is a long chunk, they are kept, and a resumed run counts
+from the last checkpoint (`pipeline.counts.checkpoint`).
+
+This module imports little, so that a worker starts fast; pyarrow is imported when the counter is written.
 """
 
+import contextlib
 import logging
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline import _core
+from pipeline.corpus.skipped_or_altered import Tally
+from pipeline.counts.checkpoint import Checkpoint, Checkpoints
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.combine_worker import CombineTask, combine
-from pipeline.counts.counter_file import counter_partitions, part_paths, write_counter
-from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
+from pipeline.counts.combine_worker import CombineTask, combine, rewrite_as_counted
+from pipeline.counts.counter_file import PartPath, counter_partitions, part_paths, write_counter
+from pipeline.counts.feeding import ChunkTask, RegexCutter, Resumable, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
-from pipeline.storage import Location
+from pipeline.storage import Location, remove
 
 _log = logging.getLogger(__name__)
 
@@ -42,43 +46,89 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern, task.budget_bytes // 2)
     if isinstance(cutter, RegexCutter):
-        task = replace(task, budget_bytes=task.budget_bytes // 2)
-    parts: list[Path] = []
+        task = replace(task, budget_bytes=task.budget_bytes // 2, copies=2)
     with part_paths(task.output) as part_path:
+        counting = _Counting(task, cutter, part_path)
+        losses = feed_chunk(task, counting.counter, look=counting.looks.look, resumable=counting)
+        statistics = counting.statistics(losses)
+        if not counting.parts:
+            partitions = counter_partitions(counting.counter)
+            written = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
+        else:
+            counting.write_part()
+            parts = [(part, counting.part_fingerprint) for part in counting.parts]
+            whole = CombineTask(
+                parts, part_path("whole"), task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
+            )
+            combine(whole)
+            written = rewrite_as_counted(part_path("whole"), task.output, whole)
+        counting.remove_kept()
+    elapsed_s = time.monotonic() - started
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, written.rows, elapsed_s)
+    return statistics
 
-        def spill(counter: _core.ChunkCounter) -> None:
-            part = part_path(len(parts))
-            write_counter(part, counter_partitions(counter), fingerprint="")
-            parts.append(part)
-            _log.info("part %d of %s: %d different pieces", len(parts), task.output.name, len(counter))
 
-        counter = _core.ChunkCounter(
+class _Counting(Resumable):
+    """The counter of a chunk, what of it is on disk in parts, and, if its text is compressed, checkpoints."""
+
+    def __init__(self, task: CountTask, cutter: Any, part_path: PartPath) -> None:
+        self._task, self._cutter, self._part_path = task, cutter, part_path
+        compressed = any(file.compression != "none" for file, _, _ in task.spans)
+        self._checkpoints = Checkpoints(task.output, task.fingerprint) if compressed else None
+        last = Checkpoint() if self._checkpoints is None else self._checkpoints.last
+        self._before = last.statistics
+        self.start = (last.span, last.offset)
+        self.parts = [] if self._checkpoints is None else self._checkpoints.located(last.parts)
+        self.part_fingerprint = "" if self._checkpoints is None else self._checkpoints.part_fingerprint
+        self.looks = LooksSpecial(task.special_tokens, self._before.searched_bytes)
+        if last.offset:
+            _log.info("%s: resuming at byte %d of the text", task, last.offset)
+        self.counter = _core.ChunkCounter(
             cutter,
             list(task.special_tokens),
             errors=task.errors,
             max_piece_bytes=task.max_piece_bytes,
             budget_bytes=task.budget_bytes,
-            spill=spill,
+            spill=self._spill,
         )
-        looks = LooksSpecial(task.special_tokens)
-        losses = feed_chunk(task, counter, look=looks.look).found
-        characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-        found = counter.statistics() | looks.statistics() | {"losses": losses, "concerned_characters": characters}
-        statistics = ChunkStatistics.from_values(found)
-        if not parts:
-            partitions = counter_partitions(counter)
-            written = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
-        else:
-            if len(counter):
-                spill(counter)
-            counter.clear_counts()
-            _core.give_back_memory()
-            unnamed = [(part, "") for part in parts]
-            written = combine(
-                CombineTask(
-                    unnamed, task.output, task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
-                )
-            )
-    elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, written.rows, elapsed_s)
-    return statistics
+
+    def _spill(self, counter: _core.ChunkCounter) -> None:
+        number = len(self.parts)
+        part = self._part_path(number) if self._checkpoints is None else self._checkpoints.part_path(number)
+        write_counter(part, counter_partitions(counter), fingerprint=self.part_fingerprint)
+        self.parts.append(part)
+        _log.info("part %d of %s: %d different pieces", number, self._task.output.name, len(counter))
+
+    def write_part(self) -> None:
+        """Write what is counted and not yet in a part, and forget it."""
+        if len(self.counter):
+            self._spill(self.counter)
+        self.counter.clear_counts()
+        _core.give_back_memory()
+
+    def statistics(self, losses: Tally) -> ChunkStatistics:
+        """Return the statistics of all that was counted, also before this process."""
+        characters = self._cutter.concerned() if isinstance(self._cutter, RegexCutter) else ""
+        found = self.counter.statistics() | self.looks.statistics()
+        found |= {"losses": losses.found, "concerned_characters": characters}
+        return self._before + ChunkStatistics.from_values(found)
+
+    def due(self) -> bool:
+        """Whether a checkpoint is due; never before the text is counted that `looks` searches as a whole."""
+        return self._checkpoints is not None and self.looks.complete and self._checkpoints.due()
+
+    def keep(self, span: int, offset: int, tally: Tally) -> None:
+        """Write a checkpoint."""
+        assert self._checkpoints is not None
+        started_s = time.monotonic()
+        self.write_part()
+        names = tuple(part.name for part in self.parts)
+        self._checkpoints.save(Checkpoint(span, offset, names, self.statistics(tally)), started_s)
+
+    def remove_kept(self) -> None:
+        """Delete what a resumed run would need if the counter were not complete."""
+        if self._checkpoints is not None:
+            for part in self.parts:
+                with contextlib.suppress(OSError):
+                    remove(part)
+            self._checkpoints.remove()

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.units import format_bytes
+from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import ReadBudget
-from pipeline.corpus.readers import read_span
+from pipeline.corpus.readers import read_span, text_range
 from pipeline.corpus.records import Records
-from pipeline.corpus.skipped_or_altered import Tally
+from pipeline.corpus.skipped_or_altered import Tally, add_up
 from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
@@ -27,8 +28,8 @@ LOCATED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offset
 class ChunkTask:
     """One chunk to read: spans of files, and how to read their text.
 
-    budget_bytes: for the text being read and what is made of it. limit_bytes, workers: the memory limit, if known, and
-    how many workers share it.
+    sizes: the spans' bytes of text, as planned. budget_bytes: for the text being read and what is made of it.
+    limit_bytes, workers, most_workers, beside_bytes, copies: of the memory limit, as for `ReadBudget`.
     """
 
     work: ClassVar[str]
@@ -44,6 +45,10 @@ class ChunkTask:
     text_field: str = "text"
     limit_bytes: int | None = None
     workers: int = 1
+    most_workers: int | None = None
+    beside_bytes: int = 0
+    copies: int = 1
+    sizes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
@@ -52,73 +57,156 @@ class ChunkTask:
         return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
 
 
+class Resumable:
+    """Where feeding starts, and what it asks at positions where a document, or provably a piece, ends. This one: never.
+
+    start: a span's number, and a byte of its text.
+    """
+
+    start = (0, 0)
+
+    def due(self) -> bool:
+        """Whether to call `keep` at the next such position."""
+        return False
+
+    def keep(self, span: int, offset: int, tally: Tally) -> None:
+        """All text before this position is fed, and this was skipped or altered in it since `start`."""
+
+
 def feed_chunk(
     task: ChunkTask,
     counter: _core.ChunkCounter,
     before: Callable[[CorpusFile, int, int], None] = lambda *_: None,
     look: Callable[[Any, int, int], None] = lambda *_: None,
+    resumable: Resumable = Resumable(),  # noqa: B008 - has no state
 ) -> Tally:
     """Feed every span of a chunk; returns what was skipped or altered.
 
     before: called ahead of each span; look: with each block of text, and where in it that starts and stops.
     """
-    feeding = _Feeding(task, counter, look)
-    for span in task.spans:
+    feeding = _Feeding(task, counter, look, resumable)
+    for number, span in enumerate(task.spans):
+        if number < resumable.start[0]:
+            report_progress(task.sizes[number])
+            continue
         before(*span)
         try:
-            feeding.feed_span(*span)
+            feeding.feed_span(number)
         except PatternTimeoutError as error:
             file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
         except InvalidTextError as error:
             raise InvalidTextError(str(error), span[0].path) from None
-    statistics = counter.statistics()
-    for key, locations in feeding.examples.items():
-        for kind in LOCATED[key]:
-            feeding.tally.add(kind, statistics[kind], locations)
-    return feeding.tally
+    return feeding.found()
+
+
+def _in_text_bytes(text_bytes: int, span_bytes: int) -> Callable[[int], None]:
+    """Return what reports progress in bytes of a compressed file as progress in bytes of text, as planned."""
+    done = 0
+
+    def progress(amount: int) -> None:
+        nonlocal done
+        before = done * text_bytes // span_bytes
+        done += amount
+        report_progress(done * text_bytes // span_bytes - before)
+
+    return progress
 
 
 class _Feeding:
     """Feeds the spans of a chunk and collects what was skipped or altered."""
 
-    def __init__(self, task: ChunkTask, counter: _core.ChunkCounter, look: Callable[[Any, int, int], None]) -> None:
-        self._look = look
-        self.tally = Tally()
-        self.examples: dict[str, list[str]] = {key: [] for key in LOCATED}
+    def __init__(
+        self,
+        task: ChunkTask,
+        counter: _core.ChunkCounter,
+        look: Callable[[Any, int, int], None],
+        resumable: Resumable,
+    ) -> None:
+        self._look, self._resumable = look, resumable
+        self._tally = Tally()
+        self._examples: dict[str, list[str]] = {key: [] for key in LOCATED}
         self._task, self._counter = task, counter
         self._specials = _core.SpecialTokens(list(task.special_tokens))
+        self._cutting = Cutting(task.special_tokens, task.pattern.automaton, task.errors == "skip")
 
-    def feed_span(self, file: CorpusFile, start: int, stop: int) -> None:
+    def found(self) -> Tally:
+        """Return what was skipped or altered so far."""
+        tally = Tally(add_up([self._tally.found]))
+        statistics = self._counter.statistics()
+        for key, locations in self._examples.items():
+            for kind in LOCATED[key]:
+                tally.add(kind, statistics[kind], locations)
+        return tally
+
+    def feed_span(self, number: int) -> None:
         """Feed a span. Its end is the end of a document or, proven by the pattern, of a piece."""
         task, counter = self._task, self._counter
-        plain_text = file.format == "text" and file.compression == "none"
+        file, start, stop = task.spans[number]
+        budget = ReadBudget(
+            task.budget_bytes,
+            self._shrink,
+            task.limit_bytes,
+            task.workers,
+            task.most_workers,
+            task.beside_bytes,
+            task.copies,
+        )
+        progress: Callable[[int], None] = report_progress
+        text: tuple[int, int | None] = (start, None)
+        resumed = self._resumable.start[1] if number == self._resumable.start[0] else 0
+        if file.compression != "none":
+            progress = _in_text_bytes(task.sizes[number] if task.sizes else stop - start, stop - start)
+            first, last = text_range(file, start, stop, self._cutting, budget)
+            text = max(first, resumed), last
         begin = counter.fed_bytes()
-        first = start - begin if plain_text else -begin  # of a text, from a number of fed bytes to an offset in it
+        first = text[0] - begin  # of a text, from a number of fed bytes to an offset in it
         found = 0
-        budget = ReadBudget(task.budget_bytes, self._shrink, limit_bytes=task.limit_bytes, workers=task.workers)
-        for block in read_span(file, start, stop, task.text_field, report_progress, budget):
+        blocks = read_span(file, start, stop, task.text_field, progress, budget, text)
+        for block in blocks if text[0] != text[1] else iter(()):
             fed = counter.fed_bytes()
             if isinstance(block, bytes):
-                if fed == begin and plain_text and start > 0 and self._specials.match_at(block, 0) is None:
+                if fed == begin and text[0] > 0 and self._specials.match_at(block, 0) is None:
                     counter.start_inside_document()
                 self._look(block, 0, len(block))
-                self._feed(partial(counter.feed, block), lambda offset: file.location(first + offset))
+                self._feed_text(number, block, first)
                 found += counter.fed_bytes() - fed
                 del block
                 continue
+            if file.compression != "none" and block.rows and self._resumable.due():
+                self._resumable.keep(number, block.position(0), self.found())
             self._look(block.data, block.starts[0], block.starts[block.rows])
             location = _record_location(file, block, fed)
             self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
             for skipped in block.skipped:
-                self.tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
+                self._tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
             found += block.rows + len(block.skipped)
             del block, location  # before the next is read: they may be large
         if file.format == "text":
             self._feed(partial(counter.feed, b"", end=True), lambda offset: file.location(first + offset))
-        if found == 0 and start == 0 and (stop == file.size or file.format == "parquet"):
-            self.tally.add("files_empty", 1, [file.path])
+        whole = stop == file.size or file.format == "parquet"
+        if found == 0 and start == 0 and resumed == 0 and whole:
+            self._tally.add("files_empty", 1, [file.path])
         counter.set_budget(task.budget_bytes)  # what reading held of it is free again
+
+    def _feed_text(self, number: int, block: bytes, first: int) -> None:
+        """Feed a block of text, in two if a checkpoint is due and there is a safe position in it."""
+        task, counter = self._task, self._counter
+        file = task.spans[number][0]
+
+        def location(offset: int) -> str:
+            return file.location(first + offset)
+
+        cut = None
+        if file.compression != "none" and self._resumable.due():
+            cut = self._cutting.first_in(block, self._specials)
+        if cut is not None:
+            self._feed(partial(counter.feed, block[:cut], end=True), location)
+            self._resumable.keep(number, first + counter.fed_bytes(), self.found())
+            if self._specials.match_at(block, cut) is None:
+                counter.start_inside_document()
+            block = block[cut:]
+        self._feed(partial(counter.feed, block), location)
 
     def _shrink(self, budget_bytes: int) -> None:
         """Leave the counter this budget: if it holds more, it is written out, and freed memory is given back."""
@@ -141,7 +229,7 @@ class _Feeding:
                 "--errors replace or --errors skip"
             ) from None
         statistics = self._counter.statistics()
-        for key, locations in self.examples.items():
+        for key, locations in self._examples.items():
             locations += map(location, statistics[key][len(locations) :])
 
 

@@ -15,12 +15,12 @@ _MOST_BYTES = 1 << 20  # of a chunk
 class LooksSpecial:
     """Searches the first text that it gets for well-known special tokens that are not special here."""
 
-    def __init__(self, special_tokens: Iterable[bytes]) -> None:
+    def __init__(self, special_tokens: Iterable[bytes], searched_bytes: int = 0) -> None:
         self._special = list(special_tokens)
         known = (text.encode() for texts in WELL_KNOWN.values() for text in texts)
         self._others = [text for text in known if text not in self._special]
         self._blocks: list[bytes] = []
-        self._searched_bytes = 0
+        self._before = self._searched_bytes = searched_bytes  # before: of the chunk, by an earlier process
 
     def look(self, data: Any, start: int = 0, stop: int | None = None) -> None:
         """Keep as much of a block's text as is searched."""
@@ -34,4 +34,9 @@ class LooksSpecial:
         tally = _core.SpecialTokens([*self._special, *self._others]).tally(b"".join(self._blocks))
         found = zip(self._others, tally[len(self._special) :], strict=True)
         looks_special = {text.decode(): count for text, count in found if count}
-        return {"looks_special": looks_special, "searched_bytes": self._searched_bytes}
+        return {"looks_special": looks_special, "searched_bytes": self._searched_bytes - self._before}
+
+    @property
+    def complete(self) -> bool:
+        """Whether more text would not be searched."""
+        return self._searched_bytes >= _MOST_BYTES

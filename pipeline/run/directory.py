@@ -154,11 +154,11 @@ class Directory:
                 with contextlib.suppress(OSError):
                     parent.rmdir()
 
-    def remove_partial(self, names: Iterable[str]) -> None:
-        """Delete what killed writers of these files left: `.NAME.*.partial` and `.NAME.*.part`."""
+    def remove_partial(self, names: Iterable[str], endings: tuple[str, ...] = (".partial", ".part")) -> None:
+        """Delete what killed writers of these files left: `.NAME.*` with one of the endings."""
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
-                if name.startswith(".") and name.endswith((".partial", ".part")):
+                if name.startswith(".") and name.endswith(endings):
                     stems = itertools.accumulate(name.lstrip(".").split("."), "{}.{}".format)
                     if not listed.isdisjoint(stems):
                         self._remove(parent / name)

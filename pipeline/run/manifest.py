@@ -30,6 +30,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 )
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_bytes")  # special_ids moves ids alone
 
 
@@ -226,6 +227,7 @@ def remove_partial(run: Run) -> None:
 def clear_counts(run: Run, keep: Iterable[str]) -> None:
     """Delete a run's counters and log, but not its results, and of its copies of standard input all but `keep`."""
     run.directory.remove(run.manifest.owned_counts())
+    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
     remove_copies(run.directory, keep)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.base import machine
 from pipeline.base.errors import UsageError
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_bytes, format_limit
 from pipeline.executors import Need, Node
 from pipeline.run.options import Options
 from pipeline.run.workers import worker_count
@@ -22,6 +22,7 @@ WORKER_BYTES = 18 << 20  # a worker's own
 LEAST_WORK_BYTES = 24 << 20  # for the work of a worker
 CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
 WRITE_BYTES = 12 << 20  # for writing or reading a partition of a counter
+_SLACK_BYTES = 4 << 20  # by which the coordinator may differ from one run to the next
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
 SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
@@ -44,12 +45,12 @@ class Budget:
         each = self.worker_bytes + LEAST_WORK_BYTES
         fitting = (self.limit_bytes - self.taken_bytes) // each
         if fitting < 1:
-            least = format_bytes(self.taken_bytes + each)
+            least = self.taken_bytes + each
             what = "--memory-limit" if self.given else "the memory that is free,"
             remedy = "give at least" if self.given else "free some, or ask for --memory-limit"
             raise UsageError(
-                f"{what} {format_bytes(self.limit_bytes)} is too small: the processes and the least work take {least}; "
-                f"{remedy} {least}"
+                f"{what} {format_bytes(self.limit_bytes)} is too small: the processes and the least work take "
+                f"{format_bytes(least)}; {remedy} {format_limit(least + _SLACK_BYTES)}"
             )
         return min(asked, fitting)
 
@@ -81,6 +82,11 @@ class Workers:
     count: int
     on_one: int  # how many share a machine at most
     work_bytes: int
+
+    @property
+    def beside_bytes(self) -> int:
+        """What each worker takes of the limit besides the bytes for its work."""
+        return self.budget.worker_bytes + WRITE_BYTES
 
     @property
     def at_once(self) -> int | None:

@@ -121,7 +121,10 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
 
 def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work, counting: Mapping[str, Any]) -> Plan:
     options, nodes = work.options, work.nodes
-    cutting = Cutting(special_bytes(counting), work.pattern.automaton, options.errors == "skip", options.text_field)
+    whole_documents = options.errors == "skip"
+    cutting = Cutting(
+        special_bytes(counting), work.pattern.automaton, whole_documents, options.text_field, between_frames=True
+    )
     workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
     memory_bytes = workers.count * workers.work_bytes
     default = default_chunk_bytes(corpus_bytes(files), workers.count, memory_bytes, slow=on_regex(work.pattern))

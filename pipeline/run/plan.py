@@ -38,6 +38,10 @@ class Plan:
         """Return what one chunk is made of: each span's file, start and stop."""
         return tuple((self.files[span.file], span.start, span.stop) for span in self.chunks[index].spans)
 
+    def sizes(self, index: int) -> tuple[int, ...]:
+        """Return the bytes of text of each span of a chunk."""
+        return tuple(span.bytes for span in self.chunks[index].spans)
+
     def fingerprint(self, index: int, *dependencies: object) -> str:
         """Return what one chunk's output depends on: its text, and these JSON values."""
         ranges = [[*dependencies_of(file), start, stop] for file, start, stop in self.spans(index)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.log import log_to
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_apart, format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
@@ -124,7 +124,7 @@ def watched(memory_limit: int | None, listener: Listener) -> Iterator[machine.Me
             yield watch
     finally:
         if watch.exceeded:
-            peak, limit = format_bytes(watch.peak_bytes), format_bytes(memory_limit or 0)
+            peak, limit = format_apart(watch.peak_bytes, memory_limit or 0)
             listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
 
 

@@ -47,7 +47,13 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
     missing = [index for index in range(len(stored)) if index not in found]
     tasks = [
-        task(name=f"chunk {index}", spans=plan.spans(index), output=stored[index][0], fingerprint=stored[index][1])
+        task(
+            name=f"chunk {index}",
+            spans=plan.spans(index),
+            sizes=plan.sizes(index),
+            output=stored[index][0],
+            fingerprint=stored[index][1],
+        )
         for index in missing
     ]
     done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)

@@ -1,6 +1,8 @@
 """Cores, memory, and the watch over memory."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -93,6 +95,23 @@ def test_watch_sees_allocated_memory() -> None:
     assert watch.exceeded
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell a process's pages")
+def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -> None:
+    program = "import sys, time; sys.stdin.read(1); block = bytearray(b'x') * (300 << 20); time.sleep(0.3); del block; "
+    child = subprocess.Popen([sys.executable, "-c", program + "print(1, flush=True); input()"], stdin=-1, stdout=-1)
+    assert child.stdin
+    assert child.stdout
+    with machine.MemoryWatch(interval_s=60) as watch:
+        watch.begin("stage")
+        before = watch.peak_bytes
+        child.stdin.write(b"x\n")
+        child.stdin.flush()
+        assert child.stdout.readline()
+    child.communicate(b"\n")
+    assert 295 << 20 <= watch.peak_bytes - before <= 330 << 20
+    assert watch.stage_peaks == {"stage": watch.peak_bytes}
+
+
 def test_describe_has_what_a_bug_report_needs() -> None:
     facts = machine.describe()
     assert {"bpe-pipeline", "python", "pyarrow", "regex", "default workers", "memory"} <= set(facts)
@@ -102,13 +121,13 @@ def test_describe_has_what_a_bug_report_needs() -> None:
 def test_watch_continues_after_a_failed_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[int | OSError] = [OSError(24, "Too many open files"), 5, 3]
 
-    def look() -> int:
+    def look() -> dict[int, int]:
         answer = answers.pop(0) if answers else 1
         if isinstance(answer, OSError):
             raise answer
-        return answer
+        return {0: answer}
 
-    monkeypatch.setattr(machine, "process_tree_memory", look)
+    monkeypatch.setattr(machine, "_memory_by_process", look)
     with machine.MemoryWatch(interval_s=0.001) as watch:
         while answers:
             time.sleep(0.001)

@@ -247,6 +247,8 @@ def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
         for pattern in ("gpt2", r"(?<=\s)\p{L}+|.|\s")
     }
     for plan in plans.values():
-        assert re.search(r"about \d+ (s|min) \(counting \d+ (s|min), merging \d+ s\), from a sample of", plan["time"])
+        assert re.search(
+            r"\d+ (s|min) to \d+ (s|min) \(counting \d+ (s|min), merging \d+ s\), from a sample of", plan["time"]
+        )
     slow, quick = (int(re.search(r"counting (\d+) s", plans[name]["time"])[1]) for name in reversed(plans))
     assert slow > quick

@@ -182,6 +182,26 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     assert len(list(tmp_path.iterdir())) == 201
 
 
+def test_pieces_are_written_twice_at_most_in_a_small_budget(tmp_path, monkeypatch):
+    source = random.Random(3)
+    paths = []
+    for number in range(60):
+        pieces = list({source.randbytes(9) for _ in range(15_000)})
+        paths.append(tmp_path / f"{number}.parquet")
+        columns = [_core.sorted_counter(pieces, [1] * len(pieces))]
+        counter_file.write_counter(paths[-1], columns, fingerprint="s")
+    written = []
+    write_sum = combine_worker.write_counter
+    monkeypatch.setattr(
+        combine_worker, "write_counter", lambda *a, **k: written.append(facts := write_sum(*a, **k)) or facts
+    )
+    rows = combine_files(paths, tmp_path / "small.parquet", memory_bytes=6 << 20, threads=1)
+    assert len(written) > 5
+    assert sum(facts.rows for facts in written) <= 2.05 * rows
+    combine_files(paths, tmp_path / "large.parquet")
+    assert (tmp_path / "small.parquet").read_bytes() == (tmp_path / "large.parquet").read_bytes()
+
+
 @pytest.mark.parametrize(("memory_bytes", "known"), [(64 << 20, True), (1 << 10, False)])
 def test_footers_are_read_once_if_memory_allows(tmp_path, monkeypatch, memory_bytes, known):
     """On a store each of them is a request, for every share of the hashes."""

@@ -200,8 +200,8 @@ void bind_counter(nb::module_& module) {
           },
           "budget_bytes"_a, "Another budget_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
       .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
-      .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().arena_bytes(); },
-           "About the bytes of the pieces that are longer than 15.")
+      .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().long_bytes(); },
+           "The bytes of the pieces that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
            "bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, "

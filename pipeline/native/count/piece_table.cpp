@@ -71,6 +71,7 @@ uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
   std::memcpy(stored, &length, kLengthBytes);
   std::memcpy(stored + kLengthBytes, piece, size);
   arena_used_ += wanted;
+  long_bytes_ += size;
   return place;
 }
 
@@ -122,7 +123,7 @@ void PieceTable::clear() {
   if (size_) std::memset(slots_.data(), 0, capacity_ * sizeof(Slot));
   arena_.clear();
   arena_used_ = kArenaBlock;
-  arena_bytes_ = size_ = 0;
+  arena_bytes_ = long_bytes_ = size_ = 0;
 }
 
 // Both return the piece's slot, made with a count of 0 where the piece is new.

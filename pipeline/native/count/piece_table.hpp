@@ -42,6 +42,8 @@ class PieceTable {
   size_t bytes_with(size_t more, size_t piece_bytes) const;
   // Bytes of the arena, where long pieces are.
   size_t arena_bytes() const { return arena_bytes_; }
+  // The bytes of the long pieces together: the same however they were added.
+  size_t long_bytes() const { return long_bytes_; }
   void clear();
 
   // The pieces whose hash is in [first, last], in order of hash, then of bytes.
@@ -83,7 +85,7 @@ class PieceTable {
   Array<Slot> slots_;
   size_t capacity_ = 0, size_ = 0, limit_ = 0;
   std::vector<std::unique_ptr<uint8_t[]>> arena_;  // a position is block number << 20 | offset in the block
-  size_t arena_used_, arena_bytes_ = 0;
+  size_t arena_used_, arena_bytes_ = 0, long_bytes_ = 0;
   std::unique_ptr<HotPieces> hot_;
   bool hot_in_use_ = false;
   size_t batches_without_ = 0;  // that will still skip hot_

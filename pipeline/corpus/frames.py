@@ -1,0 +1,179 @@
+"""Where the parts of a compressed file start that can be decompressed by themselves, from headers alone.
+
+zstd frames that name their size, the blocks of bgzip (BGZF) and the blocks of xz. A file with anything unexpected in it
+has no parts: it is read from its start, and decompressing judges it.
+"""
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pipeline.corpus.files import CorpusFile, opened
+from pipeline.storage import is_uri
+
+_LEAST_TEXT_BYTES = 1 << 20  # between two parts that are listed
+_GUESSED_RATIO = 4  # of text to compressed bytes
+_MOST_RATIO = 1000  # of text that a trailer of gzip may claim
+_ZSTD_MAGIC, _SKIPPABLE, _SKIPPABLE_MASK = 0xFD2FB528, 0x184D2A50, 0xFFFFFFF0
+_RUN = 1  # a block that is one byte, repeated
+_XZ_HEADER_BYTES = 12  # of a stream; its footer has as many
+ReadAt = Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A part: where it starts in the file and in the text.
+
+    xz: where its stream's header is, and where the stream's blocks and the stream itself end.
+    """
+
+    start: int
+    text: int
+    header: int = 0
+    blocks_end: int = 0
+    stream_end: int = 0
+
+
+FROM_START = Frame(0, 0)
+
+
+def frames_of(file: CorpusFile) -> list[Frame]:
+    """Return parts of a local compressed file, about a mebibyte of text or more apart, and one for its end.
+
+    None unless there are at least two. Raises `InputError` if the file cannot be read.
+    """
+    walk = {"zstd": _zstd, "gzip": _bgzip, "xz": _xz}.get(file.compression)
+    if walk is None or is_uri(file.path):
+        return []
+    frames: list[Frame] = []
+    with opened(file.path) as stream:
+        try:
+            for frame in walk(stream.read_at, file.size):
+                if not frames or frame.start >= file.size or frame.text >= frames[-1].text + _LEAST_TEXT_BYTES:
+                    frames.append(frame)
+        except (ValueError, IndexError):
+            return []
+    return frames if len(frames) > 2 and frames[-1].start == file.size else []
+
+
+def frame_before(frames: list[Frame], text: int) -> Frame:
+    """Return the last part that starts at or before an offset of the text; the file's start if none are known."""
+    return frames[max(bisect_right([frame.text for frame in frames], text) - 1, 0)] if frames else FROM_START
+
+
+def text_bytes(file: CorpusFile) -> int:
+    """Return the bytes of a file's text: as its headers say, or guessed; of an uncompressed file, its size."""
+    if file.compression == "none":
+        return file.size
+    guessed = _GUESSED_RATIO * file.size
+    if is_uri(file.path):
+        return guessed
+    if frames := frames_of(file):
+        return frames[-1].text
+    with opened(file.path) as stream:
+        try:
+            if file.compression == "zstd":
+                return list(_zstd(stream.read_at, file.size))[-1].text
+            if file.compression == "xz":
+                return list(_xz(stream.read_at, file.size))[-1].text
+            if file.compression == "gzip":  # of the last member, modulo 2^32
+                size = int.from_bytes(stream.read_at(file.size - 4, 4), "little")
+                while size < file.size:  # gzip makes nothing much larger
+                    size += 1 << 32
+                return size if size < min(_MOST_RATIO * file.size, 1 << 32) else guessed
+        except (ValueError, IndexError):
+            pass
+    return guessed
+
+
+def _zstd(read_at: ReadAt, size: int) -> Iterator[Frame]:
+    at = text = 0
+    while at < size:
+        magic = _number(read_at, at, 4)
+        if magic & _SKIPPABLE_MASK == _SKIPPABLE:
+            at += 8 + _number(read_at, at + 4, 4)
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise ValueError("no frame of zstd")
+        yield Frame(at, text)
+        flags = _number(read_at, at + 4, 1)
+        single = flags >> 5 & 1
+        size_bytes = (single, 2, 4, 8)[flags >> 6]
+        if size_bytes == 0:
+            raise ValueError("a frame that does not name its size")
+        at += 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
+        text += _number(read_at, at, size_bytes) + (256 if size_bytes == 2 else 0)
+        at += size_bytes
+        last = 0
+        while not last:
+            block = _number(read_at, at, 3)
+            last = block & 1
+            at += 3 + (1 if block >> 1 & 3 == _RUN else block >> 3)
+        at += 4 if flags & 4 else 0  # a checksum
+    yield Frame(at, text)
+
+
+def _bgzip(read_at: ReadAt, size: int) -> Iterator[Frame]:
+    at = text = 0
+    while at < size:
+        head = read_at(at, 18)
+        if head[:4] != b"\x1f\x8b\x08\x04" or head[10:16] != b"\x06\x00BC\x02\x00":
+            raise ValueError("no block of bgzip")
+        yield Frame(at, text)
+        at += int.from_bytes(head[16:18], "little") + 1
+        text += _number(read_at, at - 4, 4)
+    yield Frame(at, text)
+
+
+def _xz(read_at: ReadAt, size: int) -> Iterator[Frame]:
+    """List the blocks of every stream; its index, at its end, tells their sizes."""
+    streams = []
+    end = size
+    while end:
+        while end >= 4 and read_at(end - 4, 4) == bytes(4):  # padding
+            end -= 4
+        if end < 2 * _XZ_HEADER_BYTES:
+            raise ValueError("no stream of xz")
+        footer = read_at(end - _XZ_HEADER_BYTES, _XZ_HEADER_BYTES)
+        index_bytes = 4 * (int.from_bytes(footer[4:8], "little") + 1)
+        blocks_end = end - _XZ_HEADER_BYTES - index_bytes
+        if blocks_end < _XZ_HEADER_BYTES:
+            raise ValueError("no index of xz")
+        index = read_at(blocks_end, index_bytes)
+        sound = zlib.crc32(index[:-4]) == int.from_bytes(index[-4:], "little")
+        if footer[10:] != b"YZ" or index[:1] != b"\0" or not sound:
+            raise ValueError("no index of xz")
+        numbers = _varints(index[1:-4])
+        blocks = [(next(numbers), next(numbers)) for _ in range(next(numbers))]
+        header = blocks_end - sum(-(-packed // 4) * 4 for packed, _ in blocks) - _XZ_HEADER_BYTES
+        if header < 0:
+            raise ValueError("no header of xz")
+        streams.append((header, blocks_end, end, blocks))
+        end = header
+    text = 0
+    for header, blocks_end, stream_end, blocks in reversed(streams):
+        at = header + _XZ_HEADER_BYTES
+        for packed, unpacked in blocks:
+            yield Frame(at, text, header, blocks_end, stream_end)
+            at += -(-packed // 4) * 4
+            text += unpacked
+    yield Frame(size, text)
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield value
+            value = shift = 0
+    raise ValueError("an index of xz that ends too early")
+
+
+def _number(read_at: ReadAt, at: int, size: int) -> int:
+    data = read_at(at, size)
+    if len(data) < size:
+        raise ValueError("it ends too early")
+    return int.from_bytes(data, "little")

@@ -1,0 +1,85 @@
+"""What is counted of a chunk so far, kept on disk: parts of its counter, and the position that they reach.
+
+A part is a counter file, `.NAME.*.kept` next to the chunk's own; `.NAME.checkpoint.kept` lists the parts that belong
+together. A resumed run counts from there. The chunk's counter replaces them all.
+"""
+
+import contextlib
+import os
+import time
+from dataclasses import asdict, dataclass
+
+from pipeline.base.errors import PipelineError
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.storage import Location, existing, remove
+from pipeline.storage.atomic import write_json
+from pipeline.storage.bounded import read_json
+from pipeline.storage.scratch import own_mark
+
+_INTERVAL_S = 60.0
+_LEAST_SHARE = 20  # of the time: writing takes one second in that many
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The text before byte `offset` of a span's text, and all spans before, are counted in `parts`, names of files."""
+
+    span: int = 0
+    offset: int = 0
+    parts: tuple[str, ...] = ()
+    statistics: ChunkStatistics = ChunkStatistics()
+
+
+class Checkpoints:
+    """The checkpoints of one chunk: the last one, and when the next is due.
+
+    output: the chunk's counter. fingerprint: what it depends on, and so do its parts.
+    """
+
+    def __init__(self, output: Location, fingerprint: str) -> None:
+        self._output, self._fingerprint = output, fingerprint
+        self._path = output.with_name(f".{output.name}.checkpoint.kept")
+        self._interval_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _INTERVAL_S))
+        self.last = self._load()
+        self._due_s = time.monotonic() + self._interval_s
+
+    def part_path(self, number: int) -> Location:
+        """Return where to write a part; only this process, of all machines of a cluster, writes it."""
+        return self._output.with_name(f".{self._output.name}.{own_mark()}.{number:06d}.kept")
+
+    @property
+    def part_fingerprint(self) -> str:
+        """What every part has as its fingerprint."""
+        return f"{self._fingerprint}, a part"
+
+    def located(self, names: tuple[str, ...]) -> list[Location]:
+        """Return the paths of parts."""
+        return [self._output.with_name(name) for name in names]
+
+    def due(self) -> bool:
+        """Whether it is time for another checkpoint."""
+        return time.monotonic() >= self._due_s
+
+    def save(self, checkpoint: Checkpoint, started_s: float) -> None:
+        """Make this the last checkpoint; its parts are on disk. started_s: when writing them started."""
+        write_json(self._path, {"fingerprint": self._fingerprint, **asdict(checkpoint)})
+        self.last = checkpoint
+        now = time.monotonic()
+        self._due_s = now + max(self._interval_s, _LEAST_SHARE * (now - started_s))
+
+    def remove(self) -> None:
+        """Delete the last checkpoint and its parts."""
+        if self.last.parts or self.last.offset:
+            for path in [self._path, *self.located(self.last.parts)]:
+                with contextlib.suppress(OSError):
+                    remove(path)
+
+    def _load(self) -> Checkpoint:
+        """Read the last checkpoint; one that is damaged, of other text, or without its parts is none."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, PipelineError):
+            found = read_json(self._path)
+            parts = tuple(map(str, found["parts"]))
+            if found["fingerprint"] == self._fingerprint and all(existing(self.located(parts))):
+                statistics = ChunkStatistics.from_values(found["statistics"])
+                return Checkpoint(int(found["span"]), int(found["offset"]), parts, statistics)
+        return Checkpoint()

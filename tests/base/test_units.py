@@ -1,0 +1,22 @@
+"""Sizes in words."""
+
+import pytest
+
+from pipeline.base.units import format_apart, format_limit, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        (2_187_000_000, 2 << 30, ("2,187,000,000 B", "2,147,483,648 B")),
+        (3 << 30, 2 << 30, ("3.0 GiB", "2.0 GiB")),
+        (5, 5, ("5 B", "5 B")),
+    ],
+)
+def test_different_sizes_look_different(one, other, shown):
+    assert format_apart(one, other) == shown
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20, (1 << 20) + 1, 3.5 * (1 << 30)])
+def test_named_limit_is_enough(size):
+    assert 0 <= parse_bytes(format_limit(size)) - size < 1 << 20

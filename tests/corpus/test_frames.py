@@ -1,0 +1,141 @@
+"""Frames of compressed files: headers against what decompressing finds, and spans of frames that are the whole text."""
+
+import gzip
+import io
+import lzma
+import random
+import shutil
+import struct
+import subprocess
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from peers import generated_text
+
+from pipeline.base.errors import InputError
+from pipeline.corpus import frames
+from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.decompress import decompress
+from pipeline.corpus.files import describe
+from pipeline.corpus.formats import FileType
+from pipeline.corpus.read_budget import UNLIMITED
+from pipeline.corpus.readers import read_span, text_range
+from pipeline.pattern import compile_pattern
+from pipeline.storage import location, open_file
+
+END = b"<|endoftext|>"
+TEXT = b"".join(generated_text(seed, 4000).encode() + (END if seed % 3 == 0 else b"\n") for seed in range(24))
+PATTERN = compile_pattern("gpt2").automaton
+
+
+def zstd(text, size):
+    return b"".join(pa.compress(text[at : at + size], "zstd", asbytes=True) for at in range(0, len(text), size))
+
+
+def bgzip(text, size):
+    """As the specification of SAM files, section 4.1, defines it."""
+    out = io.BytesIO()
+    for block in [*(text[at : at + size] for at in range(0, len(text), size)), b""]:
+        packer = zlib.compressobj(wbits=-15)
+        data = packer.compress(block) + packer.flush()
+        out.write(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0" + struct.pack("<H", len(data) + 25) + data)
+        out.write(struct.pack("<II", zlib.crc32(block), len(block)))
+    return out.getvalue()
+
+
+def xz(text, size):
+    """Streams, one of which has several blocks if the tool is there, and padding."""
+    parts = [text[at : at + 5 * size] for at in range(0, len(text), 5 * size)]
+    if shutil.which("xz") is None:
+        return bytes(4).join(map(lzma.compress, parts))
+    command = ["xz", f"--block-size={size}", "-c", "-0"]
+    return bytes(4).join(
+        subprocess.run(command, input=part, stdout=subprocess.PIPE, check=True).stdout for part in parts
+    )
+
+
+MAKERS = {"a.txt.zst": (zstd, 5000), "a.txt.gz": (bgzip, 5000), "a.txt.xz": (xz, 10_000)}
+
+
+@pytest.fixture(params=MAKERS)
+def file(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(frames, "_LEAST_TEXT_BYTES", 1)
+    make, size = MAKERS[request.param]
+    path = tmp_path / request.param
+    path.write_bytes(make(TEXT, size))
+    return describe(str(path))
+
+
+def test_decompressing_from_a_frame_gives_the_text_from_there(file):
+    listed = frames.frames_of(file)
+    assert len(listed) > 10
+    assert frames.text_bytes(file) == listed[-1].text == len(TEXT)
+    with open_file(location(file.path)) as stream:
+        for frame in listed[:-1:3]:
+            assert b"".join(decompress(file, stream, UNLIMITED, frame)) == TEXT[frame.text :]
+
+
+@pytest.mark.parametrize("form", ["text", "lines"])
+@pytest.mark.parametrize("chunk_bytes", [20_000, 61_000, 1 << 30])
+def test_spans_of_frames_are_the_whole_text_once(file, form, chunk_bytes):
+    file = describe(file.path, FileType(form))
+    cutting = Cutting((END,), PATTERN, between_frames=True)
+    chunks = plan_chunks([file], cutting, chunk_bytes=chunk_bytes)
+    assert (len(chunks) > 2) == (chunk_bytes < len(TEXT))
+    spans = [span for chunk in chunks for span in chunk.spans]
+    assert sum(span.bytes for span in spans) == len(TEXT)
+    ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
+    assert all(one[1] == after[0] for one, after in pairwise(ranges))
+    texts, progress = [], []
+    for span, text in zip(spans, ranges, strict=True):
+        found = read_span(file, span.start, span.stop, "text", progress.append, UNLIMITED, text)
+        texts += [one if isinstance(one, bytes) else bytes(one.data) for one in found]
+    assert b"".join(texts) == TEXT
+    assert sum(progress) == file.size
+
+
+def test_every_change_of_a_byte_is_judged_as_without_frames(file, tmp_path):
+    data, random_ = Path(file.path).read_bytes(), random.Random(0)
+    for _ in range(30):
+        at, bit = random_.randrange(len(data)), 1 << random_.randrange(8)
+        path = tmp_path / f"changed-{Path(file.path).name}"
+        path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
+        try:
+            changed = describe(str(path))
+        except InputError:
+            continue
+        cutting = Cutting((END,), PATTERN, between_frames=True)
+        assert read_all(changed, cutting, 30_000) == read_all(changed, cutting, 1 << 30)
+
+
+def read_all(file, cutting, chunk_bytes):
+    """The text, or that there is an error."""
+    texts = []
+    try:
+        for chunk in plan_chunks([file], cutting, chunk_bytes=chunk_bytes):
+            for span in chunk.spans:
+                text = text_range(file, span.start, span.stop, cutting)
+                texts += read_span(file, span.start, span.stop, "text", lambda _: None, UNLIMITED, text)
+    except InputError:
+        return None
+    return b"".join(texts)
+
+
+@pytest.mark.parametrize("automaton", [None, compile_pattern("none").automaton])
+def test_texts_without_safe_positions_stay_whole(file, automaton):
+    cutting = Cutting((END,), automaton, between_frames=True)
+    assert len(plan_chunks([file], cutting, chunk_bytes=20_000)) == 1
+
+
+def test_text_bytes_of_single_frames(tmp_path):
+    for name, data in {
+        "a.gz": gzip.compress(TEXT),
+        "a.xz": lzma.compress(TEXT),
+        "a.zst": pa.compress(TEXT, "zstd", asbytes=True),
+    }.items():
+        (tmp_path / name).write_bytes(data)
+        found = describe(str(tmp_path / name))
+        assert (frames.text_bytes(found), frames.frames_of(found)) == (len(TEXT), [])

@@ -1,0 +1,34 @@
+"""Combining in shares on one machine: killed in it, a run resumes with the shares that are complete."""
+
+import sys
+
+from killing import KillAt, counters, ended, require_clean, start
+from peers import generated_text
+
+
+def test_killed_combination_keeps_its_shares(library, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for seed in range(6):
+        (corpus / f"{seed}.txt").write_text(generated_text(seed, 3000))
+
+    def count(name, **environment):
+        words = [sys.executable, "-P", "-m", "pipeline", "count", str(corpus), "--output", str(tmp_path / name)]
+        words += ["--chunk-size", "20KB", "--workers", "2", "--quiet"]
+        return ended(start(words, None, BPE_PIPELINE_SHARE_BYTES="16384", **environment))
+
+    assert count("once") == 0
+    whole = tmp_path / "once" / "counter.parquet"
+    killer = KillAt(library, tmp_path / "changes")
+    assert count("counted", **killer.environment(tmp_path / "counted", 0)) == 0
+    kept = 0
+    for before_end in range(12, 60, 24):
+        run = tmp_path / f"run-{before_end}"
+        killed = KillAt(library, tmp_path / f"changes-{before_end}")
+        count(run.name, **killed.environment(run, max(1, killer.changes - before_end)))
+        kept += len(list(run.glob("counts/share-*")))
+        assert count(run.name) == 0
+        assert (run / "counter.parquet").read_bytes() == whole.read_bytes()
+        require_clean(run)
+        assert len(counters(run)) > 4
+    assert kept > 1
