@@ -7,6 +7,7 @@ from typing import Unpack
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
+from pipeline.base.units import format_count
 from pipeline.commands.extend import whole_number
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
@@ -138,9 +139,10 @@ def run_prune(
             pruning, written = make_pruned(work, base, model, counted, origin, work.directory.location)
         special = model.vocabulary.special_tokens
         if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
+            which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
             work.warn(
-                f"the ids of {len(moved):,} added tokens moved, {moved[0]!r} among them: change eos_token_id, "
-                "bos_token_id and pad_token_id in the model's config.json and generation_config.json by id-map.parquet"
+                f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
+                "generation_config.json by id-map.parquet"
             )
     return Pruned(Tokenizer.from_model(written), pruning.id_map, pruning.removed, pruning.before, pruning.after)
 
