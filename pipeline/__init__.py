@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from pipeline.commands.combine import combine_runs as combine_runs
     from pipeline.commands.encode import encode_corpus as encode_corpus
     from pipeline.commands.export_counts import export_counts as export_counts
+    from pipeline.commands.extend import extend as extend
     from pipeline.commands.import_counts import import_counts as import_counts
     from pipeline.commands.import_counts import train_from_counts as train_from_counts
     from pipeline.commands.merge import merge_run as merge_run
+    from pipeline.commands.prune import prune as prune
     from pipeline.commands.train import train as train
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
     from pipeline.commands.train_like import train_like as train_like
@@ -45,9 +47,11 @@ _HOMES = {
     "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",
     "export_counts": "pipeline.commands.export_counts",
+    "extend": "pipeline.commands.extend",
     "import_counts": "pipeline.commands.import_counts",
     "load": "pipeline.tokenizer.tokenizer",
     "merge_run": "pipeline.commands.merge",
+    "prune": "pipeline.commands.prune",
     "train": "pipeline.commands.train",
     "train_from_counts": "pipeline.commands.import_counts",
     "train_from_iterator": "pipeline.commands.train_iterator",

@@ -217,9 +217,9 @@ class MergeEngine:
         Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three times, so that they need not be in memory together.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500) -> MergeResult:
+    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None) -> MergeResult:
         """
-        Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result.
+        Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. start: where pieces are rows of 32-bit numbers of tokens: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new.
         """
 
 class Encoder:
@@ -249,6 +249,21 @@ class Encoder:
     def encode_batch(self, texts: Sequence[str | bytes], specials: SpecialTokens | None, threads: int) -> list[list[int]]:
         """
         The ids of each text of a list, in its order, by up to `threads` threads.
+        """
+
+    def encode_rows(self, counter: Columns) -> tuple[memoryview, memoryview]:
+        """
+        Offsets in bytes (64-bit signed) and ids (uint32) of each piece of a counter: columns of numbers.
+        """
+
+    def add_uses(self, counter: Columns, uses: Buffer) -> int:
+        """
+        Adds to uses[id] (uint64) how often each token occurs in the pieces of a counter; returns the sum.
+        """
+
+    def parts(self, tokens: dict[int, bytes]) -> dict[int, tuple[int, int]]:
+        """
+        Id -> the ids that the last merge joins when a token's own bytes are merged, of tokens that this makes.
         """
 
     def encode_pieces(self, pieces: Sequence[str | bytes]) -> list[int]:

@@ -80,6 +80,7 @@ _DEBUGGING: list[click.Parameter] = [
 _SHORT = {"output": "-o", "quiet": "-q"}
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
+base_argument = click.argument("base", type=LOCATION, metavar="BASE")
 overwrite_option = click.option("--overwrite", is_flag=True, help="replace a file that exists")
 tokenizer_option = click.option(
     "--tokenizer", type=LOCATION, required=True, metavar="DIR",
@@ -130,13 +131,20 @@ def command(*names: str, name: str | None = None) -> Callable[[Callable[..., Non
 
 
 def run_command(
-    *names: str, name: str | None = None, only_here: bool = False
+    *names: str,
+    name: str | None = None,
+    only_here: bool = False,
+    settle: "Callable[[Request, dict[str, Any]], Request]" = lambda request, _: request,
 ) -> Callable[[Callable[..., Result]], click.Command]:
-    """Make a function of a `Session` a command, and print its result. only_here: refuse a cluster."""
+    """Make a function of a `Session` a command, and print its result. only_here: refuse a cluster.
+
+    settle: takes options from the values of the command's own arguments, and these from the values.
+    """
 
     def decorate(function: Callable[..., Result]) -> click.Command:
         @functools.wraps(function)
         def call(request: Request, **values: Any) -> None:
+            request = settle(request, values)
             if "dry_run" in names and request.options.dry_run:
                 carry_out(request, _plan, lambda _: contextlib.nullcontext())
             else:

@@ -1,6 +1,7 @@
 """The commands: their arguments, flags and help texts, and how each calls its story."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from pipeline.cli.command import (
     Result,
     Session,
     as_utf8,
+    base_argument,
     carry_out,
     command,
     inputs,
@@ -64,14 +66,31 @@ def train(session: Session) -> Result:
     return summary_result(run_train(session.options, session.executor, session.listener)[0])
 
 
-@run_command(*_COUNT)
+def _like(request: Request, values: dict[str, Any]) -> Request:
+    """Take the pattern and the special tokens of `count` from the tokenizer that --like names."""
+    if (base := values.pop("like")) is None:
+        return request
+    for name in ("pattern", "special_tokens", "special_tokens_as_text", "max_piece_bytes"):
+        if request.given.get(name):
+            raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
+    from pipeline.commands.extend import counting_like
+
+    return replace(request, options=counting_like(request.options, base))
+
+
+@run_command(*_COUNT, settle=_like)
 @inputs
+@click.option(
+    "--like", type=LOCATION, metavar="BASE",
+    help="cut as this tokenizer does, for `extend` and `prune`: its pattern, and its special tokens",
+)  # fmt: skip
 def count(session: Session) -> Result:
     """Count the pieces of INPUT into a run directory, for `merge`.
 
     \b
     bpe-pipeline count corpus --output runs/a
     bpe-pipeline count corpus/*.jsonl.zst --text-field body --pattern llama3 --output runs/b
+    bpe-pipeline count corpus --like gpt2/tokenizer.json --output runs/c
     """
     from pipeline.commands.count import run_count
 
@@ -111,6 +130,83 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     from pipeline.commands.combine import run_combine
 
     return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
+
+
+@run_command("output", "min_frequency", "overwrite", *RUN_OPTIONS, only_here=True)
+@base_argument
+@run_argument
+@click.option("--add", required=True, metavar="N", help="how many new tokens")
+@click.option("--first-id", metavar="N", help="the first new id; default: one more than the largest of BASE")
+def extend(session: Session, base: Location, run_directory: Location, add: str, first_id: str | None) -> Result:
+    """Add tokens learned from the counts in RUN to the tokenizer BASE.
+
+    All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
+
+    \b
+    bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
+    bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
+    """
+    from pipeline.commands.extend import run_extend
+
+    done = run_extend(
+        base, run_directory, session.options, session.executor, session.listener, add=add, first_id=first_id
+    )
+    facts = {
+        "new_tokens": len(done.plan),
+        "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",
+        "made_again": len(done.made_again),
+        "stopped": done.stopped,
+    }
+    return _changed("extended", session, facts, done.before, done.after)
+
+
+@run_command("output", "overwrite", *RUN_OPTIONS, only_here=True)
+@base_argument
+@run_argument
+@click.option("--keep", metavar="N", help="how many tokens stay, special tokens included")
+@click.option("--min-count", metavar="N", help="instead of --keep: remove tokens that are used less often")
+@click.option("--protect", type=LOCATION, metavar="FILE", help="tokens that stay, one a line, as in vocab.json")
+@click.option("--keep-ids", is_flag=True, help="leave gaps where tokens were, so that no id moves")
+def prune(
+    session: Session,
+    base: Location,
+    run_directory: Location,
+    keep: str | None,
+    min_count: str | None,
+    protect: Location | None,
+    keep_ids: bool,
+) -> Result:
+    """Remove the tokens of BASE that the counts in RUN use least.
+
+    A text whose encoding holds no removed token keeps its tokens. id-map.parquet and removed.parquet next to the new
+    tokenizer say which ids moved, and what went.
+
+    \b
+    bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
+    bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
+    """
+    from pipeline.commands.prune import read_protected, run_prune
+
+    done = run_prune(
+        *(base, run_directory, session.options, session.executor, session.listener),
+        keep=keep,
+        min_count=min_count,
+        protect=[] if protect is None else read_protected(protect),
+        keep_ids=keep_ids,
+    )
+    facts = {"removed": len(done.removed), "tokens": done.tokenizer.vocab_size}
+    return _changed("pruned", session, facts, done.before, done.after)
+
+
+def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> Result:
+    """Print the result of a changed tokenizer."""
+    from pipeline.report.summary import two_columns
+
+    values = {"tokenizer": str(session.options.output), **facts, "tokens_before": before, "tokens_after": after}
+    shown = (
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else value) for name, value in values.items()
+    )
+    return Result(event, values, two_columns(shown), str(session.options.output))
 
 
 @run_command("output", *COUNTING_OPTIONS, "pattern_timeout", "overwrite", *RUN_OPTIONS, name="import", only_here=True)

@@ -14,6 +14,7 @@ from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, tokenizer_fingerprint
 from pipeline.storage import Location, existing, names_in
+from pipeline.tokenizer import origin as origins
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.load import load_model, tokenizer_home
 from pipeline.tokenizer.formats.save import FILE_NAMES
@@ -28,7 +29,7 @@ def run_info(path: Location) -> dict[str, Any]:
         return _run(manifest.require(path))
     if (path / RESULT).exists() or (path / SHARDS.manifest).exists():
         return _shards(path)
-    return _tokenizer(path)
+    return {**_tokenizer(path), **_origin(path)}
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -65,6 +66,15 @@ def _tokenizer(path: Location) -> dict[str, Any]:
         "files": {name: (home / name).stat().st_size for name in names},
         "fingerprint": tokenizer_fingerprint(model),
     }
+
+
+def _origin(path: Location) -> dict[str, Any]:
+    """Say what an extended or pruned tokenizer was made from."""
+    origin = origins.load(tokenizer_home(path))
+    if origin is None:
+        return {}
+    asked = {name: value for name, value in origin.options.items() if name != "protected"}
+    return {"made_by": origin.done, "base": origin.base, "run": origin.run, "options": asked}
 
 
 def _template(template: ChatTemplate | None) -> str | None:

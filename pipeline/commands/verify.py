@@ -16,6 +16,7 @@ from typing import Unpack
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
+from pipeline.commands.verify_changed import run_verify_changed
 from pipeline.executors import Executor
 from pipeline.merges import forecast, replay_worker
 from pipeline.merges.merge_list import MergeList
@@ -34,6 +35,7 @@ from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, load_huggingface
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.origin import DERIVED
 
 _MODULUS = 1 << 64
 
@@ -42,7 +44,7 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
     """Verify a run directory as `bpe-pipeline verify` does.
 
     Args:
-        run: the run directory, a path or a URI.
+        run: the run directory, or that of an extended or pruned tokenizer, a path or a URI.
         progress: as of `pipeline.train`.
         **options: `workers`, `memory_limit`.
 
@@ -64,6 +66,8 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
 
 def run_verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
     """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
+    if (location / DERIVED.manifest).exists():
+        return run_verify_changed(location, options, executor, listener)
     run = manifest.require(location)
     pattern = compile_pattern(run.manifest.counting["pattern"])
     with watched(options.memory_limit, listener) as watch:

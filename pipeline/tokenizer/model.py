@@ -31,12 +31,17 @@ class SpecialRule:
 PLAIN_RULE = SpecialRule()
 
 
+def bytes_of_letters(text: str) -> list[bytes]:
+    """Return what a text is as a token in the byte alphabet; nothing if it is not written in it."""
+    try:
+        return [text_to_token(text)]
+    except UnicodeEncodeError:
+        return []
+
+
 def could_be_whole_piece(text: str, rule: SpecialRule) -> bool:
     """Whether a file that looks whole pieces up could take a piece, in the byte alphabet, for this special token."""
-    try:
-        return text_to_token(text) != text.encode() or rule.single_word
-    except UnicodeEncodeError:
-        return False
+    return any(token != text.encode() or rule.single_word for token in bytes_of_letters(text))
 
 
 @dataclass(frozen=True)

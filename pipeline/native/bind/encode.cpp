@@ -145,6 +145,48 @@ std::vector<uint32_t> unreachable(ListingEncoder& self, const Tokens& tokens) {
   });
 }
 
+// Offsets and ids of each piece of a counter: with its counts, columns whose rows are 32-bit numbers.
+nb::typed<nb::tuple, MemoryView, MemoryView> encode_rows(ListingEncoder& self, const bpe::BorrowedColumns& counter) {
+  const bpe::ColumnsView columns = counter.view();
+  auto ends = std::make_unique_for_overwrite<int64_t[]>(columns.rows + 1);
+  IdBuffer ids;
+  unlocked([&] {
+    ends[0] = 0;
+    self.encode_rows(columns, ids, [&](size_t row) { ends[row + 1] = static_cast<int64_t>(4 * ids.size()); });
+  });
+  const size_t size = ids.size();
+  ids.reserve(1);
+  return nb::make_tuple(bpe::give(std::move(ends), columns.rows + 1),
+                        bpe::give(ids.release(), size, [](void* memory) noexcept { std::free(memory); }));
+}
+
+// How often each token occurs in a counter's pieces, added to `uses`; returns the number of all tokens.
+uint64_t add_uses(ListingEncoder& self, const bpe::BorrowedColumns& counter,
+                  nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> uses) {
+  const bpe::ColumnsView columns = counter.view();
+  return unlocked([&] {
+    IdBuffer ids;
+    uint64_t all = 0;
+    self.encode_rows(columns, ids, [&](size_t row) {
+      for (const uint32_t id : std::span(ids.data(), ids.size())) {
+        if (id >= uses.size()) throw std::invalid_argument("uses has no entry for a token");
+        uses.data()[id] += columns.counts[row];
+      }
+      all += ids.size() * columns.counts[row];
+      ids.clear();
+    });
+    return all;
+  });
+}
+
+// Id -> the ids of the two tokens that the last merge of a token's own bytes joins.
+nb::typed<nb::dict, int, nb::typed<nb::tuple, int, int>> parts(ListingEncoder& self, const Tokens& tokens) {
+  nb::dict found;
+  for (const bpe::Token& token : tokens_of(tokens))
+    if (const auto two = self.parts(token)) found[nb::int_(token.id)] = nb::make_tuple(two->first, two->second);
+  return nb::borrow<nb::typed<nb::dict, int, nb::typed<nb::tuple, int, int>>>(found);
+}
+
 template <class Id>
 MemoryView take(ChunkIds& self) {
   const size_t count = self.ready();
@@ -198,6 +240,13 @@ void bind_encoder(nb::module_& module) {
           "The ids that text following this part could not change, and the byte where the rest starts.")
       .def("encode_batch", &encode_batch, "texts"_a, "specials"_a.none(), "threads"_a,
            "The ids of each text of a list, in its order, by up to `threads` threads.")
+      .def("encode_rows", &encode_rows, "counter"_a,
+           "Offsets in bytes (64-bit signed) and ids (uint32) of each piece of a counter: columns of numbers.")
+      .def("add_uses", &add_uses, "counter"_a, "uses"_a,
+           nb::sig("def add_uses(self, counter: Columns, uses: Buffer) -> int"),
+           "Adds to uses[id] (uint64) how often each token occurs in the pieces of a counter; returns the sum.")
+      .def("parts", &parts, "tokens"_a,
+           "Id -> the ids that the last merge joins when a token's own bytes are merged, of tokens that this makes.")
       .def("encode_pieces", &encode_pieces, "pieces"_a, "The ids of pieces that were cut already.")
       .def(
           "encode_cut",

@@ -13,6 +13,10 @@ using bpe::unlocked;
 
 namespace {
 
+// tokens, ids, first new id, forbidden bytes, numbers of tokens that may be made again.
+using StartTuple = std::tuple<std::vector<bpe::Text>, std::vector<uint32_t>, uint32_t, std::vector<bpe::Text>,
+                              std::vector<uint32_t>>;
+
 // A value that may be destroyed only with the GIL held, wherever the engine drops the last copy of the pointer.
 template <class T>
 std::shared_ptr<T> held(T value) {
@@ -42,7 +46,8 @@ void stream(MergeEngine& engine, nb::object read, std::uint64_t piece_bytes) {
 MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
                 std::uint64_t min_piece_count, std::optional<std::uint64_t> max_token_bytes,
                 const std::string& tie_break, unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
-                std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from) {
+                std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from,
+                const std::optional<StartTuple>& start) {
   bpe::MergeOptions options{.max_merges = max_merges,
                             .min_frequency = min_frequency,
                             .min_piece_count = min_piece_count,
@@ -52,6 +57,12 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
                             .index_positions = index_positions,
                             .thread_bytes = thread_bytes,
                             .share_from = share_from};
+  bpe::MergeStart from;
+  if (start) {
+    const auto& [tokens, ids, first_new_id, forbidden, again] = *start;
+    from = {bpe::strings(tokens), ids, first_new_id, bpe::strings(forbidden), again};
+    options.start = &from;
+  }
   if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
   const auto poll = [&progress](const bpe::MergeProgress& now) {
     const nb::gil_scoped_acquire gil;
@@ -95,9 +106,11 @@ void bind_merge(nb::module_& module) {
       .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1, "min_piece_count"_a = 1,
            "max_token_bytes"_a = nb::none(), "tie_break"_a = "lowest-ids", "threads"_a = 1,
            "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
-           "share_from"_a = 1500,
+           "share_from"_a = 1500, "start"_a = nb::none(),
            "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
            "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
-           "(occurrences of a pair) are tuning and change no result.");
+           "(occurrences of a pair) are tuning and change no result. start: where pieces are rows of 32-bit numbers of tokens: "
+           "their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the "
+           "numbers of tokens that may be made again and are then not new.");
 }

@@ -17,6 +17,7 @@
 
 #include <mutex>
 
+#include "count/columns.hpp"
 #include "encode/hot_ids.hpp"
 #include "encode/id_buffer.hpp"
 #include "encode/long_piece_cache.hpp"
@@ -55,6 +56,19 @@ class Encoder {
 
   // Appends the ids of the pieces of `text` that end at `ends`, which rise up to its size.
   void encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out);
+
+  // Appends the ids of each piece of a counter, and says after each row where they end.
+  template <class Ended>
+  void encode_rows(const ColumnsView& columns, IdBuffer& out, Ended&& ended) {
+    const Lease state = lease();
+    for (size_t row = 0; row < columns.rows; ++row) {
+      encode_piece(columns.text(row), *state, out);
+      ended(row);
+    }
+  }
+
+  // The tokens that the last merge of a token's own bytes joins.
+  std::optional<std::pair<uint32_t, uint32_t>> parts(const Token& token) const { return merger_.parts(token); }
 
   // Appends what the merges alone make of a token's bytes.
   void merge_only(std::string_view bytes, IdBuffer& out);

@@ -49,6 +49,22 @@ void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out)
   }
 }
 
+std::optional<std::pair<uint32_t, uint32_t>> RankMerger::parts(const Token& token) const {
+  std::vector<uint32_t> ids;
+  for (const char byte : token.bytes) ids.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+  while (ids.size() > 1) {
+    uint32_t best = kNone;
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < ids.size(); ++i)
+      if (const auto rank = ranks_.find(ids[i], ids[i + 1]); rank < best) best = rank, at = i;
+    if (best == kNone) break;
+    if (ids.size() == 2 && results_[best] == token.id) return std::pair(ids[0], ids[1]);
+    ids[at] = results_[best];
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
+  return std::nullopt;
+}
+
 void RankMerger::encode_stretch(const uint8_t* bytes, size_t size, Scratch& s, IdBuffer& out) const {
   // By position of a token's first byte: its id, the rank of the pair that starts there, and the positions of its
   // neighbours (`size` and kNone at the ends).

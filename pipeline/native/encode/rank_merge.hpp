@@ -30,6 +30,10 @@ class RankMerger {
   // Appends the ids of `piece`. std::runtime_error for a piece above kMaxPieceBytes.
   void encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const;
 
+  // The two ids that the last merge joins where a token's bytes become this token; nothing where they do not, or where
+  // it is a byte.
+  std::optional<std::pair<uint32_t, uint32_t>> parts(const Token& token) const;
+
  private:
   void encode_stretch(const uint8_t* bytes, size_t size, Scratch& scratch, IdBuffer& out) const;
 

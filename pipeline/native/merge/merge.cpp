@@ -28,13 +28,13 @@ constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared
 class Training {
  public:
   Training(const MergeOptions& options, const MergePoll& poll)
-      : options_(options), pulse_(poll), team_(options.threads, pulse_), tokens_(options.max_token_bytes),
-        spans_(kFirstMerge, 1), around_(team_.members()) {
+      : options_(options), pulse_(poll), team_(options.threads, pulse_), tokens_(options.max_token_bytes, options.start),
+        max_merges_(options.max_merges), spans_(tokens_.next(), 1), around_(team_.members()) {
     pulse_.progress.max_merges = options.max_merges;
   }
 
   MergeResult run(PieceSource source) {
-    const auto end_narrow = std::min(options_.narrow_symbols, kEndSymbol<uint16_t>);
+    const auto end_narrow = options_.start ? 0 : std::min(options_.narrow_symbols, kEndSymbol<uint16_t>);
     if (end_narrow > kFirstMerge) {
       auto shards = take<uint16_t>(std::move(source));
       if (train(shards, end_narrow)) return std::move(result_);
@@ -53,7 +53,7 @@ class Training {
   template <class S>
   std::vector<Shard<S>> take(PieceSource source) {
     Corpus corpus;
-    auto shards = take_words<S>(source, options_.min_piece_count, kShardSlots, team_, pulse_, corpus, result_);
+    auto shards = take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
     source = nullptr;
     give_back_memory();
     sketch_.emplace(corpus.slots, corpus.mass);
@@ -62,6 +62,7 @@ class Training {
         if (const auto count = corpus.byte_pairs[256 * left + right];
             count != 0 && !tokens_.forbids(left, right))
           sketch_->add(sketch_->counter_of(key_of(left, right)), count);
+    if (start_tokens() != 0) sketch_words(shards, *sketch_, tokens_, pulse_);
     arenas_ = std::vector<PositionArena>(shards.size());
     positions_.resize(shards.size());
     writers_.resize(shards.size());
@@ -71,7 +72,7 @@ class Training {
   // Phase after phase; false when the next symbol would pass `end_symbol`.
   template <class S>
   bool train(std::vector<Shard<S>>& shards, Symbol end_symbol) {
-    while (result_.counts.size() < options_.max_merges) {
+    while (result_.counts.size() < max_merges_) {
       // A phase for the last few symbols of a width would cost more than it gains.
       const Symbol left = end_symbol - tokens_.next();
       if (left == 0 || (left < remaining() && left < end_symbol / 8)) return false;
@@ -97,7 +98,8 @@ class Training {
     return true;
   }
 
-  uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
+  size_t start_tokens() const { return options_.start ? options_.start->tokens.size() : 0; }
+  uint64_t remaining() const { return max_merges_ - result_.counts.size(); }
 
   // Pairs beyond twice the merges still to make would be indexed for nothing.
   uint64_t max_pairs(Symbol end_symbol) const {
@@ -119,7 +121,7 @@ class Training {
   bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
     bool any = false;
     const auto most_words = 2 * listed_words() + kSpareWords * arenas_.size();
-    while (result_.counts.size() < options_.max_merges && tokens_.next() < end_symbol && listed_words() <= most_words) {
+    while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol && listed_words() <= most_words) {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       any = true;
@@ -166,6 +168,7 @@ class Training {
     const IndexedPair pair = index.pair(best);
     const Symbol left = left_of(pair.key), right = right_of(pair.key);
     const Join join{left, right, tokens_.add(left, right)};
+    max_merges_ += !tokens_.last_is_new();
     spans_.push_back(spans_[left] + spans_[right]);
     result_.left.push_back(id_of(left));
     result_.right.push_back(id_of(right));
@@ -299,6 +302,7 @@ class Training {
   Pulse pulse_;
   Team team_;
   Tokens tokens_;
+  uint64_t max_merges_;  // with those that make no new token
   std::optional<Sketch> sketch_;
   bool gaps_ = false;  // merges were made since the last compaction
   std::vector<uint32_t> spans_;  // by symbol: slots since the last compaction

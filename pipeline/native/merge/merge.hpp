@@ -17,8 +17,18 @@
 
 namespace bpe {
 
+// What a stage starts from if not from bytes: pieces are rows of 32-bit numbers of these tokens. Results name tokens by
+// number; those that merges make are numbered on from the last of these.
+struct MergeStart {
+  std::vector<std::string> tokens;     // bytes by number, 256 or more
+  std::vector<uint32_t> ids;           // by number; the tie-break compares ids
+  uint32_t first_new_id = 0;           // further ones follow
+  std::vector<std::string> forbidden;  // bytes that no merge may make
+  std::vector<uint32_t> again;         // numbers of tokens that may be made: they keep their id and are no new token
+};
+
 struct MergeOptions {
-  uint64_t max_merges = 0;
+  uint64_t max_merges = 0;  // that make a new token
   uint64_t min_frequency = 1;
   uint64_t min_piece_count = 1;  // pieces counted less often are ignored
   uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();  // longer pairs are never merged
@@ -26,6 +36,7 @@ struct MergeOptions {
   // Otherwise the smaller (left id, right id): the choice of Hugging Face's BpeTrainer.
   bool greatest_bytes = false;
   unsigned threads = 1;
+  const MergeStart* start = nullptr;  // null: bytes
   // Tuning; none of it changes the result.
   uint32_t narrow_symbols = 65536;  // symbols below this are held in 16 bits; at most 65536
   uint64_t index_positions = 0;     // positions indexed in one phase; 0 chooses by the corpus

@@ -8,7 +8,7 @@
 // quadratic in its length. Its first 16 bytes decide nearly every comparison; the rest walks down the two derivations
 // and skips what they share.
 #pragma once
-#include "text/base.hpp"
+#include "merge/start.hpp"
 
 namespace bpe::merge {
 
@@ -33,8 +33,15 @@ inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symb
 
 class Tokens {
  public:
-  explicit Tokens(uint64_t max_token_bytes)
+  Tokens(uint64_t max_token_bytes, const MergeStart* start)
       : max_token_bytes_(max_token_bytes), entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
+    if (start != nullptr) {
+      made_.emplace(*start);
+      entries_.resize(start->tokens.size() + 1);
+      for (size_t id = 0; id < start->tokens.size(); ++id)
+        entries_[id < kBoundary ? id : id + 1].bytes = start->tokens[id].size();
+      return;
+    }
     for (unsigned id = 0; id < 256; ++id) entries_[id] = {{uint64_t{byte_of_id(id)} << 56, 0}, 1, id, id};
   }
   Symbol add(Symbol left, Symbol right) {
@@ -48,12 +55,21 @@ class Tokens {
       joined.head[1] |= b.head[0] >> (8 * (a.bytes - 8));
     }
     entries_.push_back(joined);
+    last_is_new_ = !made_ || made_->add(id_of(left), id_of(right));
     return next() - 1;
   }
+  bool last_is_new() const { return last_is_new_; }  // whether the last one that was added has an id of its own
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
-  // Whether the two may not be merged, for max_token_bytes.
+  // Whether the two may not be merged: for max_token_bytes, or what a stage starts from forbids it.
   bool forbids(Symbol left, Symbol right) const {
-    return entries_[left].bytes + entries_[right].bytes > max_token_bytes_;
+    return entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
+           (made_ && made_->forbids(id_of(left), id_of(right)));
+  }
+  // Whether a pair's ids, the left one first, are above those of another pair.
+  bool above(Symbol left, Symbol right, Symbol other_left, Symbol other_right) const {
+    if (!made_) return std::pair(left, right) > std::pair(other_left, other_right);
+    const auto id = [this](Symbol symbol) { return made_->id(id_of(symbol)); };
+    return std::pair(id(left), id(right)) > std::pair(id(other_left), id(other_right));
   }
   // Below, equal to, or above zero as the bytes of `one` sort before, with, or after those of `other`.
   int compare(Symbol one, Symbol other) const {
@@ -93,6 +109,8 @@ class Tokens {
   }
   const uint64_t max_token_bytes_;
   std::vector<Entry> entries_;
+  std::optional<MadeBytes> made_;  // of a stage that starts from tokens
+  bool last_is_new_ = true;
 };
 
 }  // namespace bpe::merge

@@ -16,12 +16,13 @@ constexpr size_t kBytesPerBeat = size_t{1} << 22;
 // one a count, or one a first byte where a count has many words.
 class Census {
  public:
-  explicit Census(uint64_t min_count) : min_count_(min_count), direct_(kDirectCounts, 0) {}
+  Census(uint64_t min_count, unsigned shift) : min_count_(min_count), shift_(shift), direct_(kDirectCounts, 0) {}
   void add(const ColumnsView& batch, Corpus& corpus, MergeResult& result, Pulse& pulse) {
     for (size_t i = 0; i < batch.rows; ++i) {
       if (i % kPiecesPerBeat == 0) pulse.beat(0);
       const auto count = batch.counts[i];
-      const uint64_t bytes = batch.piece_size(i);
+      const uint64_t bytes = batch.piece_size(i) >> shift_;
+      if (bytes << shift_ != batch.piece_size(i)) throw std::invalid_argument("a piece that is no row of numbers");
       if (count > (kMaxMass - seen_) / (bytes + 1))
         throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
       seen_ += count * (bytes + 1);
@@ -48,7 +49,7 @@ class Census {
   }
   size_t lanes() const { return counts_.size(); }
   uint64_t count(size_t lane) const { return counts_[lane]; }
-  // The lane of a piece of at least two bytes.
+  // The lane of a piece of at least two tokens.
   size_t lane_of(std::span<const uint8_t> piece, uint64_t count) const {
     const auto lane = count < kDirectCounts ? direct_[count] : high_.find(count)->second;
     const auto beginning = piece[0] == ' ' ? piece[1] : piece[0];
@@ -64,6 +65,7 @@ class Census {
     counts_.insert(counts_.end(), split ? kBeginnings : 1, count);
   }
   const uint64_t min_count_;
+  const unsigned shift_;
   uint64_t seen_ = 0;  // mass, with what is left out
   std::vector<uint64_t> direct_;
   std::unordered_map<uint64_t, uint64_t> high_;
@@ -71,22 +73,22 @@ class Census {
 };
 
 // Calls visit(piece, count, shard) for every piece worth keeping, always to the same shards where the batches come in
-// the same order: the shortest shard so far takes it. `slots`: of each shard so far.
+// the same order: the shortest shard so far takes it. `slots`: of each shard so far. `shift`: a token is 1 << shift bytes.
 template <class Visit>
-void deal(const ColumnsView& batch, uint64_t min_count, std::vector<uint64_t>& slots, unsigned member,
+void deal(const ColumnsView& batch, uint64_t min_count, unsigned shift, std::vector<uint64_t>& slots, unsigned member,
           Pulse& pulse, Visit&& visit) {
   size_t bytes_since_beat = 0;
   for (size_t i = 0; i < batch.rows; ++i) {
-    const size_t bytes = batch.piece_size(i);
+    const size_t bytes = batch.piece_size(i), tokens = bytes >> shift;
     if (i % kPiecesPerBeat == 0 || (bytes_since_beat += bytes) > kBytesPerBeat) {
       bytes_since_beat = 0;
       pulse.beat(member);
     }
-    if (bytes < 2 || batch.counts[i] < min_count) continue;
+    if (tokens < 2 || batch.counts[i] < min_count) continue;
     size_t shard = 0;
     for (size_t s = 1; s < slots.size(); ++s)
       if (slots[s] < slots[shard]) shard = s;
-    slots[shard] += bytes + 1;
+    slots[shard] += tokens + 1;
     visit(std::span(batch.piece(i), bytes), batch.counts[i], shard);
   }
 }
@@ -113,15 +115,22 @@ void lay_out(Shard<S>& shard, const Census& census, std::vector<uint64_t>& next)
 
 template <class S>
 std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
-                                 Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
+                                 size_t start_tokens, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
   min_count = std::max<uint64_t>(min_count, 1);
-  Census census(min_count);
+  const unsigned shift = start_tokens == 0 ? 0 : 2;
+  Census census(min_count, shift);
   source([&](const ColumnsView& batch) { census.add(batch, corpus, result, pulse); });
   census.number_lanes();
   corpus.byte_pairs.assign(256 * 256, 0);
   const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(corpus.slots / shard_slots) + 1);
   std::array<S, 256> symbol_of{};
   for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
+  const auto numbered = [start_tokens](const uint8_t* at) {
+    uint32_t number;
+    std::memcpy(&number, at, sizeof number);
+    if (number >= start_tokens) throw std::invalid_argument("a piece names a token that does not exist");
+    return static_cast<S>(number < kBoundary ? number : number + 1);
+  };
 
   std::vector<Shard<S>> shards(n_shards);
   // A member reads all columns, and takes what is dealt to its own shards.
@@ -132,9 +141,9 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
   team.each(n_shards, [&](size_t s, unsigned) { next[s].assign(census.lanes(), 0); });
   source([&](const ColumnsView& batch) {
     team.run([&](unsigned member) {
-      deal(batch, min_count, dealt[member], member, pulse,
+      deal(batch, min_count, shift, dealt[member], member, pulse,
            [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
-             if (s % team.members() == member) next[s][census.lane_of(piece, count)] += piece.size() + 1;
+             if (s % team.members() == member) next[s][census.lane_of(piece, count)] += (piece.size() >> shift) + 1;
            });
     });
   });
@@ -146,19 +155,24 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
   source([&](const ColumnsView& batch) {
     team.run([&](unsigned member) {
       uint64_t* const pairs = byte_pairs[member].data();
-      deal(batch, min_count, dealt[member], member, pulse,
+      deal(batch, min_count, shift, dealt[member], member, pulse,
            [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
              if (s % team.members() != member) return;
              auto& at = next[s][census.lane_of(piece, count)];
              S* const out = shards[s].symbols.data() + at;
+             const size_t tokens = piece.size() >> shift;
+             out[tokens] = static_cast<S>(kBoundary);
+             at += tokens + 1;
+             if (shift != 0) {
+               for (size_t i = 0; i < tokens; ++i) out[i] = numbered(&piece[4 * i]);
+               return;
+             }
              S left = out[0] = symbol_of[piece[0]];
              for (size_t i = 1; i < piece.size(); ++i) {
                const S right = out[i] = symbol_of[piece[i]];
                pairs[256 * size_t{left} + right] += count;
                left = right;
              }
-             out[piece.size()] = static_cast<S>(kBoundary);
-             at += piece.size() + 1;
            });
     });
   });
@@ -167,10 +181,10 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
   return shards;
 }
 
-template std::vector<Shard<uint16_t>> take_words(const PieceSource&, uint64_t, uint64_t, Team&, Pulse&, Corpus&,
-                                                 MergeResult&);
-template std::vector<Shard<uint32_t>> take_words(const PieceSource&, uint64_t, uint64_t, Team&, Pulse&, Corpus&,
-                                                 MergeResult&);
+template std::vector<Shard<uint16_t>> take_words(const PieceSource&, uint64_t, uint64_t, size_t, Team&, Pulse&,
+                                                 Corpus&, MergeResult&);
+template std::vector<Shard<uint32_t>> take_words(const PieceSource&, uint64_t, uint64_t, size_t, Team&, Pulse&,
+                                                 Corpus&, MergeResult&);
 
 std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team) {
   std::vector<Shard<uint32_t>> wide(narrow.size());

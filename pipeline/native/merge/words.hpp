@@ -52,10 +52,11 @@ struct Corpus {
 
 // Deals the pieces to shards: one a member of the team, or as many as `shard_slots` asks for. Pieces counted less often
 // than `min_count` are left out. All columns are read three times, one after the other. Bytes and what is left out are
-// noted in `result`.
+// noted in `result`. `start_tokens`: 0 where pieces are bytes; else they are 32-bit numbers below it, and byte_pairs
+// stay 0.
 template <class S>
-std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots, Team& team,
-                                 Pulse& pulse, Corpus& corpus, MergeResult& result);
+std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
+                                 size_t start_tokens, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
 
 // The same words, compacted, in wide symbols.
 std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team);

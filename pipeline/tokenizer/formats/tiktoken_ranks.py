@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, resolve
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.translate import for_tiktoken, leaves_text
@@ -127,10 +128,10 @@ def encoding_arguments(model: Model) -> dict[str, Any]:
             "a tiktoken rank file is not written with special_ids=first: ranks are ids there, and the first rank is 0. "
             "Train with special_ids=last"
         )
-    if layout is None:
+    if layout is None and not _in_order_of_ranks(model.vocabulary):
         raise ExportRefusedError(
             "a tiktoken rank file is not written for these ids: it needs the 256 bytes first, then one token for each "
-            "merge in order, then the special tokens. Use the hf export"
+            "merge in order. Use the hf export"
         )
     lost = model.unreachable_tokens()
     if lost:
@@ -147,8 +148,14 @@ def encoding_arguments(model: Model) -> dict[str, Any]:
         "name": f"bpe-pipeline-{model.pattern.name or 'custom'}-{model.vocabulary.size}",
         "pat_str": for_tiktoken(model.pattern),
         "special_tokens": model.vocabulary.special_tokens,
-        "explicit_n_vocab": model.vocabulary.size,
+        "explicit_n_vocab": model.vocabulary.size if model.vocabulary.max_id < model.vocabulary.size else None,
     }
+
+
+def _in_order_of_ranks(vocabulary: Vocabulary) -> bool:
+    """Return whether ids rise with ranks, perhaps with gaps or special tokens between: tiktoken knows ids alone."""
+    ids = list(vocabulary.tokens)
+    return ids[:256] == list(range(256)) and [*vocabulary.result] == ids[256:]
 
 
 def export_tiktoken(model: Model, directory: Location) -> list[Location]:

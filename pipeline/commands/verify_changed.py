@@ -1,0 +1,77 @@
+"""`verify` of an extended or pruned tokenizer: it is made again from its base and its run, and compared."""
+
+import tempfile
+from pathlib import Path
+
+from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.events import Listener
+from pipeline.base.units import format_count
+from pipeline.commands.extend import make_extended
+from pipeline.commands.prune import make_pruned
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.run import manifest
+from pipeline.run.directory import Directory
+from pipeline.run.options import Options
+from pipeline.run.work import Work, watched
+from pipeline.shards.manifest import tokenizer_fingerprint
+from pipeline.storage import Location, named
+from pipeline.storage.bounded import MODEL_BYTES, read_bounded
+from pipeline.tokenizer.compare_tables_worker import TablesTask, same_rows
+from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.origin import DERIVED, require
+
+
+def run_verify_changed(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
+    """Return what was verified, by name; `RunDirectoryError` for the first thing that is wrong."""
+    origin = require(location)
+    base, run = named(origin.base), manifest.require(named(origin.run))
+    model = load_model(base)
+    if tokenizer_fingerprint(model) != origin.base_fingerprint:
+        raise RunDirectoryError(f"{base} is not the tokenizer that {location} was made from; bring that one back")
+    if run.manifest.counter_fingerprint() != origin.counter_fingerprint:
+        raise RunDirectoryError(f"{run.directory} has other counts than {location} was made from; bring those back")
+    with watched(options.memory_limit, listener) as watch, tempfile.TemporaryDirectory() as scratch:
+        work = Work(options, model.pattern, executor, listener, Directory(location, DERIVED), watch)
+        right = Path(scratch)
+        counted = require_counted(run, executor)
+        if origin.done == "extend":
+            learned, written = make_extended(work, base, model, counted, origin, right)
+            done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
+        else:
+            pruning, written = make_pruned(work, base, model, counted, origin, right)
+            done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
+        same, edited = _compare(work, location, right, written)
+    verified = {"made from": f"{base} and {run.directory}, both as they were", origin.done: done}
+    verified["files"] = f"as they were made: {', '.join(same)}"
+    return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
+
+
+def _compare(work: Work, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:
+    """Return the names of the files in `home` that are as in `right`, and of settings that were edited."""
+    same, edited = [], []
+    for expected in sorted(right.iterdir()):
+        found = home / expected.name
+        if expected.suffix == ".parquet":
+            [(_, alike)] = work.executor.run(same_rows, [TablesTask(found, expected)])
+        else:
+            alike = found.exists() and _content(found) == expected.read_bytes()
+        if alike:
+            same.append(expected.name)
+        elif found.exists() and expected.name in EDITABLE:
+            check_edited(found, model.vocabulary)
+            edited.append(expected.name)
+        else:
+            raise RunDirectoryError(
+                f"{found} is not what the base and the counts give; remove {home} and make it again"
+            )
+    return same, edited
+
+
+def _content(file: Location) -> bytes:
+    try:
+        return read_bounded(file, MODEL_BYTES)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from None

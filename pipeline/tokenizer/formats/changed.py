@@ -1,0 +1,109 @@
+"""Write a changed vocabulary into the files of the tokenizer it came from: all else in them stays as it is.
+
+Entries and merges keep their order and spelling; what is new comes last. Where ids move, they move in the added tokens,
+the post-processor and the settings too.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.base.errors import ExportRefusedError, InputError
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.storage import Location
+from pipeline.tokenizer.formats.added_tokens import check_numbering
+from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
+from pipeline.tokenizer.formats.huggingface import EDITABLE, load_huggingface
+from pipeline.tokenizer.formats.load import tokenizer_home
+from pipeline.tokenizer.formats.save import write_model
+from pipeline.tokenizer.model import Model
+
+_MODEL_NAME, _CONFIG_NAME, _TEMPLATE_NAME = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
+CHANGED_NAMES = (*EDITABLE, _TEMPLATE_NAME, _MODEL_NAME)
+
+
+def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
+    """Write the files of the tokenizer at `base` with the vocabulary of `model`; returns the model as it is read.
+
+    new_of: old id -> new id where tokens were removed. `ExportRefusedError` if a reader would give other ids.
+    """
+    home = tokenizer_home(base)
+    file = base if base.is_file() and base.suffix == ".json" and base.name != "vocab.json" else home / _MODEL_NAME
+    if file.exists():
+        contents = {name: _settings(home / name, new_of) for name in CHANGED_NAMES[:-1] if (home / name).exists()}
+        write_files(directory, contents | {_MODEL_NAME: _document(file, model.vocabulary, new_of)})
+    else:
+        write_model(model, directory)
+    written = load_huggingface(directory / _MODEL_NAME)
+    if written.vocabulary.tokens != model.vocabulary.tokens or written.vocabulary != _in_order(model, written):
+        raise ExportRefusedError(f"{file} cannot hold this vocabulary: another one is read from what was written")
+    return written
+
+
+def _in_order(model: Model, written: Model) -> Vocabulary:
+    """Return the vocabulary with its special tokens in the order in which they were read."""
+    old = model.vocabulary
+    special = {
+        text: old.special_tokens[text] for text in written.vocabulary.special_tokens if text in old.special_tokens
+    }
+    return Vocabulary(old.tokens, old.left, old.right, old.result, special)
+
+
+def _document(file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] | None) -> str:
+    """Return tokenizer.json with this vocabulary."""
+    document = read_json(file).read(dict)
+    listed, merges = document["model"]["vocab"], document["model"]["merges"]
+    texts = vocabulary.texts
+    if new_of is None:
+        entries = listed | {text: id_ for id_, text in texts.items() if text not in listed}
+        rows = range(len(merges), len(vocabulary.left))
+        new = [[texts[vocabulary.left[row]], texts[vocabulary.right[row]]] for row in rows]
+        merges += [" ".join(pair) for pair in new] if merges and isinstance(merges[0], str) else new
+    else:
+        entries = {text: new_of[id_] for text, id_ in listed.items() if id_ in new_of}
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
+        merges = [
+            one
+            for one, pair in zip(merges, pairs, strict=True)
+            if all(text in entries for text in (*pair, "".join(pair)))
+        ]
+        for token in document.get("added_tokens") or []:
+            token["id"] = new_of[token["id"]]
+        _move_ids(document.get("post_processor"), new_of)
+    document["model"] |= {"vocab": entries, "merges": merges}
+    added = document.get("added_tokens") or []
+    try:
+        check_numbering(Field(added, file), Field(entries, file))
+    except InputError:  # a reader takes the ids of the vocabulary for those that it lists
+        entries |= {token["content"]: token["id"] for token in added}
+    return json.dumps(document, ensure_ascii=False, indent=2)
+
+
+def _move_ids(processor: Any, new_of: Mapping[int, int]) -> None:
+    """Move the ids of tokens that a post-processor puts around a text."""
+    if not isinstance(processor, dict):
+        return
+    for step in processor.get("processors", ()):
+        _move_ids(step, new_of)
+    special = processor.get("special_tokens")
+    for one in special.values() if isinstance(special, dict) else ():
+        one["ids"] = [new_of[id_] for id_ in one["ids"]]
+    for name in ("sep", "cls"):
+        if isinstance(processor.get(name), list):
+            text, id_ = processor[name]
+            processor[name] = [text, new_of[id_]]
+
+
+def _settings(file: Location, new_of: Mapping[int, int] | None) -> str | bytes:
+    """Return a file of settings, with the ids that it names moved."""
+    if new_of is None or not file.name.endswith(".json"):
+        return read_bytes(file)
+    document = read_json(file).read(dict)
+    if isinstance(decoder := document.get("added_tokens_decoder"), dict):
+        document["added_tokens_decoder"] = {str(new_of[int(id_)]): token for id_, token in decoder.items()}
+    for name, value in document.items():
+        if name.endswith("_token_id"):
+            several = isinstance(value, list)
+            moved = [new_of.get(id_, id_) for id_ in (value if several else [value])]
+            document[name] = moved if several else moved[0]
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

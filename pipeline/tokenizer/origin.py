@@ -1,0 +1,82 @@
+"""What an extended or pruned tokenizer was made from, in made-from.json next to its files: `verify` makes it again."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.run.directory import Directory, Kind
+from pipeline.run.manifest import refuse_other_options
+from pipeline.storage import Location, same_location
+from pipeline.tokenizer.extend_worker import PLAN_NAME
+from pipeline.tokenizer.formats.changed import CHANGED_NAMES
+from pipeline.tokenizer.formats.load import tokenizer_home
+from pipeline.tokenizer.prune_worker import MAP_NAME, REMOVED_NAME
+
+_NAMES = (PLAN_NAME, MAP_NAME, REMOVED_NAME, *CHANGED_NAMES)
+DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, _NAMES))), 1)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A base tokenizer and a run, by name and fingerprint, and what was done with them. done: "extend" or "prune"."""
+
+    done: str
+    base: str
+    base_fingerprint: str
+    run: str
+    counter_fingerprint: str
+    options: Mapping[str, Any]
+
+
+@contextmanager
+def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: bool) -> Iterator[None]:
+    """Write what the directory will hold when the block ends; if the block fails, it holds nothing.
+
+    Raises `RunDirectoryError` if it holds something else, unless `overwrite`.
+    """
+    if same_location(directory.location, tokenizer_home(base)):
+        raise UsageError(f"--output {directory} is the base itself; choose another directory")
+    stored = None if overwrite else load(directory.location)
+    if stored is None and not overwrite:
+        directory.refuse_foreign_files()
+    if stored is not None:
+        asked, found = ({**asdict(one), **one.options} for one in (origin, stored))
+        for name in ("options", "base", "run"):  # their fingerprints say what they are
+            asked.pop(name)
+        refuse_other_options(directory, f"tokenizer's {stored.done}", found, asked)
+    directory.remove(_NAMES)
+    directory.write_manifest(asdict(origin))
+    try:
+        yield
+    except BaseException:
+        directory.remove([*_NAMES, DERIVED.manifest])
+        raise
+
+
+def load(location: Location) -> Origin | None:
+    """Return what a directory was made from, or None if it does not say."""
+    directory = Directory(location, DERIVED)
+    document = directory.read_manifest()
+    if document is None:
+        return None
+    with directory.damage():
+        origin = Origin(**{one.name: document[one.name] for one in fields(Origin)})
+        if origin.done not in ("extend", "prune"):
+            raise ValueError(f"{origin.done!r} is neither extend nor prune")
+    return origin
+
+
+def written_as(path: Location) -> str:
+    """Return a name by which a path is found from any directory."""
+    return str(path.absolute() if isinstance(path, Path) else path)
+
+
+def require(location: Location) -> Origin:
+    """Return what a directory was made from; raises `RunDirectoryError` if it does not say."""
+    if (origin := load(location)) is None:
+        raise RunDirectoryError(f"{location} holds no {DERIVED.manifest}")
+    return origin

@@ -1,0 +1,144 @@
+"""`prune`, from a corpus to a tokenizer that other libraries load."""
+
+import json
+import os
+from pathlib import Path
+
+import peers
+import pyarrow.parquet as pq
+import pytest
+from command import refused, run
+from vocabulary_rules import base_of_case
+
+import pipeline
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.merges.vocabulary import text_to_token
+
+tokenizers = pytest.importorskip("tokenizers")
+CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
+
+
+@pytest.fixture(scope="module")
+def counted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("counted")
+    (home / "own.txt").write_text(peers.generated_text(1, 2000))
+    assert run("count", home / "own.txt", "--like", trained, "--output", home / "run").returncode == 0
+    return home / "run"
+
+
+@pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
+@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
+def test_recorded_cases(tmp_path: Path) -> None:
+    paths = sorted(CASES.glob("prune-*.json"))
+    assert paths
+    for path in paths:
+        case = json.loads(path.read_text())
+        home = tmp_path / path.stem
+        home.mkdir()
+        base = base_of_case(case["base"]).save(home / "base")
+        counter = {text_to_token(text): count for text, count in case["counter"].items()}
+        counts = pipeline.import_counts(counter, output=home / "run", special_tokens=[])
+        options = {"min_count": case["min_count"], "protect": case["protect"], "output": home / "pruned"}
+        if not case["reached"]:
+            with pytest.raises(UsageError, match=f"{case['size']} tokens are bytes, added or protected"):
+                pipeline.prune(base, counts, keep=case["keep"], **options)
+            assert not (home / "pruned").exists()
+            case["keep"] = case["size"]
+        done = pipeline.prune(base, counts, keep=case["keep"], **options)
+        removed = [(text_to_token(one["token"]), one["id"], one["score"]) for one in case["removed"]]
+        assert [(one.token, one.old_id, one.score) for one in done.removed] == removed, path
+        assert done.tokenizer.merges == [(text_to_token(left), text_to_token(right)) for left, right in case["merges"]]
+        assert len(done.tokenizer) == case["size"]
+        assert [[old, new] for new, old in done.id_map.items() if new != old] == case["moved"]
+        encoders = pipeline.load(base).model.encoder(), done.tokenizer.model.encoder()
+        for probe in case["probes"]:
+            found = [one.encode_pieces([text_to_token(probe["piece"])]) for one in encoders]
+            assert found == [probe["old"], probe["new"]], (path, probe)
+
+
+@pytest.mark.parametrize("keep_ids", [False, True])
+def test_kept_tokens_encode_as_before_in_tokenizers_and_transformers(
+    keep_ids: bool, trained: Path, counted: Path, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    flag = ["--keep-ids"] if keep_ids else []
+    result = run("prune", trained, counted, "--keep", 450, "--output", tmp_path / "new", *flag)
+    assert result.returncode == 0, result.stderr
+    assert ("1 added token moved to other ids" in result.stderr) != keep_ids
+    rows = pq.read_table(tmp_path / "new/id-map.parquet").to_pylist()
+    new_of = {row["old_id"]: row["new_id"] for row in rows}
+    assert len(rows) == 450
+    assert [*new_of] == [*new_of.values()] if keep_ids else [*new_of.values()] == [*range(450)]
+    before = tokenizers.Tokenizer.from_file(str(trained / "tokenizer/tokenizer.json"))
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
+    auto = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "new"))
+    new = pipeline.load(tmp_path / "new")
+    kept = 0
+    for seed in range(300):
+        text = peers.generated_text(seed, 60) + "<|endoftext|>"
+        ids = new.encode(text)
+        assert ids == theirs.encode(text).ids
+        assert seed > 20 or ids == auto(text)["input_ids"]
+        for word in text.split(" "):
+            old = before.encode(word).ids
+            if new_of.keys() >= {*old}:
+                kept += 1
+                assert theirs.encode(word).ids == [new_of[id_] for id_ in old]
+    assert kept > 100
+
+
+@pytest.mark.filterwarnings("ignore:1 added token moved")
+def test_ids_in_the_other_files_move_too(trained: Path, counted: Path, tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    document = json.loads((trained / "tokenizer/tokenizer.json").read_text())
+    end = {"id": "<|endoftext|>", "ids": [599], "tokens": ["<|endoftext|>"]}
+    template = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}]
+    steps = [{"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": {end["id"]: end}}]
+    document["post_processor"] = {"type": "Sequence", "processors": steps}
+    (tmp_path / "base/tokenizer.json").write_text(json.dumps(document))
+    config = {"eos_token": "<|endoftext|>", "added_tokens_decoder": {"599": {"content": "<|endoftext|>"}}}
+    (tmp_path / "base/tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "base/generation_config.json").write_text(json.dumps({"eos_token_id": [599], "pad_token_id": 599}))
+    pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "new")
+    found = json.loads((tmp_path / "new/tokenizer.json").read_text())
+    assert found["added_tokens"][0]["id"] == 399
+    assert found["post_processor"]["processors"][0]["special_tokens"]["<|endoftext|>"]["ids"] == [399]
+    assert [*json.loads((tmp_path / "new/tokenizer_config.json").read_text())["added_tokens_decoder"]] == ["399"]
+    generation = json.loads((tmp_path / "new/generation_config.json").read_text())
+    assert generation == {"eos_token_id": [399], "pad_token_id": 399}
+    assert tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json")).encode("a").ids[-1] == 399
+
+
+@pytest.mark.filterwarnings("ignore:1 added token moved")
+def test_tiktoken_has_the_ids_of_a_pruned_tokenizer(trained: Path, counted: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tiktoken")
+    for keep_ids in (False, True):
+        done = pipeline.prune(trained, counted, keep=450, keep_ids=keep_ids, output=tmp_path / str(keep_ids))
+        encoding = done.tokenizer.to_tiktoken()
+        for seed in range(50):
+            text = peers.generated_text(seed, 200)
+            assert encoding.encode(text) == done.tokenizer.encode(text)
+
+
+def test_verify_makes_it_again(trained: Path, counted: Path, tmp_path: Path) -> None:
+    (tmp_path / "protected.txt").write_text("Ġthe\ne\n")
+    limits = ["--min-count", 3, "--protect", tmp_path / "protected.txt"]
+    result = run("prune", trained, counted, *limits, "--output", tmp_path / "new")
+    assert result.returncode == 0, result.stderr
+    assert " removed, each the right one" in run("verify", tmp_path / "new").stdout
+    table = pq.read_table(tmp_path / "new/removed.parquet")
+    pq.write_table(table.slice(1), tmp_path / "new/removed.parquet")
+    with pytest.raises(RunDirectoryError, match=r"removed\.parquet is not what the base and the counts give"):
+        pipeline.verify_run(tmp_path / "new")
+    pipeline.import_counts({"a": 1}, output=counted.with_name("other"))
+    document = json.loads((tmp_path / "new/made-from.json").read_text())
+    document["run"] = str(counted.with_name("other"))
+    (tmp_path / "new/made-from.json").write_text(json.dumps(document))
+    with pytest.raises(RunDirectoryError, match="altered"):
+        pipeline.verify_run(tmp_path / "new")
+
+
+@pytest.mark.parametrize("limits", [[], ["--keep", "300", "--min-count", "2"]])
+def test_one_limit_is_needed(limits: list[str], trained: Path, counted: Path, tmp_path: Path) -> None:
+    message = refused(run("prune", trained, counted, *limits, "--output", tmp_path / "new"), 2)
+    assert "prune needs either --keep or --min-count" in message

@@ -1,0 +1,200 @@
+"""Extending and pruning by their definitions, one recount a step: what the package is compared with."""
+
+import heapq
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from reference import GPT2_BYTES, count_pairs, merge_word
+
+from pipeline import Tokenizer
+from pipeline.merges.vocabulary import Vocabulary, text_to_token, token_to_text
+from pipeline.tokenizer.model import Model
+
+CASES = "vocabularies"
+
+
+@dataclass(frozen=True)
+class Base:
+    """Token ids by bytes, merges in order of rank, and what a file says besides."""
+
+    ids: Mapping[bytes, int]
+    merges: Sequence[tuple[bytes, bytes]]
+    added: Mapping[str, int] = field(default_factory=dict)
+    whole_pieces: bool = False
+
+    def merged(self, piece: bytes) -> list[bytes]:
+        """Merges alone: always the pair of lowest rank, the leftmost of equal ones."""
+        ranks = {pair: rank for rank, pair in enumerate(self.merges)}
+        tokens = [bytes([byte]) for byte in piece]
+        while len(tokens) > 1:
+            rank, at = min((ranks.get((tokens[i], tokens[i + 1]), len(ranks)), i) for i in range(len(tokens) - 1))
+            if rank == len(ranks):
+                break
+            tokens[at : at + 2] = [tokens[at] + tokens[at + 1]]
+        return tokens
+
+    def encode(self, piece: bytes) -> list[int]:
+        whole = self.whole_pieces and piece in self.ids
+        return [self.ids[token] for token in ([piece] if whole else self.merged(piece))]
+
+    def parts(self, token: bytes) -> tuple[bytes, bytes] | None:
+        """What the last merge of a token's own bytes joins: the merge without which it stays in two parts."""
+        others = [pair for pair in self.merges if b"".join(pair) != token]
+        found = Base(self.ids, others).merged(token)
+        reached = len(token) > 1 and self.merged(token) == [token]
+        return (found[0], found[1]) if reached else None
+
+    def model(self) -> Model:
+        tokens = {id_: token for token, id_ in self.ids.items()}
+        tokenizer = Tokenizer(Vocabulary.from_tokens(tokens, self.merges, self.added), whole_pieces=self.whole_pieces)
+        return tokenizer.model
+
+    def save(self, directory: Path) -> Path:
+        """Write tokenizer.json as other libraries do."""
+        vocab = {token_to_text(token): id_ for token, id_ in self.ids.items()} | dict(self.added)
+        plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        document = {
+            "version": "1.0",
+            "added_tokens": [
+                {"id": id_, "content": text, **plain, "special": True} for text, id_ in self.added.items()
+            ],
+            "pre_tokenizer": byte_level,
+            "decoder": byte_level,
+            "model": {
+                "type": "BPE",
+                "ignore_merges": self.whole_pieces,
+                "vocab": vocab,
+                "merges": [[token_to_text(left), token_to_text(right)] for left, right in self.merges],
+            },
+        }
+        directory.mkdir()
+        (directory / "tokenizer.json").write_text(json.dumps(document, ensure_ascii=False))
+        return directory
+
+
+def base_of_case(found: Mapping[str, Any]) -> Base:
+    ids = {bytes([byte]): id_ for id_, byte in enumerate(GPT2_BYTES)}
+    ids |= {text_to_token(text): id_ for text, id_ in found["vocab"].items()}
+    merges = [(text_to_token(left), text_to_token(right)) for left, right in found["merges"]]
+    return Base(ids, merges, found["added_tokens"], found["ignore_merges"])
+
+
+@dataclass(frozen=True)
+class ExtendedByRules:
+    merges: list[tuple[bytes, bytes, int]]
+    new_ids: dict[bytes, int]
+    made_again: list[int]
+
+
+def extend_by_rules(
+    base: Base, counter: Mapping[bytes, int], add: int, *, min_frequency: int = 1, first_id: int | None = None
+) -> ExtendedByRules:
+    ids, listed = dict(base.ids), list(base.merges)
+    bytes_of = {id_: token for token, id_ in ids.items()}
+    following = max([*ids.values(), *base.added.values()]) + 1 if first_id is None else first_id
+    forbidden = {text.encode() for text in base.added}
+    for text in base.added:
+        try:
+            forbidden.add(text_to_token(text))
+        except UnicodeEncodeError:
+            continue
+    words = [
+        (base.encode(piece), count)
+        for piece, count in counter.items()
+        if not (base.whole_pieces and piece in base.ids)  # it offers no pairs
+    ]
+    merges: list[tuple[bytes, bytes, int]] = []
+    new_ids: dict[bytes, int] = {}
+    made_again: list[int] = []
+    while len(new_ids) < add:
+        parts = {part for pair in listed for part in pair}
+        best: tuple[int, int, int] | None = None
+        for (left, right), count in count_pairs(words).items():
+            made = bytes_of[left] + bytes_of[right]
+            if count < max(min_frequency, 1) or made in forbidden or (made in ids and made in parts):
+                continue
+            best = min(best or (-count, left, right), (-count, left, right))
+        if best is None:
+            break
+        pair = bytes_of[best[1]], bytes_of[best[2]]
+        made = pair[0] + pair[1]
+        if made in ids:
+            made_again.append(ids[made])
+        else:
+            ids[made] = new_ids[made] = following
+            bytes_of[following] = made
+            following += 1
+        listed.append(pair)
+        merges.append((*pair, -best[0]))
+        words = [(merge_word(word, (best[1], best[2]), ids[made]), count) for word, count in words]
+    return ExtendedByRules(merges, new_ids, made_again)
+
+
+def prune_by_rules(
+    base: Base,
+    counter: Mapping[bytes, int],
+    protect: Sequence[bytes] = (),
+    *,
+    keep: int = 0,
+    min_count: int | None = None,
+) -> list[tuple[int, int]]:
+    """Ids and scores in order of removal; without `min_count` down to `keep`, or as far as there are leaves."""
+    bytes_of = {id_: token for token, id_ in base.ids.items()}
+    score = dict.fromkeys(bytes_of, 0)
+    for piece, count in counter.items():
+        for id_ in base.encode(piece):
+            score[id_] += count
+    stay = {id_ for token, id_ in base.ids.items() if len(token) == 1 or token in protect}
+    stay |= {id_ for id_ in bytes_of if id_ in base.added.values() or token_to_text(bytes_of[id_]) in base.added}
+    parts = {id_: base.parts(token) or () for token, id_ in base.ids.items()}
+    removed: list[tuple[int, int]] = []
+    size = len({*bytes_of, *base.added.values()})
+    while min_count is not None or size - len(removed) > keep:
+        kept = set(bytes_of) - {id_ for id_, _ in removed}
+        leaves = {id_ for id_ in kept - stay if not any(bytes_of[id_] in parts[other] for other in kept)}
+        best = heapq.nsmallest(1, leaves, key=lambda id_: (score[id_], -id_))
+        if not best or (min_count is not None and score[best[0]] >= min_count):
+            break
+        removed.append((best[0], score[best[0]]))
+        for part in parts[best[0]]:
+            score[base.ids[part]] += score[best[0]]
+    return removed
+
+
+@st.composite
+def bases(draw: st.DrawFn) -> Base:
+    """Vocabularies of three letters: learned merges, dead ones, unreachable tokens, any ids, gaps, added tokens."""
+    alphabet = "abc"
+    tokens = [bytes([byte]) for byte in GPT2_BYTES]
+    made = [letter.encode() for letter in alphabet]
+    merges: list[tuple[bytes, bytes]] = []
+    for _ in range(draw(st.integers(0, 12))):
+        pair = draw(st.sampled_from(made)), draw(st.sampled_from(made))
+        token = b"".join(pair)
+        if pair in merges or len(token) > 6:
+            continue
+        merges.append(pair)  # where the token exists: perhaps dead
+        if token not in made:
+            made.append(token)
+    tokens += [token for token in made if len(token) > 1]
+    lost = draw(st.lists(st.text(alphabet, min_size=2, max_size=5), max_size=4, unique=True))
+    tokens += [token for token in map(str.encode, lost) if token not in tokens]
+    if draw(st.booleans()):  # merges of which a part is never made
+        more = [(left, right) for left in tokens[256:] for right in (b"a", b"b") if left + right in tokens]
+        merges += [pair for pair in more if pair not in merges]
+    merges = draw(st.permutations(merges)) if draw(st.booleans()) else merges
+    texts = draw(st.lists(st.sampled_from(["<a>", "abc", "ab<", "Ġa", "ca"]), max_size=2, unique=True))
+    texts = [text for text in texts if text.encode() not in tokens and text_to_token(text) not in tokens]
+    numbers = draw(st.permutations(range(256, 256 + len(tokens) - 256 + len(texts) + 3)))
+    ids = dict(zip(tokens, [*range(256), *numbers], strict=False))
+    added = dict(zip(texts, numbers[len(tokens) - 256 :], strict=False))
+    return Base(ids, merges, added, draw(st.booleans()))
+
+
+pieces = st.text("abc<>", min_size=1, max_size=9).map(str.encode)
+counters = st.dictionaries(pieces, st.integers(1, 6), min_size=1, max_size=10)
