@@ -20,7 +20,7 @@ from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
-from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding
+from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
 from pipeline.shards.plan import OF_TRAINING, model_of, open_encoding, other_separator, refuse_swapped
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -70,7 +70,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    with open_work(options, model.pattern, executor, listener, kind=SHARDS) as work:
+    with open_work(options, model.pattern, executor, listener, kind=kind_of(options.shard_format)) as work:
         encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
@@ -100,7 +100,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
     if work.options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    written = write_shards(work, encoding, parts)
+    written, index = write_shards(work, encoding, parts)
     options, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     if warning := other_separator(model, separator, total.special_found, documents, encoding.plan):
@@ -120,6 +120,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
         shards=tuple(written),
         encoding=encoding.fingerprint(),
+        index=tuple(index),
     )
     manifest.save_result(corpus, work.directory)
     return corpus

@@ -48,7 +48,7 @@ class EncodeFilesOptions(ReadingOptions, total=False):
 class EncodeOptions(EncodeFilesOptions, total=False):
     """Of `encode_corpus`."""
 
-    shard_format: Literal["npy", "bin", "parquet"]
+    shard_format: Literal["npy", "bin", "parquet", "arrow"]
     shard_size: int | str
     executor: Literal["local", "ray"]
     ray_address: str | None

@@ -16,13 +16,13 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
-    SHARD_FORMATS,
     parse_chat_template,
     parse_flag,
     parse_formats,
     parse_one_of,
     parse_paths,
     parse_pattern,
+    parse_shard_format,
     parse_special_token,
     parse_special_tokens,
     parse_text,
@@ -70,7 +70,7 @@ class Options:
     round_vocab_to: int = _option("special", 1, parse_whole_number(1, 1 << 20), "N")
     export: tuple[str, ...] | None = _option("run", None, parse_formats, "LIST")
     chat_template: str | None = _option("run", None, parse_chat_template, "NAME|FILE")
-    shard_format: str = _option("encode", "npy", parse_one_of(*SHARD_FORMATS), "NAME")
+    shard_format: str = _option("encode", "npy", parse_shard_format, "NAME")
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
     documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
     separator: str | None = _option("encode", None, parse_text, "TEXT")
@@ -127,7 +127,7 @@ HELP = {  # of the flags
     "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
     "export": "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3, chatml, or a file with one in Jinja",
-    "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
+    "shard_format": "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk)",
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",

@@ -13,14 +13,18 @@ from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pipeline.base.units import THOUSANDS, parse_whole_number
 from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
 from pipeline.storage import path_text
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
-SHARD_FORMATS = ("npy", "bin", "parquet")
+SHARD_FORMATS = ("npy", "bin", "parquet", "arrow")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 
 
@@ -34,6 +38,18 @@ def _parse_one_of(names: tuple[str, ...], value: object) -> str:
         near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
         raise ValueError("one of " + ", ".join(names) + (f" (did you mean {near[0]}?)" if near else ""))
     return str(value)
+
+
+def foreign_formats() -> "dict[str, EntryPoint]":
+    """Return the formats of shards that other packages add."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="bpe_pipeline.shard_formats")}
+
+
+def parse_shard_format(value: object) -> str:
+    """Read the name of a format of shards, one of ours or of another package."""
+    return _parse_one_of(SHARD_FORMATS if value in SHARD_FORMATS else (*SHARD_FORMATS, *foreign_formats()), value)
 
 
 def parse_text(value: object) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from os import PathLike
 
 from pipeline.base.errors import InputError, unfit
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import ID_BYTES, Block
-from pipeline.shards.manifest import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import Block, ShardFacts
+from pipeline.shards.manifest import RESULT, EncodedCorpus, checksum, load_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -75,7 +75,7 @@ def _blocks(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> It
             raise ValueError(f"its CRC-32 is not the one in {RESULT}")
         if offsets is not None and checksum(offsets)[1] != shard.offsets_crc32:
             raise ValueError(f"the CRC-32 of its offsets, {shard.offsets}, is not the one in {RESULT}")
-        yield from FORMATS[corpus.format].read(where, offsets, ID_BYTES[corpus.dtype], shard.tokens, shard.documents)
+        yield from shard_format(corpus.format).read(where, offsets, corpus.layout(), shard)
     except (OSError, ValueError) as error:
         wrong = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"is damaged: {error}"
         raise InputError(f"{where} {wrong}; restore it, or encode the corpus again") from None

@@ -5,6 +5,7 @@ the ids and the ends of documents alone, not on the parts: chunks of any size ma
 """
 
 import logging
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -14,14 +15,14 @@ from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.manifest import EncodedCorpus, Encoding, ShardFacts
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
+from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts
 from pipeline.shards.part_file import Part, Slice, open_part, part_of
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, Remote, each, existing, unreadable
-from pipeline.storage.atomic import make_directory
+from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.model import Model
 
 _log = logging.getLogger(__name__)
@@ -64,10 +65,10 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     return [found[index] for index in range(len(stored))]
 
 
-def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[ShardFacts]:
-    """Write the shards that are missing; returns all of them, in order."""
+def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Write the shards that are missing, and the files of their format; returns all of them, in order."""
     options, stored = encoding.options, encoding.parts()
-    format_, rows = options["shard_format"], FORMATS[options["shard_format"]].rows
+    format_, layout = shard_format(options["shard_format"]), Layout({IDS: options["dtype"]})
     by_offsets = options["documents"] == "offsets"
 
     def last_end(part: int, stop: int) -> int | None:
@@ -75,25 +76,35 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
             return reader.last_end(stop)
 
     sizes = [part.ids for part in parts]
-    planned = plan_shards(sizes, options["shard_size"], last_end if by_offsets or rows else None)
+    planned = plan_shards(sizes, options["shard_size"], last_end if by_offsets or format_.rows else None)
+    named = [format_.names(index, len(planned), offsets=by_offsets) for index in range(len(planned))]
     tasks = [
         ShardTask(
-            output=work.directory / f"shard-{index:05d}.{format_}",
-            offsets=work.directory / f"shard-{index:05d}.documents.npy" if by_offsets and not rows else None,
-            format=format_,
-            id_bytes=ID_BYTES[options["dtype"]],
+            output=work.directory / name,
+            offsets=None if second is None else work.directory / second,
+            format=options["shard_format"],
+            layout=layout,
             tokens=sum(one.stop - one.start for one in shard),
             parts=tuple((*stored[one.part], one) for one in shard),
         )
-        for index, shard in enumerate(planned)
+        for (name, second), shard in zip(named, planned, strict=True)
     ]
-    names = [path.name for one in tasks for path in (one.output, one.offsets) if path is not None]
+    names = [name for pair in named for name in pair if name is not None]
+    names += format_.index(layout, {"": ()})
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     workers = _writers(work, len(tasks))
     with work.stage(WRITING_STAGE, sum(sizes), "tokens") as advance:
         run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)
-    return [written[index] for index in range(len(tasks))]
+    facts = [written[index] for index in range(len(tasks))]
+    return facts, [_index_file(work, *file) for file in format_.index(layout, {"": facts}).items()]
+
+
+def _index_file(work: Work, name: str, text: str) -> FileFacts:
+    work.directory.require_lock()
+    write_whole(work.directory / name, text)
+    data = text.encode()
+    return FileFacts(name, len(data), f"{zlib.crc32(data):08x}")
 
 
 def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str | None:

@@ -2,7 +2,8 @@
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
 parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are written
-shard-00000.npy    the shards, and shard-00000.documents.npy if documents are separated by offsets
+shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
+                   for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
 """
 
@@ -12,7 +13,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
 from typing import Any, get_args
 
@@ -22,8 +23,8 @@ from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan, dependencies_of
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import ID_BYTES
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
 from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_json
 from pipeline.storage.bounded import read_json
@@ -32,8 +33,21 @@ from pipeline.tokenizer.model import Model
 RESULT = "shards.json"
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
-_SHARD = re.compile(rf"shard-[0-9]{{5,}}(\.documents)?\.({'|'.join(FORMATS)})")
-SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD.pattern}"), FORMAT_VERSION)
+_SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
+_INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
+_NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
+SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD}"), FORMAT_VERSION)
+
+
+def kind_of(format_name: str) -> Kind:
+    """Return the kind of a directory of shards of one format."""
+    layout, format_ = Layout({IDS: "uint16"}), shard_format(format_name)
+    tops = {
+        name.split("/")[0]
+        for splits in ({"": ()}, {"train": (), "validation": ()})
+        for name in format_.index(layout, splits)
+    }
+    return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
 
 
 @dataclass(frozen=True)
@@ -134,17 +148,12 @@ def checksum(where: Location, advance: Callable[[int], None] = ignore) -> tuple[
 
 
 @dataclass(frozen=True)
-class ShardFacts:
-    """One shard. documents: that end in it; offsets: the file with the offsets of its documents, if there is one."""
+class FileFacts:
+    """One more file of a format, such as its index."""
 
     name: str
-    tokens: int
-    documents: int
     bytes: int
     crc32: str
-    offsets: str | None = None
-    offsets_bytes: int | None = None
-    offsets_crc32: str | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,8 @@ class EncodedCorpus:
     dtype: of an id, little-endian: uint16 or uint32. vocab_size: all ids are below it. documents_by: "separator" or
     "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
     files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
-    fingerprints of the tokenizer, and of everything that the shards depend on.
+    fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
+    more than `input_ids`; row_tokens: if all rows have the same number; index: what the format adds to the directory.
     """
 
     format: str
@@ -171,14 +181,22 @@ class EncodedCorpus:
     losses: Tallies
     shards: tuple[ShardFacts, ...]
     encoding: str
+    columns: dict[str, str] | None = None
+    row_tokens: int | None = None
+    index: tuple[FileFacts, ...] = ()
+
+    def layout(self) -> Layout:
+        """Return what the rows have."""
+        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens)
 
     def file_names(self) -> list[str]:
-        """Return the names of all shards and of their offsets."""
+        """Return the names of all files."""
         return [name for name, _, _ in self.checksums()]
 
     def checksums(self) -> list[tuple[str, int, str]]:
-        """Return name, bytes and CRC-32 of all shards and of their offsets."""
-        return [
+        """Return name, bytes and CRC-32 of all shards, of their second files, and of the format's own."""
+        own = [(one.name, one.bytes, one.crc32) for one in self.index]
+        return own + [
             (str(name), int(size or 0), str(crc32))
             for shard in self.shards
             for name, size, crc32 in (
@@ -192,7 +210,12 @@ class EncodedCorpus:
 def save_result(encoded: EncodedCorpus, directory: Directory) -> None:
     """Write `shards.json`, whole or not at all."""
     directory.require_lock()
-    write_json(directory / RESULT, {"format_version": FORMAT_VERSION, **asdict(encoded)})
+    document = {"format_version": FORMAT_VERSION, **asdict(encoded)}
+    for part in (document, *document["shards"]):  # as in releases without them
+        for name in ("columns", "row_tokens", "index", "rows"):
+            if part.get(name) in (None, ()):
+                part.pop(name, None)
+    write_json(directory / RESULT, document)
 
 
 def load_result(directory: Location) -> EncodedCorpus | None:
@@ -204,7 +227,8 @@ def load_result(directory: Location) -> EncodedCorpus | None:
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
         shards = tuple(ShardFacts(**shard) for shard in document.pop("shards"))
-        return _checked(EncodedCorpus(**document, shards=shards))
+        index = tuple(FileFacts(**one) for one in document.pop("index", ()))
+        return _checked(EncodedCorpus(**document, shards=shards, index=index))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -213,14 +237,17 @@ def load_result(directory: Location) -> EncodedCorpus | None:
 
 def _checked(found: EncodedCorpus) -> EncodedCorpus:
     """Return the same; raises `ValueError` for a value of another type or range, or a name that is not a shard's."""
-    one_of = {"format": [*FORMATS], "dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
+    shard_format(found.format)
+    one_of = {"dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
     for name, values in one_of.items():
         if getattr(found, name) not in values:
             raise ValueError(f"{name} is {getattr(found, name)!r}, not one of {', '.join(values)}")
+    if not {*(found.columns or {}).values()} <= {*CODES} or IDS not in (found.columns or {IDS}):
+        raise ValueError(f"columns are {found.columns!r}")
     for kind, tallied in found.losses.items():
         if type(tallied["count"]) is not int or not all(type(text) is str for text in tallied["examples"]):
             raise ValueError(f"losses of {kind} are not a count and examples")
-    holders: list[EncodedCorpus | ShardFacts] = [found, *found.shards]
+    holders: list[EncodedCorpus | ShardFacts | FileFacts] = [found, *found.shards, *found.index]
     together = [("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")]
     for holder in holders:
         for field in fields(holder):
@@ -236,5 +263,5 @@ def _checked(found: EncodedCorpus) -> EncodedCorpus:
 
 def _check_names(names: Iterable[str]) -> None:
     for name in names:
-        if not _SHARD.fullmatch(name):
-            raise ValueError(f"{name!r} is not the name of a shard")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a shard's file")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.executors.worker import report_progress
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import Block
-from pipeline.shards.manifest import ShardFacts, checksum
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import IDS, Layout, Rows, ShardFacts
+from pipeline.shards.manifest import checksum
 from pipeline.shards.part_file import Slice, open_part
 from pipeline.storage import Location, unreadable
 from pipeline.storage.atomic import whole_file
@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard for a worker. offsets: the file for them, if any; parts: path, fingerprint and slice of each."""
+    """One shard for a worker. offsets: its second file, if any; parts: path, fingerprint and slice of each."""
 
     output: Location
     offsets: Location | None
     format: str
-    id_bytes: int
+    layout: Layout
     tokens: int
     parts: tuple[tuple[Location, str, Slice], ...]
 
@@ -60,20 +60,20 @@ def write_shard(task: ShardTask) -> ShardFacts:
     with contextlib.ExitStack() as files:  # it leaves the last one first
         path = files.enter_context(whole_file(task.output, keep_same=True))
         offsets = files.enter_context(whole_file(task.offsets, keep_same=True)) if task.offsets else None
-        documents = FORMATS[task.format].write(path, offsets, task.id_bytes, task.tokens, _blocks(task))
+        documents = shard_format(task.format).write(path, offsets, task.layout, _rows(task))
         of_offsets = (task.offsets.name, *checksum(offsets)) if task.offsets and offsets else ()
         facts = ShardFacts(task.output.name, task.tokens, documents, *checksum(path), *of_offsets)
     _log.info("%s: %d ids, %d documents", task, task.tokens, documents)
     return facts
 
 
-def _blocks(task: ShardTask) -> Iterator[Block]:
-    """Yield the blocks of the shard, and report progress."""
+def _rows(task: ShardTask) -> Iterator[Rows]:
+    """Yield the documents of the shard, and report progress."""
     before = 0
     for path, fingerprint, part in task.parts:
         with open_part(path, fingerprint) as reader:
             shift = before - part.start
             for ids, ends in reader.blocks(part):
-                yield ids, array("Q", (end + shift for end in ends)) if shift else ends
+                yield Rows({IDS: ids}, array("Q", (end + shift for end in ends)) if shift else ends)
                 report_progress(len(ids))
         before += part.stop - part.start
