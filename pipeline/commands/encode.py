@@ -74,7 +74,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
         encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
-            corpus = _complete(work, encoding) or _encode(work, encoding, model)
+            corpus = finished_corpus(work, encoding) or _encode(work, encoding, model)
             work.directory.remove(encoding.owned_parts())
             work.watch.look()
             return EncodingSummary(
@@ -82,7 +82,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
             )
 
 
-def _complete(work: Work, encoding: Encoding) -> EncodedCorpus | None:
+def finished_corpus(work: Work, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
     corpus = manifest.load_result(encoding.directory.location)
     if corpus is None or corpus.encoding != encoding.fingerprint():

@@ -3,7 +3,7 @@
 A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
 none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
 any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
-files between row groups, compressed files not at all. Small files share a chunk.
+files between row groups, compressed files and JSON arrays not at all. Small files share a chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Cutting:
     special_tokens: tuple[bytes, ...] = ()
     automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
     whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
-    text_field: str = "text"  # the column that is read of Parquet files
+    text_field: str = "text"  # the column that is read of Parquet files; empty: all of them
 
 
 def plan_chunks(
@@ -77,7 +77,7 @@ def plan_chunks(
 
             groups = enumerate(row_group_bytes(file, cutting.text_field))
             found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
-        elif file.compression != "none":
+        elif file.compression != "none" or file.format == "json":
             found = [Span(index, 0, file.size)]
         else:
             cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)

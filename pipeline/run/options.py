@@ -2,7 +2,7 @@
 
 Each field of `Options` has a default, a reader of its value, and what depends on it (`stage`): "count" and "merge"
 options are part of what a run *is*, "special" options of one tokenizer of it, "encode" options of what shards are,
-"run" options only of how it runs.
+"chat" options of what those of chat data are, "run" options only of how it runs.
 """
 
 import difflib
@@ -16,17 +16,23 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
+    MIX_STRATEGIES,
+    parse_amount,
+    parse_any_text,
     parse_chat_template,
     parse_flag,
     parse_formats,
+    parse_names,
     parse_one_of,
     parse_paths,
     parse_pattern,
     parse_shard_format,
+    parse_shares,
     parse_special_token,
     parse_special_tokens,
     parse_text,
     parse_text_field,
+    parse_thinking,
     parse_vocab_size,
 )
 from pipeline.storage import Location, parse_location
@@ -74,6 +80,23 @@ class Options:
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
     documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
     separator: str | None = _option("encode", None, parse_text, "TEXT")
+    chat: bool = _option("chat", False, parse_flag)
+    template: str | None = _option("chat", None, parse_text, "NAME|FILE")
+    dataset_info: Location | None = _option("chat", None, parse_location, "FILE")
+    dataset: tuple[str, ...] | None = _option("chat", None, parse_names, "NAME[,NAME...]")
+    sequence_length: int | None = _option("chat", None, parse_whole_number(1, 1 << 24), "N")
+    pack: str | None = _option("chat", None, parse_one_of("none", "greedy", "neat"), "NAME")
+    compatible: bool = _option("chat", False, parse_flag)
+    train_on_prompt: bool = _option("chat", False, parse_flag)
+    mask_history: bool = _option("chat", False, parse_flag)
+    default_system: str | None = _option("chat", None, parse_any_text, "TEXT")
+    enable_thinking: str = _option("chat", "true", parse_thinking, "true|false|null")
+    preserve_thinking: bool = _option("chat", False, parse_flag)
+    mix_strategy: str = _option("chat", "concat", parse_one_of(*MIX_STRATEGIES), "NAME")
+    interleave_probs: tuple[float, ...] | None = _option("chat", None, parse_shares, "P[,P...]")
+    seed: int = _option("chat", 42, parse_whole_number(0, (1 << 32) - 1), "N")
+    val_size: float = _option("chat", 0.0, parse_amount, "N|SHARE")
+    max_samples: int | None = _option("chat", None, parse_whole_number(1, (1 << 63) - 1), "N")
     workers: int | None = _option("run", None, parse_whole_number(1, 4096), "N")
     executor: str = _option("run", "local", parse_one_of("local", "ray"))
     ray_address: str | None = _option("run", None, parse_text, "ADDRESS")
@@ -131,6 +154,23 @@ HELP = {  # of the flags
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
+    "chat": "INPUT is chat data: rows with messages, conversations, or instruction and output",
+    "template": "chat template: llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, ..., or a YAML file",
+    "dataset_info": "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are",
+    "dataset": "entries of --dataset-info to read",
+    "sequence_length": "tokens in a row of chat data, at most; default: 2048",
+    "pack": "several conversations in a row: greedy, neat (with numbers of parts as mask); default: none",
+    "compatible": "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together",
+    "train_on_prompt": "learn questions too",
+    "mask_history": "learn only the last answer, and keep the last turns where a conversation is too long",
+    "default_system": "the system text of conversations without one, in place of the template's",
+    "enable_thinking": "empty thoughts of reasoning templates: learned, false: none are kept, null: not learned",
+    "preserve_thinking": "keep thoughts of earlier answers with --mask-history",
+    "mix_strategy": "how data sets follow each other: concat, interleave_under, interleave_over, interleave_once",
+    "interleave_probs": "how often each data set is next; default: they take turns",
+    "seed": "of interleaving, samples and the split",
+    "val_size": "rows for validation: a number, or a share below 1",
+    "max_samples": "take only the first rows of each data set",
     "workers": "worker processes; default: physical cores (ray: all of the cluster)",
     "executor": "where workers run: on this machine, or on a Ray cluster",
     "ray_address": "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",

@@ -6,6 +6,7 @@ It raises `ValueError` with what it expects, and the part that is wrong if that 
 
 import contextlib
 import difflib
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
+MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 SHARD_FORMATS = ("npy", "bin", "parquet", "arrow")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 
@@ -169,6 +171,47 @@ def parse_weight(value: object) -> Fraction:
     if weight <= 0 or max(weight.numerator, weight.denominator) > _MAX_WEIGHT:
         raise ValueError("a decimal number above 0 such as 2.5, or a fraction such as 1/3, of at most 18 digits")
     return weight
+
+
+def parse_any_text(value: object) -> str:
+    """Read a text that may be empty."""
+    return value if value == "" else parse_text(value)
+
+
+def parse_names(value: object) -> tuple[str, ...]:
+    """Read names, in a list or separated by commas."""
+    names = [name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError("names, separated by commas")
+    return tuple(names)
+
+
+def parse_thinking(value: object) -> str:
+    """Read true, false or null."""
+    return parse_one_of("true", "false", "null")(str(value).lower() if isinstance(value, bool) else value)
+
+
+def parse_shares(value: object) -> tuple[float, ...]:
+    """Read shares between 0 and 1, in a list or separated by commas."""
+    listed = value.split(",") if isinstance(value, str) else value
+    try:
+        shares = tuple(float(share) for share in listed)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        shares = ()
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise ValueError("shares between 0 and 1, separated by commas")
+    return shares
+
+
+def parse_amount(value: object) -> float:
+    """Read a share below 1, or a whole number."""
+    number = math.nan
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):
+            number = float(value)
+    if not (0 <= number < 1 or (number >= 1 and number.is_integer())):
+        raise ValueError("a number of rows, or a share below 1")
+    return number
 
 
 def parse_flag(value: object) -> bool:

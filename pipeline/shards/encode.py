@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 from pipeline.run import memory
 from pipeline.run.work import Work
@@ -44,20 +45,34 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
     )
+
+    def of_chunk(index: int) -> EncodeTask:
+        output, fingerprint = stored[index]
+        return task(name=f"chunk {index}", spans=plan.spans(index), output=output, fingerprint=fingerprint)
+
+    return encode_missing(work, encoding, encode_chunk, of_chunk, workers)
+
+
+def encode_missing(
+    work: Work,
+    encoding: Encoding,
+    encode: Callable[[Any], Part],
+    task_of_chunk: Callable[[int], Any],
+    workers: memory.Workers,
+) -> list[Part]:
+    """Encode the chunks without parts, each by its task; returns all parts, in the order of the corpus."""
+    plan, stored = encoding.plan, encoding.parts()
     there = existing([path for path, _ in stored])
     found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
     missing = [index for index in range(len(stored)) if index not in found]
-    tasks = [
-        task(name=f"chunk {index}", spans=plan.spans(index), output=stored[index][0], fingerprint=stored[index][1])
-        for index in missing
-    ]
+    tasks = [task_of_chunk(index) for index in missing]
     done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
     _log.info("%d chunks, %d to encode", len(stored), len(missing))
     work.directory.require_lock()
     make_directory(work.directory / "parts")
     with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
         work.keeps("encoded", done, plan.bytes)
-        run = work.executor.run(encode_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
+        run = work.executor.run(encode, tasks, advance, at_once=workers.at_once, need=workers.need)
         for position, part in run:
             found[missing[position]] = part
             done += plan.chunks[missing[position]].bytes
@@ -92,15 +107,16 @@ def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> tuple
     names = [name for pair in named for name in pair if name is not None]
     names += format_.index(layout, {"": ()})
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    workers = _writers(work, len(tasks))
+    workers = writers(work, len(tasks))
     with work.stage(WRITING_STAGE, sum(sizes), "tokens") as advance:
         run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)
     facts = [written[index] for index in range(len(tasks))]
-    return facts, [_index_file(work, *file) for file in format_.index(layout, {"": facts}).items()]
+    return facts, [index_file(work, *file) for file in format_.index(layout, {"": facts}).items()]
 
 
-def _index_file(work: Work, name: str, text: str) -> FileFacts:
+def index_file(work: Work, name: str, text: str) -> FileFacts:
+    """Write a file that a format adds to the directory."""
     work.directory.require_lock()
     write_whole(work.directory / name, text)
     data = text.encode()
@@ -115,14 +131,14 @@ def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str |
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers = _writers(work, len(tasks))
+    workers = writers(work, len(tasks))
     with work.stage(CHECKING_STAGE, sum(task.bytes for task in tasks), "bytes") as advance:
         run = work.executor.run(is_intact, tasks, advance, at_once=workers.at_once, need=workers.need)
         damaged = [index for index, intact in run if not intact]
     return tasks[min(damaged)].path.name if damaged else None
 
 
-def _writers(work: Work, tasks: int) -> memory.Workers:
+def writers(work: Work, tasks: int) -> memory.Workers:
     """Return the workers that write or check that many files."""
     whole = memory.budget(work.options.memory_limit, work.nodes)
     count = whole.workers(max(1, min(worker_count(work.options), tasks)))

@@ -93,6 +93,7 @@ class PartReader:
         sizes = (self._id_bytes * ids + _END_BYTES * ends for ids, ends, _ in self._blocks)
         self._offsets = list(accumulate(sizes, initial=0))
         self._firsts = list(accumulate((ids for ids, _, _ in self._blocks), initial=0))
+        self.row_numbers = list(accumulate((ends for _, ends, _ in self._blocks), initial=0))  # of each block's first
         self.part = Part(self._firsts[-1], ChunkStatistics.from_values(footer["statistics"]))
 
     def blocks(self, of: Slice) -> Iterator[Block]:
@@ -105,6 +106,19 @@ class PartReader:
             low, high = min(max(of.start - first, 0), len(ids)), min(of.stop - first, len(ids))
             least = of.start if of.with_start else of.start + 1
             yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, of.stop)]
+
+    def all_ends(self) -> "array[int]":
+        """Return where documents end in the whole part; only they are read, and they are not checked."""
+        found = array("Q")
+        for (ids, ends, _), start in zip(self._blocks, self._offsets, strict=False):
+            found.frombytes(self._file.read_at(start + self._id_bytes * ids, _END_BYTES * ends))
+        return found
+
+    def block(self, number: int) -> Block:
+        """Return one block: its ids, and where documents end, counted from the first id of the block."""
+        ids, ends = self._block(number)
+        first = self._firsts[number]
+        return ids, array("Q", (end - first for end in ends)) if first else ends
 
     def last_end(self, stop: int) -> int | None:
         """Return the last position up to `stop` where a document ends, or None."""

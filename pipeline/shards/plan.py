@@ -3,7 +3,7 @@
 The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -33,7 +33,7 @@ from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 # Options that change nothing here: the tokenizer decides.
-OF_TRAINING = names_of("count", "vocabulary", "merge", "special") - {"errors", *READING_OPTIONS} | {
+OF_TRAINING = names_of("count", "vocabulary", "merge", "special", "chat") - {"errors", *READING_OPTIONS} | {
     *("no_special_tokens", "export", "chat_template", "dry_run")
 }
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
@@ -102,13 +102,18 @@ def dtype_of(model: Model) -> str:
     return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
 
 
-def open_encoding(work: Work, model: Model) -> Encoding:
-    """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved."""
+def open_encoding(
+    work: Work, model: Model, asked: dict[str, Any] | None = None, cut: Callable[[Listing], Plan] | None = None
+) -> Encoding:
+    """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved.
+
+    asked: what the shards depend on, and cut: what plans the chunks, if not those of a corpus.
+    """
     options, directory = work.options, work.directory
     if (directory / "run.json").exists():
         raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
     stored = None if options.overwrite else shards.load(directory)
-    asked = {
+    asked = asked or {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
         **options.of_stage("encode"),
         "separator": separator_of(model, options),
@@ -131,7 +136,7 @@ def open_encoding(work: Work, model: Model) -> Encoding:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan = cut_corpus(listing, model, options, work.nodes)
+        plan = cut(listing) if cut else cut_corpus(listing, model, options, work.nodes)
         try:
             old = shards.load(directory)
         except RunDirectoryError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from pipeline import _core
 from pipeline.base.errors import UsageError
 from pipeline.shards.chat.align import is_complete
 from pipeline.shards.chat.templates import (
@@ -135,12 +136,14 @@ def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
 class ChatEncoder:
     """Encodes conversations by one template; raises `UsageError` for settings that exclude each other."""
 
-    def __init__(self, template: Template, model: Model, settings: ChatSettings) -> None:
+    def __init__(
+        self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
+    ) -> None:
         if settings.train_on_prompt and (template.efficient_eos or settings.mask_history):
             other = f"template {template.name}, whose turns share one end of text"
             raise UsageError(f"--train-on-prompt excludes {'--mask-history' if settings.mask_history else other}")
         self._template, self._settings = template, settings
-        self._encoder = TextEncoder(model)
+        self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
         self._special = self._encoder.recognising(frozenset(special))
         tokens = {BOS: model.bos_token, 1 - BOS: eos_of(template, model)}
@@ -161,7 +164,8 @@ class ChatEncoder:
             pairs = self._pairs(messages, conversation.get("system"), conversation.get("tools") or "")
         except ValueError:  # tools, or a call of one, that are not JSON
             return None
-        return self._labelled(pairs)
+        row = self._labelled(pairs)
+        return row if row[0] else None
 
     def _pairs(self, messages: Messages, system: str | None, tools: str) -> list[Row]:
         """Return the ids of each question and answer."""
@@ -230,7 +234,7 @@ class ChatEncoder:
             asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
             masked = asked if settings.train_on_prompt else IGNORED * lengths[0]
-            if eos and taken and not settings.train_on_prompt:
+            if eos and taken and asked:
                 masked = eos + masked[ID_BYTES:]
             learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
             taken.append((asked + answered, masked + learned))

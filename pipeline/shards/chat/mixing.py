@@ -12,7 +12,6 @@ from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
 
-STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 _DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
 
 

@@ -67,7 +67,7 @@ class SavedDataset:
             sizes["num_examples"] = sum(shard.documents if shard.rows is None else shard.rows for shard in shards)
             info = {"citation": "", "description": "", "features": features, "homepage": "", "license": ""}
             info["splits"] = {split: {"name": split, **sizes, "dataset_name": "bpe-pipeline"}}
-            state = {
+            state: dict[str, Any] = {
                 "_data_files": [{"filename": shard.name.rpartition("/")[2]} for shard in shards],
                 "_fingerprint": hashlib.sha256("".join(shard.crc32 for shard in shards).encode()).hexdigest()[:16],
                 "_format_columns": None,
