@@ -17,6 +17,7 @@ from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_numb
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
     MIX_STRATEGIES,
+    TOOL_FORMATS,
     parse_amount,
     parse_any_text,
     parse_chat_template,
@@ -92,6 +93,7 @@ class Options:
     default_system: str | None = _option("chat", None, parse_any_text, "TEXT")
     enable_thinking: str = _option("chat", "true", parse_thinking, "true|false|null")
     preserve_thinking: bool = _option("chat", False, parse_flag)
+    tool_format: str | None = _option("chat", None, parse_one_of(*TOOL_FORMATS), "NAME")
     mix_strategy: str = _option("chat", "concat", parse_one_of(*MIX_STRATEGIES), "NAME")
     interleave_probs: tuple[float, ...] | None = _option("chat", None, parse_shares, "P[,P...]")
     seed: int = _option("chat", 42, parse_whole_number(0, (1 << 32) - 1), "N")
@@ -166,6 +168,7 @@ HELP = {  # of the flags
     "default_system": "the system text of conversations without one, in place of the template's",
     "enable_thinking": "empty thoughts of reasoning templates: learned, false: none are kept, null: not learned",
     "preserve_thinking": "keep thoughts of earlier answers with --mask-history",
+    "tool_format": "how tools and calls become text: default, llama3, qwen, mistral; default: the template's",
     "mix_strategy": "how data sets follow each other: concat, interleave_under, interleave_over, interleave_once",
     "interleave_probs": "how often each data set is next; default: they take turns",
     "seed": "of interleaving, samples and the split",

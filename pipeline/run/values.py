@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
+TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
 MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 SHARD_FORMATS = ("npy", "bin", "parquet", "arrow")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator

@@ -22,7 +22,14 @@ from pipeline.shards.chat.dataset import DataSet, listed_data_sets, recognised
 from pipeline.shards.chat.encode import ChatEncoder, ChatSettings, today
 from pipeline.shards.chat.mixing import Mixing
 from pipeline.shards.chat.rows import as_chat_file, first_columns
-from pipeline.shards.chat.templates import Template, eos_of, missing_marks, require_marks, template_named
+from pipeline.shards.chat.templates import (
+    Template,
+    eos_of,
+    missing_marks,
+    require_marks,
+    template_named,
+    with_tool_format,
+)
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout
 from pipeline.shards.manifest import Encoding
@@ -55,6 +62,8 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
     if options.template is None:
         raise UsageError("chat data need a --template: llama3, chatml, qwen, ..., or a YAML file")
     template = template_named(options.template)
+    if options.tool_format is not None:
+        template = with_tool_format(template, options.tool_format)
     require_marks(template, model, missing_marks(template, model))
     if not shard_format(options.shard_format).columns:
         raise UsageError(f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet")

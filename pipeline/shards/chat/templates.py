@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from pipeline.base.errors import UsageError
+from pipeline.run.values import TOOL_FORMATS
 from pipeline.storage import Location, named
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 from pipeline.tokenizer.model import Model
@@ -19,7 +20,6 @@ BOS, EOS = 0, 1  # of a slot that is an id
 Slots = tuple[str | int, ...]
 _KINDS = ("plain", "system_in_user", "reasoning")
 _SLOTS = ("user", "assistant", "observation", "function", "system", "prefix")
-_TOOLS = ("default", "llama3", "qwen", "mistral")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,11 @@ def template_named(name: str) -> Template:
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
         raise UsageError(f"template {name!r} is unknown; {hint}, or name a file such as template.yaml")
     return _template(name, _entry(known[name], known, name), name)
+
+
+def with_tool_format(template: Template, name: str) -> Template:
+    """Return a template whose tools and calls become text in another way, as LLaMA-Factory's `tool_format` does."""
+    return replace(template, tools=name, function=(CONTENT,) if template.efficient_eos else (CONTENT, EOS))
 
 
 def eos_of(template: Template, model: Model) -> str | None:
@@ -131,7 +136,7 @@ def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
         else:
             values[key] = value
     template = Template(name=name, **values)
-    for key, one_of in (("kind", _KINDS), ("tools", _TOOLS)):
+    for key, one_of in (("kind", _KINDS), ("tools", TOOL_FORMATS)):
         if getattr(template, key) not in one_of:
             raise UsageError(f"{where}: {key} must be one of {', '.join(one_of)}")
     if (template.replace_eos and not template.stop_words) or len(template.thought_words) != 2:
