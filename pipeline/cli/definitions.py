@@ -41,7 +41,8 @@ _MERGE = (
     *(*_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
-    *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
+    *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
+    *("val_fraction", "val_tokens", "sequence_length", "pack", "position_ids", "add_bos", "errors", *READING_OPTIONS),
     *("chunk_size", "pattern_timeout", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 

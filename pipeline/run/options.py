@@ -19,6 +19,7 @@ from pipeline.run.values import (
     parse_chat_template,
     parse_flag,
     parse_formats,
+    parse_fraction,
     parse_one_of,
     parse_paths,
     parse_pattern,
@@ -28,6 +29,7 @@ from pipeline.run.values import (
     parse_text,
     parse_text_field,
     parse_vocab_size,
+    parse_weights,
 )
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
@@ -74,6 +76,14 @@ class Options:
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
     documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
     separator: str | None = _option("encode", None, parse_text, "TEXT")
+    shuffle: int | None = _option("encode", None, parse_whole_number(0, (1 << 63) - 1), "SEED")
+    repeat: int = _option("encode", 1, parse_whole_number(1, 1000), "N")
+    weights: tuple[str, ...] | None = _option("encode", None, parse_weights, "NUMBER")
+    val_fraction: float | None = _option("encode", None, parse_fraction, "SHARE")
+    val_tokens: int | None = _option("encode", None, parse_whole_number(1, (1 << 63) - 1), "N")
+    sequence_length: int | None = _option("encode", None, parse_whole_number(1, 1 << 26), "N")
+    pack: str = _option("encode", "concat", parse_one_of("concat", "best-fit", "none"), "NAME")
+    position_ids: bool = _option("encode", False, parse_flag)
     workers: int | None = _option("run", None, parse_whole_number(1, 4096), "N")
     executor: str = _option("run", "local", parse_one_of("local", "ray"))
     ray_address: str | None = _option("run", None, parse_text, "ADDRESS")
@@ -131,6 +141,14 @@ HELP = {  # of the flags
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
+    "shuffle": "put all documents in one random order that this seed decides",
+    "repeat": "take the corpus this often, each time in another order if it is shuffled",
+    "weights": "of each INPUT, in their order: how often its documents are taken: 2, 0.5, 1/3; repeatable",
+    "val_fraction": "hold this share of the documents out for validation, chosen by a hash of their content",
+    "val_tokens": "hold documents with this many tokens out for validation",
+    "sequence_length": "make rows of this many tokens",
+    "pack": "documents in rows: concat end to end, best-fit whole where they fit, none one each",
+    "position_ids": "add columns position_ids and document_ids (best-fit has them in any case)",
     "workers": "worker processes; default: physical cores (ray: all of the cluster)",
     "executor": "where workers run: on this machine, or on a Ray cluster",
     "ray_address": "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
@@ -147,7 +165,7 @@ OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields
 
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
-    special = {"special_tokens": "--special-token", "inputs": "INPUT"}
+    special = {"special_tokens": "--special-token", "weights": "--weight", "inputs": "INPUT"}
     return special.get(name) or "--" + name.replace("_", "-")
 
 
@@ -220,7 +238,8 @@ def read_config(path: Location) -> dict[str, Any]:
     renamed: dict[str, Any] = {}
     spelt: dict[str, str] = {}
     for name, value in values.items():
-        known = "special_tokens" if name in ("special-token", "special_token") else name.replace("-", "_")
+        known = name.replace("-", "_")
+        known = {"special_token": "special_tokens", "weight": "weights"}.get(known, known)
         if known in renamed:
             raise UsageError(
                 f"configuration file {path} has both {spelt[known]!r} and {name!r}, which are one option; remove one"
