@@ -174,7 +174,7 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         if option.type is not bool:
             kind = {"metavar": option.metadata["metavar"]}
             kind["type"] = PATH_TEXT if name == "output" else Names(name)
-        kind["multiple"] = name == "special_tokens"
+        kind["multiple"] = name in ("special_tokens", "weights")
         spellings = [flag_of(name), name, *([_SHORT[name]] if name in _SHORT else [])]
         flags.append(click.Option(spellings, default=None, help=help_text, **kind))
         if name == "special_tokens":

@@ -42,7 +42,8 @@ _MERGE = (
     *(*_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
-    *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
+    *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
+    *("val_fraction", "val_tokens", "sequence_length", "pack", "position_ids", "add_bos", "errors", *READING_OPTIONS),
     *(name for name, option in OPTION_FIELDS.items() if option.metadata["stage"] == "chat"),
     *("chunk_size", "pattern_timeout", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
@@ -311,8 +312,16 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
     """
     options = request.options
     is_chat = options.chat or options.dataset_info is not None
-    if not is_chat and (given := [name for name in request.given if name in names_of("chat")]):
-        raise UsageError(f"{flag_of(given[0])} is for chat data: give --chat, or --dataset-info and --dataset")
+    others = names_of("encode") - {"shard_format", "shard_size", "sequence_length", "pack"} | {
+        "errors",
+        "text_field",
+        "add_bos",
+    }
+    if given := [name for name in request.given if name in (others if is_chat else names_of("chat"))]:
+        whose = "means nothing for chat data" if is_chat else "is for chat data: give --chat, or --dataset-info"
+        raise UsageError(f"{flag_of(given[0])} {whose}")
+    if not is_chat and options.pack in ("greedy", "neat"):
+        raise UsageError(f"--pack {options.pack} is for chat data: give --chat, or choose concat, best-fit or none")
     if not is_chat and (text is None) == (not options.inputs):
         raise UsageError("encode needs either files or --text STRING")
     if text is not None and re.search("[\ud800-\udfff]", text := as_utf8(text)):

@@ -27,7 +27,9 @@ def run_encode_chat(options: Options, model: Model, executor: Executor, listener
     data_sets = named_data_sets(options)
     if options.output is None or not (options.inputs or data_sets):
         raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
-    with open_work(options, model.pattern, executor, listener, kind=kind_of(options.shard_format)) as work:
+    with open_work(
+        options, model.pattern, executor, listener, kind=kind_of(options.shard_format, validation=options.val_size > 0)
+    ) as work:
         encoding, chat, sets = open_chat(work, model, data_sets)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
@@ -66,7 +68,8 @@ def _encode(work: Work, encoding: Encoding, model: Model, chat: Chat, sets: list
         encoding=encoding.fingerprint(),
         columns=dict(chat.layout.columns),
         row_tokens=chat.layout.row_tokens,
+        pack=None if chat.pack == "none" else chat.pack,
         index=tuple(index),
     )
-    manifest.save_result(corpus, work.directory)
+    manifest.save_result(corpus, encoding)
     return corpus

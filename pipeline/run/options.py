@@ -17,12 +17,14 @@ from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_numb
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
     MIX_STRATEGIES,
+    PACKS,
     TOOL_FORMATS,
     parse_amount,
     parse_any_text,
     parse_chat_template,
     parse_flag,
     parse_formats,
+    parse_fraction,
     parse_names,
     parse_one_of,
     parse_paths,
@@ -35,6 +37,7 @@ from pipeline.run.values import (
     parse_text_field,
     parse_thinking,
     parse_vocab_size,
+    parse_weights,
 )
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
@@ -81,12 +84,18 @@ class Options:
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
     documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
     separator: str | None = _option("encode", None, parse_text, "TEXT")
+    shuffle: int | None = _option("encode", None, parse_whole_number(0, (1 << 63) - 1), "SEED")
+    repeat: int = _option("encode", 1, parse_whole_number(1, 1000), "N")
+    weights: tuple[str, ...] | None = _option("encode", None, parse_weights, "NUMBER")
+    val_fraction: float | None = _option("encode", None, parse_fraction, "SHARE")
+    val_tokens: int | None = _option("encode", None, parse_whole_number(1, (1 << 63) - 1), "N")
+    sequence_length: int | None = _option("encode", None, parse_whole_number(1, 1 << 26), "N")
+    pack: str = _option("encode", "concat", parse_one_of(*PACKS), "NAME")
+    position_ids: bool = _option("encode", False, parse_flag)
     chat: bool = _option("chat", False, parse_flag)
     template: str | None = _option("chat", None, parse_text, "NAME|FILE")
     dataset_info: Location | None = _option("chat", None, parse_location, "FILE")
     dataset: tuple[str, ...] | None = _option("chat", None, parse_names, "NAME[,NAME...]")
-    sequence_length: int | None = _option("chat", None, parse_whole_number(1, 1 << 24), "N")
-    pack: str | None = _option("chat", None, parse_one_of("none", "greedy", "neat"), "NAME")
     compatible: bool = _option("chat", False, parse_flag)
     train_on_prompt: bool = _option("chat", False, parse_flag)
     mask_history: bool = _option("chat", False, parse_flag)
@@ -156,12 +165,19 @@ HELP = {  # of the flags
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
+    "shuffle": "put all documents in one random order that this seed decides",
+    "repeat": "take the corpus this often, each time in another order if it is shuffled",
+    "weights": "of each INPUT, in their order: how often its documents are taken: 2, 0.5, 1/3; repeatable",
+    "val_fraction": "hold this share of the documents out for validation, chosen by a hash of their content",
+    "val_tokens": "hold documents with this many tokens out for validation",
+    "sequence_length": "make rows of this many tokens; of chat data at most, default: 2048",
+    "pack": "documents in rows: concat end to end, best-fit whole where they fit, none one each; conversations: none, "
+    "greedy, neat (with numbers of parts as mask)",
+    "position_ids": "add columns position_ids and document_ids (best-fit has them in any case)",
     "chat": "INPUT is chat data: rows with messages, conversations, or instruction and output",
     "template": "chat template: llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, ..., or a YAML file",
     "dataset_info": "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are",
     "dataset": "entries of --dataset-info to read",
-    "sequence_length": "tokens in a row of chat data, at most; default: 2048",
-    "pack": "several conversations in a row: greedy, neat (with numbers of parts as mask); default: none",
     "compatible": "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together",
     "train_on_prompt": "learn questions too",
     "mask_history": "learn only the last answer, and keep the last turns where a conversation is too long",
@@ -190,7 +206,7 @@ OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields
 
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
-    special = {"special_tokens": "--special-token", "inputs": "INPUT"}
+    special = {"special_tokens": "--special-token", "weights": "--weight", "inputs": "INPUT"}
     return special.get(name) or "--" + name.replace("_", "-")
 
 
@@ -263,7 +279,8 @@ def read_config(path: Location) -> dict[str, Any]:
     renamed: dict[str, Any] = {}
     spelt: dict[str, str] = {}
     for name, value in values.items():
-        known = "special_tokens" if name in ("special-token", "special_token") else name.replace("-", "_")
+        known = name.replace("-", "_")
+        known = {"special_token": "special_tokens", "weight": "weights"}.get(known, known)
         if known in renamed:
             raise UsageError(
                 f"configuration file {path} has both {spelt[known]!r} and {name!r}, which are one option; remove one"

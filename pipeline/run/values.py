@@ -27,8 +27,10 @@ EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
 MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
-SHARD_FORMATS = ("npy", "bin", "parquet", "arrow")
+PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
+SHARD_FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
+_MOST_COPIES = 1000  # of a document
 
 
 def parse_one_of(*names: str) -> "partial[str]":
@@ -153,6 +155,26 @@ def parse_paths(value: object) -> tuple[str, ...]:
     if not paths:
         raise ValueError("files, directories or globs (leave it out to use the sample corpus)")
     return tuple(paths)
+
+
+def parse_weights(value: object) -> tuple[str, ...]:
+    """Read weights, one per input, as fractions; 0 is a weight here."""
+    listed = list(value) if isinstance(value, list | tuple) else [value]
+    weights = [Fraction(0) if one in (0, "0") and one is not False else parse_weight(one) for one in listed]
+    if not any(weights) or max(weights) > _MOST_COPIES:
+        raise ValueError(f"a number for each input, at most {_MOST_COPIES:,}, not all of them 0")
+    return tuple(map(str, weights))
+
+
+def parse_fraction(value: object) -> float:
+    """Read a share between 0 and 1."""
+    share = 0.0
+    if isinstance(value, str | float):
+        with contextlib.suppress(ValueError):
+            share = float(value)
+    if not 0 < share < 1:
+        raise ValueError("a share between 0 and 1, such as 0.01")
+    return share
 
 
 def parse_weight(value: object) -> Fraction:

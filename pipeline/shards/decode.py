@@ -6,7 +6,7 @@ from os import PathLike
 from pipeline.base.errors import InputError, unfit
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Block, ShardFacts
-from pipeline.shards.manifest import RESULT, EncodedCorpus, checksum, load_result, tokenizer_fingerprint
+from pipeline.shards.manifest import RESULT, EncodedCorpus, checksum, find_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -36,22 +36,21 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     if not isinstance(tokenizer, Tokenizer):
         raise unfit("tokenizer", "a Tokenizer (pipeline.load reads one)", tokenizer)
     where = named(path)
-    directory = where if (where / RESULT).exists() else where.parent
-    corpus = load_result(directory)
-    if corpus is None:
+    found = find_result(where)
+    if found is None:
         raise InputError(
             f"{where} is neither a directory of shards nor one of them ({RESULT} is missing); if encoding was stopped, "
             "run the same command again to resume"
         )
+    directory, corpus, shards = found
     made_by = tokenizer_fingerprint(tokenizer.model)
     if made_by != corpus.tokenizer:
         raise InputError(
             f"{directory} was made by another tokenizer ({corpus.tokenizer}, this one is {made_by}): name that one"
         )
-    shards = [shard for shard in corpus.shards if directory == where or shard.name == where.name]
     if not shards and corpus.shards:
         raise InputError(f"{where} is not among the shards of {directory}: name one that {RESULT} has")
-    by_offsets = corpus.documents_by == "offsets"
+    by_offsets = corpus.documents_by == "offsets" and corpus.pack is None
     separator = b"" if corpus.separator is None else corpus.separator.encode()
     for shard in shards:
         first = 0

@@ -12,7 +12,7 @@ import hashlib
 import re
 import zlib
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
 from typing import Any, get_args
@@ -23,7 +23,7 @@ from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan, dependencies_of
-from pipeline.shards.formats import shard_format
+from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
 from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_json
@@ -31,36 +31,74 @@ from pipeline.storage.bounded import read_json
 from pipeline.tokenizer.model import Model
 
 RESULT = "shards.json"
+PARTS = ".parts"  # the end of the name of a directory that makes a single file
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
+_NOT_ALWAYS = ("columns", "row_tokens", "pack", "index", "rows", "padded", "truncated", "dropped")
 _SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
 _INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
 _NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
-SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD}"), FORMAT_VERSION)
+SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|{_SHARD}"), FORMAT_VERSION)
 
 
-def kind_of(format_name: str) -> Kind:
-    """Return the kind of a directory of shards of one format."""
-    layout, format_ = Layout({IDS: "uint16"}), shard_format(format_name)
-    tops = {
-        name.split("/")[0]
-        for splits in ({"": ()}, {"train": (), "validation": ()})
-        for name in format_.index(layout, splits)
-    }
+def kind_of(format_name: str, *, validation: bool) -> Kind:
+    """Return the kind of a directory of shards of one format, with or without what is held out."""
+    format_ = shard_format(format_name)
+    directories = directories_of(format_name, ["train", *(["validation"] if validation else [])])
+    written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
+    tops = {name.split("/")[0] for name in (*written, *directories) if name}
     return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
+
+
+def directories_of(format_name: str, splits: Sequence[str]) -> list[str]:
+    """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
+    apart = len(splits) > 1 and shard_format(format_name).split_directories
+    return ["" if split == "train" and not apart else split for split in splits]
+
+
+def single_format(output: Location) -> str | None:
+    """Return the format of an output that is a single file by its name, such as `train.bin`; None for a directory."""
+    name = output.suffix.removeprefix(".")
+    known = name in FORMATS and FORMATS[name].alone
+    return name if known and not output.is_dir() else None
+
+
+def single_names(name: str) -> dict[str, tuple[str, str]]:
+    """Return the names of the single files of each split, and of their offsets: `train.bin` -> `val.bin`."""
+    stem, _, extension = name.rpartition(".")
+    stems = {"train": stem, "validation": "val" if stem == "train" else f"{stem}.val"}
+    return {split: (f"{own}.{extension}", f"{own}.documents.npy") for split, own in stems.items()}
 
 
 @dataclass(frozen=True)
 class Encoding:
     """What `encoding.json` says. options: those that decide what the shards hold, and the tokenizer's fingerprint.
 
-    shards: names of files that may be there.
+    shards: names of files that may be there. inputs: of each weighted input, how many chunks it has.
     """
 
     directory: Directory
     options: dict[str, Any]
     plan: Plan
     shards: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
+
+    @property
+    def single(self) -> str | None:
+        """The name of the single file that is made, if it is one."""
+        name = self.directory.location.name
+        return name.removesuffix(PARTS) if name.endswith(PARTS) else None
+
+    @property
+    def home(self) -> Location:
+        """Where the shards are when they are complete."""
+        where = self.directory.location
+        return where.parent if self.single else where
+
+    @property
+    def result(self) -> Location:
+        """Where it is said what the shards are."""
+        return self.home / (f"{self.single}.json" if self.single else RESULT)
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
@@ -99,8 +137,9 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
+    inputs = {"inputs": encoding.inputs} if encoding.inputs else {}
     encoding.directory.write_manifest(
-        {"options": encoding.options, "shards": encoding.shards, **encoding.plan.to_json()}
+        {"options": encoding.options, "shards": encoding.shards, **inputs, **encoding.plan.to_json()}
     )
 
 
@@ -111,8 +150,10 @@ def load(directory: Directory) -> Encoding | None:
         return None
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
-        _check_names(names)
-        return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names)
+        single = directory.location.name.removesuffix(PARTS)
+        _check_names(names, single if single != directory.location.name else None)
+        inputs = tuple(map(int, document.get("inputs", ())))
+        return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names, inputs)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:
@@ -124,6 +165,12 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
             names += result.file_names()
     encoding.directory.remove([RESULT, *encoding.owned_parts(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
+
+
+def remove_working_directory(encoding: Encoding) -> None:
+    """Delete what is left in the directory of a finished single file; the lock removes the directory."""
+    encoding.directory.remove([*encoding.shards, SHARDS.manifest, LOG])
+    standard_input.remove_copies(encoding.directory, ())
 
 
 def remove_partial(encoding: Encoding) -> None:
@@ -164,7 +211,8 @@ class EncodedCorpus:
     "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
     files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
-    more than `input_ids`; row_tokens: if all rows have the same number; index: what the format adds to the directory.
+    more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; index:
+    what the format adds to the directory.
     """
 
     format: str
@@ -183,11 +231,12 @@ class EncodedCorpus:
     encoding: str
     columns: dict[str, str] | None = None
     row_tokens: int | None = None
+    pack: str | None = None
     index: tuple[FileFacts, ...] = ()
 
     def layout(self) -> Layout:
         """Return what the rows have."""
-        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens)
+        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens, documents=self.pack is None)
 
     def file_names(self) -> list[str]:
         """Return the names of all files."""
@@ -207,20 +256,54 @@ class EncodedCorpus:
         ]
 
 
-def save_result(encoded: EncodedCorpus, directory: Directory) -> None:
-    """Write `shards.json`, whole or not at all."""
-    directory.require_lock()
-    document = {"format_version": FORMAT_VERSION, **asdict(encoded)}
+def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
+    """Write `shards.json`, or the manifest of a single file, whole or not at all."""
+    encoding.directory.require_lock()
+    document = {"format_version": FORMAT_VERSION, **asdict(corpus)}
     for part in (document, *document["shards"]):  # as in releases without them
-        for name in ("columns", "row_tokens", "index", "rows"):
+        for name in _NOT_ALWAYS:
             if part.get(name) in (None, ()):
                 part.pop(name, None)
-    write_json(directory / RESULT, document)
+    write_json(encoding.result, document)
 
 
 def load_result(directory: Location) -> EncodedCorpus | None:
     """Return what `shards.json` says, or None if there is none. Raises `InputError` if it is damaged."""
-    path = directory / RESULT
+    return load_result_file(directory / RESULT)
+
+
+def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
+    """Return the directory, the result and those of its shards that a path names; None if it names none.
+
+    A path is a directory of shards, a split's directory in it, a shard, or a single file such as `train.bin`.
+    """
+    base = _training_name(where.name)
+    for home, path in (
+        (where, where / RESULT),
+        (where.parent, where.parent / RESULT),
+        *((where.parent, where.parent / f"{name}.json") for name in base),
+    ):
+        corpus = load_result_file(path)
+        if corpus is not None:
+            shards = [
+                one for one in corpus.shards if home == where or where.name in (one.name.partition("/")[0], one.name)
+            ]
+            return home, corpus, tuple(shards)
+    return None
+
+
+def _training_name(name: str) -> list[str]:
+    """Return the names of single files whose manifest may have this one."""
+    stem, _, extension = name.rpartition(".")
+    return [
+        name,
+        *(["train." + extension] if stem == "val" else []),
+        *([f"{stem[:-4]}.{extension}"] if stem.endswith(".val") else []),
+    ]
+
+
+def load_result_file(path: Location) -> EncodedCorpus | None:
+    """Return what the manifest of shards says, or None if there is none. Raises `InputError` if it is damaged."""
     try:
         document = read_json(path)
         version = document.pop("format_version")
@@ -228,14 +311,15 @@ def load_result(directory: Location) -> EncodedCorpus | None:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
         shards = tuple(ShardFacts(**shard) for shard in document.pop("shards"))
         index = tuple(FileFacts(**one) for one in document.pop("index", ()))
-        return _checked(EncodedCorpus(**document, shards=shards, index=index))
+        single = path.name.removesuffix(".json") if path.name != RESULT else None
+        return _checked(EncodedCorpus(**document, shards=shards, index=index), single)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 
-def _checked(found: EncodedCorpus) -> EncodedCorpus:
+def _checked(found: EncodedCorpus, single: str | None = None) -> EncodedCorpus:
     """Return the same; raises `ValueError` for a value of another type or range, or a name that is not a shard's."""
     shard_format(found.format)
     one_of = {"dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
@@ -257,11 +341,12 @@ def _checked(found: EncodedCorpus) -> EncodedCorpus:
         for names in together:
             if len({getattr(holder, name, None) is None for name in names}) > 1:
                 raise ValueError(f"only some of {', '.join(names)} are known")
-    _check_names(found.file_names())
+    _check_names(found.file_names(), single)
     return found
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_names(names: Iterable[str], single: str | None) -> None:
+    own = {name for pair in single_names(single).values() for name in pair} if single else set()
     for name in names:
-        if not _NAME.fullmatch(name):
+        if name not in own and (single or not _NAME.fullmatch(name)):
             raise ValueError(f"{name!r} is not the name of a shard's file")

@@ -24,7 +24,7 @@ def tokenizer(request: pytest.FixtureRequest) -> pipeline.Tokenizer:
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    return [generated_text(seed, 200 + 90 * seed) for seed in range(20)] + ["", "日本語のテキスト", "x"]
+    return [generated_text(seed, 100 + 40 * seed) for seed in range(20)] + ["", "日本語のテキスト", "x"]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def rows_of(tokenizer: pipeline.Tokenizer, texts: list[str]) -> list[list[int]]:
 def test_datasets_reads_arrow(tokenizer: pipeline.Tokenizer, texts: list[str], corpus: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="the extra [readers] is not installed")
     output = tmp_path / "set"
-    pipeline.encode_corpus(corpus, tokenizer, output, shard_format="arrow", shard_size=6000, workers=2)
+    pipeline.encode_corpus(corpus, tokenizer, output, shard_format="arrow", shard_size=9000, workers=2)
     rows = datasets.load_from_disk(str(output))
     assert len(list(output.glob("data-*.arrow"))) > 1
     assert list(rows["input_ids"]) == rows_of(tokenizer, texts)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from pipeline.shards.chat.pack import pack_rows
 
-PACKS = ("none", "greedy", "neat")
 _BATCH_ROWS = 1000
 
 

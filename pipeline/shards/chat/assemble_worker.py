@@ -47,12 +47,12 @@ class AssemblyTask:
 
 def write_rows(task: AssemblyTask) -> ShardFacts:
     """Write a shard, unless it is there with the same bytes. Raises `RunDirectoryError` for a damaged part."""
-    tokens = 0
+    tokens = padded = 0
 
     def rows(stored: "StoredRows") -> Iterator[Rows]:
-        nonlocal tokens
-        for made in _rows(task, stored):
-            tokens = made.ends[-1]
+        nonlocal tokens, padded
+        for made, filled in _rows(task, stored):
+            tokens, padded = made.ends[-1], padded + filled
             yield made
 
     with contextlib.ExitStack() as open_parts, whole_file(task.output, keep_same=True) as path:
@@ -60,7 +60,7 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
         conversations = len(task.rows) // 8
         facts = ShardFacts(task.name, tokens, conversations, *checksum(path))
     _log.info("%s: %d rows, %d conversations", task, count, conversations)
-    return facts if task.ends is None else replace(facts, rows=count)
+    return facts if task.ends is None else replace(facts, rows=count, padded=padded)
 
 
 class StoredRows:
@@ -93,22 +93,24 @@ class StoredRows:
         return self._open[part]
 
 
-def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[Rows]:
-    """Yield the rows of the shard, a few at a time, and report progress."""
+def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
+    """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
     rows = array("Q", task.rows)
     bags = array("Q", task.ends) if task.ends is not None else range(1, len(rows) + 1)
     columns: dict[str, list[bytes]] = {name: [] for name in task.layout.columns}
-    ends, start, total = array("Q"), 0, 0
+    ends, start, total, filled = array("Q"), 0, 0, 0
     for number, stop in enumerate(bags, 1):
         parts = [stored[row] for row in rows[start:stop]]
         made = _columns(task, parts)
         for name, values in columns.items():
             values.append(made[name])
-        total += len(made["labels"]) // ID_BYTES
+        length = len(made["labels"]) // ID_BYTES
+        total += length
+        filled += length - sum(len(part) // ID_BYTES for part, _ in parts)
         ends.append(total)
         if number % _ROWS_AT_ONCE == 0 or number == len(bags):
-            yield Rows({name: b"".join(values) for name, values in columns.items()}, ends)
-            columns, ends = {name: [] for name in columns}, array("Q")
+            yield Rows({name: b"".join(values) for name, values in columns.items()}, ends), filled
+            columns, ends, filled = {name: [] for name in columns}, array("Q"), 0
         report_progress(stop - start)
         start = stop
 

@@ -67,7 +67,10 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
     require_marks(template, model, missing_marks(template, model))
     if not shard_format(options.shard_format).columns:
         raise UsageError(f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet")
-    packed = options.pack not in (None, "none")
+    if options.pack == "best-fit":
+        raise UsageError("--pack best-fit is for documents: of conversations, choose none, greedy or neat")
+    pack = options.pack if options.pack in ("greedy", "neat") else "none"
+    packed = pack != "none"
     length = options.sequence_length or 2048
     if packed and length < 2:
         raise UsageError("--sequence-length of packed rows must be at least 2: one id is filled")
@@ -81,9 +84,9 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
         today=day,
     )
     ChatEncoder(template, model, settings)  # refuses settings that exclude each other
-    mask = "int32" if options.pack == NEAT else "int8"
+    mask = "int32" if pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
-    layout = Layout({**columns, POSITIONS: "int32"}, length) if packed else Layout(columns)
+    layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
     mixing = Mixing(
         strategy=options.mix_strategy,
         probabilities=options.interleave_probs or (),
@@ -100,7 +103,7 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
         raise UsageError(
             "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text"
         )
-    return Chat(template, settings, options.pack or "none", layout, mixing, special[pad] if pad else 0)
+    return Chat(template, settings, pack, layout, mixing, special[pad] if pad else 0)
 
 
 def named_data_sets(options: Options) -> list[DataSet] | None:
@@ -131,6 +134,8 @@ def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tupl
     asked = {
         **{name: getattr(options, name) for name in READING_OPTIONS},
         **options.of_stage("chat"),
+        "sequence_length": options.sequence_length,
+        "pack": options.pack,
         "dataset_info": None,  # what its entries say counts, not where it is stored
         "shard_format": options.shard_format,
         "shard_size": options.shard_size,

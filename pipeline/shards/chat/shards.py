@@ -74,8 +74,9 @@ def write_conversations(
     order = order_rows(_sizes(encoding, sets, firsts), chat.mixing)
     compatible = bool(options["compatible"])
     train, held = (assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order)
-    splits = [Split("train" if len(held) and format_.split_directories else "", train)]
-    splits += [Split("validation", held)] if len(held) else []
+    named = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
+    directories = manifest.directories_of(options["shard_format"], list(named))
+    splits = [Split(directory, rows) for directory, rows in zip(directories, named.values(), strict=True)]
     parts = tuple((*stored, first) for stored, first in zip(encoding.parts(), firsts, strict=False))
     tasks = [task for split in splits for task in _tasks(work, encoding, chat, split, lengths, parts)]
     names = [task.name for task in tasks]

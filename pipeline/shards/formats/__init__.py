@@ -8,6 +8,8 @@
 from pipeline.run.values import foreign_formats
 from pipeline.shards.formats.arrow import SavedDataset
 from pipeline.shards.formats.ids_end_to_end import IdsEndToEnd
+from pipeline.shards.formats.mds import StreamingShards
+from pipeline.shards.formats.megatron import IndexedDataset
 from pipeline.shards.formats.parquet import ParquetRows
 from pipeline.shards.formats.shard_format import ShardFormat
 
@@ -16,6 +18,8 @@ FORMATS: dict[str, ShardFormat] = {
     "bin": IdsEndToEnd("bin"),
     "parquet": ParquetRows(),
     "arrow": SavedDataset(),
+    "megatron": IndexedDataset(),
+    "mds": StreamingShards(),
 }
 
 

@@ -36,14 +36,14 @@ class SavedDataset:
 
         kinds = {name: getattr(pa, dtype)() for name, dtype in _stored(layout).items()}
         schema = pa.schema([(name, pa.list_(kind)) for name, kind in kinds.items()])
-        ended = 0
+        written = 0
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             for group in row_groups(layout, rows):
                 ends = pa.py_buffer(array("i", [0, *group.ends]))
                 columns = [list_array(group.columns[name], layout.columns[name], kinds[name], ends) for name in kinds]
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-                ended += group.ended
-        return ended
+                written += len(group.ends)
+        return written
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
@@ -52,7 +52,7 @@ class SavedDataset:
 
         try:
             with pa.ipc.open_stream(arrow_source(where)) as reader:
-                yield from blocks_of((batch.column(0) for batch in reader), layout.id_bytes, facts)
+                yield from blocks_of((batch.column(0) for batch in reader), layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
 
@@ -64,7 +64,7 @@ class SavedDataset:
         for directory, shards in splits.items():
             split, prefix = directory or "train", directory and f"{directory}/"
             sizes: dict[str, Any] = {"num_bytes": sum(shard.bytes for shard in shards)}
-            sizes["num_examples"] = sum(shard.documents if shard.rows is None else shard.rows for shard in shards)
+            sizes["num_examples"] = sum(shard.samples for shard in shards)
             info = {"citation": "", "description": "", "features": features, "homepage": "", "license": ""}
             info["splits"] = {split: {"name": split, **sizes, "dataset_name": "bpe-pipeline"}}
             state: dict[str, Any] = {

@@ -56,12 +56,19 @@ class IdsEndToEnd:
             if npy:
                 file.seek(0)
                 file.write(_npy_header(layout.id_bytes, values, row_tokens))
-        return ended
+        return values // row_tokens if row_tokens else ended + unfinished
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
+        ends, done = array("Q") if second is None else _read_ends(second, facts.tokens, facts.documents), 0
+        for ids, first in self.values(where, layout, facts):
+            stop = bisect_right(ends, first + len(ids), done)
+            yield ids, ends[done:stop]
+            done = stop
+
+    def values(self, where: Location, layout: Layout, facts: ShardFacts) -> Iterator[tuple[memoryview, int]]:
+        """Yield the ids of a file, and how many came before. Raises `ValueError` for damage."""
         tokens, id_bytes = facts.tokens, layout.id_bytes
-        ends = array("Q") if second is None else _read_ends(second, tokens, facts.documents)
         header = _npy_header(id_bytes, tokens, layout.row_tokens) if self.extension == "npy" else b""
         with open_file(where) as file:
             if file.read_at(0, len(header)) != header:
@@ -69,13 +76,9 @@ class IdsEndToEnd:
             size = file.seek(0, 2) - len(header)
             if size != tokens * id_bytes:
                 raise ValueError(f"it holds {size // id_bytes:,} tokens, not {tokens:,}")
-            done = 0
             for first in range(0, max(tokens, 1), BLOCK_IDS):
                 data = file.read_at(len(header) + first * id_bytes, BLOCK_IDS * id_bytes)
-                ids = memoryview(array(ID_CODES[id_bytes], data))
-                stop = bisect_right(ends, first + len(ids), done)
-                yield ids, ends[done:stop]
-                done = stop
+                yield memoryview(array(ID_CODES[id_bytes], data)), first
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
         """Return nothing."""

@@ -34,7 +34,7 @@ class ParquetRows:
         lists = {name: pa.list_(pa.field("element", kind, nullable=False)) for name, kind in kinds.items()}
         schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in lists.items()])
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
-        ended = 0
+        written = 0
         with pq.ParquetWriter(path, schema, use_dictionary=False, write_statistics=False, **options) as writer:
             for group in row_groups(layout, rows):
                 ends = pa.py_buffer(array("i", [0, *group.ends]))
@@ -43,8 +43,8 @@ class ParquetRows:
                     for name, dtype in layout.columns.items()
                 ]
                 writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-                ended += group.ended
-        return ended
+                written += len(group.ends)
+        return written
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
@@ -55,7 +55,7 @@ class ParquetRows:
         try:
             with pq.ParquetFile(arrow_source(where)) as file:
                 batches = file.iter_batches(_ROWS_AT_ONCE, columns=["input_ids"], use_threads=False)
-                yield from blocks_of((batch.column(0) for batch in batches), layout.id_bytes, facts)
+                yield from blocks_of((batch.column(0) for batch in batches), layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
 
@@ -76,12 +76,12 @@ def list_array(values: bytes, dtype: str, kind: Any, ends: Any, lists: Any = Non
     return pa.ListArray.from_buffers(lists or pa.list_(kind), rows, [None, ends], children=[flat])
 
 
-def blocks_of(columns: Iterable[Any], id_bytes: int, facts: ShardFacts) -> Iterator[Block]:
+def blocks_of(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterator[Block]:
     """Yield blocks of Arrow's arrays of lists; raises `ValueError` if they hold another number of tokens."""
     import pyarrow as pa
 
     first = ended = 0
-    rows = facts.documents if facts.rows is None else facts.rows
+    rows, id_bytes = layout.ended(facts), layout.id_bytes
     for column in columns:
         start, *stops = column.offsets.to_pylist()
         ends = array("Q", (first + stop - start for stop in stops[: max(rows - ended, 0)]))

@@ -7,7 +7,7 @@ progress are the callers' work. Equal rows give equal bytes, however they are cu
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -30,17 +30,22 @@ _GROUP_VALUES, _GROUP_ROWS = 1 << 20, 1 << 16
 class Layout:
     """What all rows of a set of shards have.
 
-    columns: name -> dtype, one of `CODES`; `input_ids`, uint16 or uint32 or as wanted, is the first. row_tokens: of
-    each row, if all have the same number.
+    columns: name -> dtype, one of `CODES`; `input_ids` is the first. row_tokens: of each row, if all have the same
+    number. documents: whether each row is a document.
     """
 
     columns: Mapping[str, str]
     row_tokens: int | None = None
+    documents: bool = True
 
     @property
     def id_bytes(self) -> int:
         """Bytes of a token id."""
         return value_bytes(self.columns[IDS])
+
+    def ended(self, facts: "ShardFacts") -> int:
+        """Return how many rows of a shard end in it: all but a document that continues in the next shard."""
+        return facts.documents if self.documents else facts.samples
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """One shard. documents: that end in it; offsets: its second file, if it has one; rows: if they are not documents.
+    """One shard. documents: that end in it; offsets: its second file, if it has one; rows: if not as many as documents.
 
-    name and offsets are relative to the directory; they start with `validation/` for what is held out.
+    name and offsets are relative to the directory; they start with `validation/` for what is held out. tokens: in the
+    files; padded: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
     """
 
     name: str
@@ -71,6 +77,14 @@ class ShardFacts:
     offsets_bytes: int | None = None
     offsets_crc32: str | None = None
     rows: int | None = None
+    padded: int | None = None
+    truncated: int | None = None
+    dropped: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Rows in the file."""
+        return self.documents if self.rows is None else self.rows
 
 
 class ShardFormat(Protocol):
@@ -95,7 +109,7 @@ class ShardFormat(Protocol):
         ...
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
-        """Write a shard and its second file; returns how many rows end in it."""
+        """Write a shard and its second file; returns how many rows it has."""
         ...
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
@@ -109,18 +123,17 @@ class ShardFormat(Protocol):
 
 @dataclass
 class RowGroup:
-    """Whole rows: values of each column as bytes, where each row ends among them, and how many of the rows end.
-
-    The last row of a shard may be a document that continues in the next shard, and does not end.
-    """
+    """Whole rows: values of each column as bytes, and where each row ends among them."""
 
     columns: dict[str, bytes]
     ends: list[int]
-    ended: int = field(default=0)
 
 
 def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
-    """Yield groups of whole rows, of about a million values, for formats that write groups."""
+    """Yield groups of whole rows, of about a million values, for formats that write groups.
+
+    The last row may be a document that continues in the next shard.
+    """
     sizes = {name: value_bytes(dtype) for name, dtype in layout.columns.items()}
     waiting = {name: bytearray() for name in sizes}  # values that belong to no group yet
     first = 0  # where they start in the shard
@@ -133,7 +146,7 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
         while (count := min(bisect_left(ends, first + _GROUP_VALUES) + 1, _GROUP_ROWS)) <= len(ends):
             stop = ends[count - 1] - first
             cut = {name: bytes(values[: stop * sizes[name]]) for name, values in waiting.items()}
-            yield RowGroup(cut, [end - first for end in ends[:count]], count)
+            yield RowGroup(cut, [end - first for end in ends[:count]])
             for name, values in waiting.items():
                 del values[: stop * sizes[name]]
             first += stop
@@ -142,7 +155,7 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
     last = [end - first for end in ends]
     unfinished = [] if (last[-1] if last else 0) == stop else [stop]
     if last or unfinished:
-        yield RowGroup({name: bytes(values) for name, values in waiting.items()}, [*last, *unfinished], len(ends))
+        yield RowGroup({name: bytes(values) for name, values in waiting.items()}, [*last, *unfinished])
 
 
 def rows_of(layout: Layout, lists: Mapping[str, Sequence[Sequence[int]]], first: int = 0) -> Rows:
