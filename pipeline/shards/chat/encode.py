@@ -133,15 +133,20 @@ def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
     return min(max(limit - kept, 0), source), kept
 
 
+def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
+    """Raise `UsageError` for settings that exclude each other or the template."""
+    if settings.train_on_prompt and (template.efficient_eos or settings.mask_history):
+        other = f"template {template.name}, whose turns share one end of text"
+        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if settings.mask_history else other}")
+
+
 class ChatEncoder:
-    """Encodes conversations by one template; raises `UsageError` for settings that exclude each other."""
+    """Encodes conversations by one template."""
 
     def __init__(
         self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
     ) -> None:
-        if settings.train_on_prompt and (template.efficient_eos or settings.mask_history):
-            other = f"template {template.name}, whose turns share one end of text"
-            raise UsageError(f"--train-on-prompt excludes {'--mask-history' if settings.mask_history else other}")
+        refuse_exclusive(template, settings)
         self._template, self._settings = template, settings
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens

@@ -19,7 +19,7 @@ from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.shards.chat.dataset import DataSet, listed_data_sets, recognised
-from pipeline.shards.chat.encode import ChatEncoder, ChatSettings, today
+from pipeline.shards.chat.encode import ChatSettings, refuse_exclusive, today
 from pipeline.shards.chat.mixing import Mixing
 from pipeline.shards.chat.rows import as_chat_file, first_columns
 from pipeline.shards.chat.templates import (
@@ -83,7 +83,7 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
         preserve_thinking=options.preserve_thinking,
         today=day,
     )
-    ChatEncoder(template, model, settings)  # refuses settings that exclude each other
+    refuse_exclusive(template, settings)
     mask = "int32" if pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
     layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
