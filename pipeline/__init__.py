@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
     from pipeline.commands.train_like import train_like as train_like
     from pipeline.commands.verify import verify_run as verify_run
+    from pipeline.shards.chat.align import align_chat as align_chat
+    from pipeline.shards.chat.encode import encode_chat as encode_chat
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.tokenizer.chat import ChatFormat as ChatFormat
@@ -42,8 +44,10 @@ _HOMES = {
     "Llama3Tokenizer": "pipeline.tokenizer.llama3",
     "PipelineError": "pipeline.base.errors",
     "Tokenizer": "pipeline.tokenizer.tokenizer",
+    "align_chat": "pipeline.shards.chat.align",
     "combine_runs": "pipeline.commands.combine",
     "decode_shards": "pipeline.shards.decode",
+    "encode_chat": "pipeline.shards.chat.encode",
     "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",
     "export_counts": "pipeline.commands.export_counts",

@@ -328,6 +328,55 @@ def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], lis
     The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
     """
 
+class Dealer:
+    """Groups the documents of a run by the buckets of their keys."""
+
+    def __init__(self, id_bytes: int, *, buckets: int, validation_buckets: int, shuffled: bool, key: int, documents: int, passes: int, copies: int, share: int, held_out: int, validation: bool) -> None: ...
+
+    def add(self, ids: Buffer, ends: Buffer, first: int, hashes: Buffer, number: int) -> None:
+        """A block whose first document has this number."""
+
+    def memory(self) -> int:
+        """The memory that take() needs."""
+
+    def take(self) -> tuple[bytes, bytes, bytes]:
+        """
+        The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.
+        """
+
+def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> tuple[memoryview, int, int]:
+    """
+    A hash of each document that ends in a block, the state at the first end, and the state after the block.
+    """
+
+HASH_STEP: int = 15074714826142052245
+
+def order_of(words: Buffer) -> memoryview:
+    """The numbers of a bucket's entries in the order of their keys."""
+
+def in_order(words: Buffer, ids: Buffer, id_bytes: int) -> tuple[memoryview, memoryview]:
+    """
+    The ids of one bucket in the order of their keys, and where documents end.
+    """
+
+class Packer:
+    """Packs documents into rows of a fixed number of tokens."""
+
+    def __init__(self, id_bytes: int, *, row: int, pad: int, window: int, packing: str, padded: bool) -> None: ...
+
+    def add(self, ids: Buffer, ends: Buffer, first: int) -> None: ...
+
+    def end(self) -> None: ...
+
+    def ready(self) -> bool: ...
+
+    def take(self, columns: bool) -> tuple[memoryview, memoryview, memoryview, memoryview]:
+        """
+        The rows so far: ids, where rows end, and positions and numbers of documents if they are asked for.
+        """
+
+    def amounts(self) -> tuple[int, int, int]: ...
+
 class MergeReplay:
     """
     Merging done the plain way, one merge at a time: the second opinion on a merge list.

@@ -16,6 +16,7 @@ import click
 from pipeline import __version__
 from pipeline.base import log
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
+from pipeline.run.llamafactory_names import THEIRS, with_our_names
 from pipeline.run.options import HELP, OPTION_FIELDS, Options, check_vocabulary, flag_of, make_options, read_config
 from pipeline.storage import Location
 
@@ -181,13 +182,14 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         if option.type is not bool:
             kind = {"metavar": option.metadata["metavar"]}
             kind["type"] = PATH_TEXT if name == "output" else Names(name)
-        kind["multiple"] = name == "special_tokens"
+        kind["multiple"] = name in ("special_tokens", "weights")
         spellings = [flag_of(name), name, *([_SHORT[name]] if name in _SHORT else [])]
         flags.append(click.Option(spellings, default=None, help=help_text, **kind))
         if name == "special_tokens":
             none_help = "start from none: without --special-token, every file is one document"
             flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))
-    return flags
+    spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if "chat" in names else {}
+    return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 
 
 def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
@@ -198,6 +200,8 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
         if isinstance(value := flags[name], str | tuple):
             flags[name] = as_utf8(value) if isinstance(value, str) else tuple(map(as_utf8, value))
     stored = read_config(config) if config is not None else {}
+    if "chat" in names:
+        stored, flags = with_our_names(stored), with_our_names(flags)
     unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
 
     def spell(name: str) -> str:

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from pipeline.run.options import OPTION_FIELDS
-from pipeline.run.values import EXPORT_FORMATS
+from pipeline.run.values import EXPORT_FORMATS, SHARD_FORMATS
 from pipeline.storage import Location, parse_location
 
 _SIZES = ("8000", "16000", "32000", "64000", "128000", "256000")
@@ -59,7 +59,12 @@ class Names(StringParamType):
             from pipeline.pattern.presets import PRESETS  # takes time, which only completion has
 
             return tuple(PRESETS)
-        known = {"vocab_size": _SIZES, "export": EXPORT_FORMATS, "ray_address": ("auto",)}
+        known = {
+            "vocab_size": _SIZES,
+            "export": EXPORT_FORMATS,
+            "ray_address": ("auto",),
+            "shard_format": SHARD_FORMATS,
+        }
         parse = OPTION_FIELDS[self._option].metadata["parse"]
         names: tuple[str, ...] = parse.args[0] if isinstance(parse, partial) else ()
         return known.get(self._option, names)

@@ -32,7 +32,7 @@ from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, 
 from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
 
-_TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode")})
+_TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode", "chat")})
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "add_bos", "reserve_tokens", "round_vocab_to")
 _COUNT = (
     *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
@@ -43,7 +43,9 @@ _MERGE = (
     *(*_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
-    *("output", "shard_format", "shard_size", "documents", "separator", "errors", *READING_OPTIONS),
+    *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
+    *("val_fraction", "val_tokens", "sequence_length", "pack", "position_ids", "add_bos", "errors", *READING_OPTIONS),
+    *(name for name, option in OPTION_FIELDS.items() if option.metadata["stage"] == "chat"),
     *("chunk_size", "pattern_timeout", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 
@@ -401,9 +403,21 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
     \b
     bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
     bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
+    bpe-pipeline encode data.jsonl --chat --template llama3 --tokenizer runs/a --pack neat --output sft
     """
     options = request.options
-    if (text is None) == (not options.inputs):
+    is_chat = options.chat or options.dataset_info is not None
+    others = names_of("encode") - {"shard_format", "shard_size", "sequence_length", "pack"} | {
+        "errors",
+        "text_field",
+        "add_bos",
+    }
+    if given := [name for name in request.given if name in (others if is_chat else names_of("chat"))]:
+        whose = "means nothing for chat data" if is_chat else "is for chat data: give --chat, or --dataset-info"
+        raise UsageError(f"{flag_of(given[0])} {whose}")
+    if not is_chat and options.pack in ("greedy", "neat"):
+        raise UsageError(f"--pack {options.pack} is for chat data: give --chat, or choose concat, best-fit or none")
+    if not is_chat and (text is None) == (not options.inputs):
         raise UsageError("encode needs either files or --text STRING")
     if text is not None and re.search("[\ud800-\udfff]", text := as_utf8(text)):
         raise UsageError("--text is not valid UTF-8: pipe it into `encode -`, which replaces invalid bytes by U+FFFD")
@@ -421,9 +435,13 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
 
         def encode_corpus(session: Session) -> Result:
             from pipeline.commands.encode import run_encode
+            from pipeline.commands.encode_chat import run_encode_chat
             from pipeline.tokenizer.formats.load import load_model
 
-            summary = run_encode(session.options, load_model(tokenizer), session.executor, session.listener)
+            options, run = session.options, run_encode_chat if is_chat else run_encode
+            if is_chat and "shard_format" not in session.given:
+                options = replace(options, shard_format="arrow")
+            summary = run(options, load_model(tokenizer), session.executor, session.listener)
             return Result("summary", summary.to_json(), summary.render(tokenizer), str(summary.directory))
 
         carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))

@@ -4,6 +4,7 @@ Workers encode chunks into parts, each a checkpoint, and then write the shards f
 depends on corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -20,8 +21,17 @@ from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
-from pipeline.shards.manifest import SHARDS, EncodedCorpus, Encoding
-from pipeline.shards.plan import OF_TRAINING, model_of, open_encoding, other_separator, refuse_swapped
+from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
+from pipeline.shards.order import dealt_names, holds_out, put_in_order
+from pipeline.shards.plan import (
+    OF_TRAINING,
+    as_directory,
+    model_of,
+    open_encoding,
+    other_separator,
+    refuse_swapped,
+    with_bos,
+)
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -70,37 +80,49 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    with open_work(options, model.pattern, executor, listener, kind=SHARDS) as work:
+    model, asked = with_bos(model, options), options
+    options = as_directory(options)
+    kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
+    with open_work(options, model.pattern, executor, listener, kind=kind) as work:
         encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
-            corpus = _complete(work, encoding) or _encode(work, encoding, model)
-            work.directory.remove(encoding.owned_parts())
+            corpus = finished_corpus(work, encoding) or _encode(work, encoding, model)
+            work.directory.remove([*encoding.owned_parts(), *itertools.chain(*dealt_names(encoding))])
             work.watch.look()
-            return EncodingSummary(
-                work.directory.location, corpus, work.times, work.watch.peak_bytes, executor.retries, executor.used()
-            )
+        if encoding.single:
+            manifest.remove_working_directory(encoding)
+        return EncodingSummary(
+            asked.output or work.directory.location,
+            corpus,
+            work.times,
+            work.watch.peak_bytes,
+            executor.retries,
+            executor.used(),
+        )
 
 
-def _complete(work: Work, encoding: Encoding) -> EncodedCorpus | None:
+def finished_corpus(work: Work, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
-    corpus = manifest.load_result(encoding.directory.location)
+    corpus = manifest.load_result_file(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
     if (damaged := damaged_file(work, encoding, corpus)) is not None:
-        path = encoding.directory / damaged
+        path = encoding.home / damaged
         work.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
         return None
     return corpus
 
 
 def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
-    work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    if not encoding.single:
+        work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_chunks(work, encoding, model)
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
     if work.options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    written = write_shards(work, encoding, parts)
+    splits = put_in_order(work, encoding, parts)
+    written, index, layout = write_shards(work, encoding, model, splits)
     options, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     if warning := other_separator(model, separator, total.special_found, documents, encoding.plan):
@@ -120,6 +142,10 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
         shards=tuple(written),
         encoding=encoding.fingerprint(),
+        columns=dict(layout.columns) if len(layout.columns) > 1 else None,
+        row_tokens=layout.row_tokens,
+        pack=None if layout.documents else options.get("pack", "concat"),
+        index=tuple(index),
     )
-    manifest.save_result(corpus, work.directory)
+    manifest.save_result(corpus, encoding)
     return corpus

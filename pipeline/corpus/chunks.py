@@ -4,7 +4,7 @@ A file is cut evenly, and each cut then moves forward to the next safe position:
 none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
 any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
 files between row groups. Compressed files are cut between frames (`pipeline.corpus.frames`), if they have any; the
-worker moves such a cut to the next safe position. Small files share a chunk.
+worker moves such a cut to the next safe position. JSON arrays are not cut. Small files share a chunk.
 """
 
 from bisect import bisect_left
@@ -61,7 +61,7 @@ class Cutting:
     special_tokens: tuple[bytes, ...] = ()
     automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
     whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
-    text_field: str = "text"  # the column that is read of Parquet files
+    text_field: str = "text"  # the column that is read of Parquet files; empty: all of them
     between_frames: bool = False  # whether compressed files are cut
 
     @property
@@ -116,6 +116,8 @@ def plan_chunks(
 
             groups = enumerate(row_group_bytes(file, cutting.text_field))
             found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
+        elif file.format == "json":
+            found = [Span(index, 0, file.size)]
         elif file.compression != "none":
             found = _compressed_spans(index, file, cutting, chunk_bytes)
         else:

@@ -38,7 +38,7 @@ class CorpusFile:
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
-        if self.format == "parquet":
+        if self.format in ("parquet", "json"):
             return f"{self.path}, row {number}"
         return f"{self.path}, byte {number}" + ("" if self.compression == "none" else " of the decompressed text")
 

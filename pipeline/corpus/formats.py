@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from pipeline.base.errors import InputError
 
-FORMATS = ("text", "lines", "jsonl", "parquet")
+FORMATS = ("text", "lines", "jsonl", "parquet", "json")  # the last: one array, of chat data alone
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
 AUTO = "auto"
 

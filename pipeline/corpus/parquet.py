@@ -34,9 +34,12 @@ _parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, p
 def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
     """Return for each row group its rows, and the bytes of its texts as they are encoded.
 
-    Raises `InputError` if the file cannot be read or has no such column of texts.
+    text_field: empty for all columns. Raises `InputError` if the file cannot be read or has no such column of texts.
     """
     with opened(file.path) as stream:
+        if not text_field:
+            with _intact(file, "its end, where Parquet keeps its index"):
+                return [(group.num_rows, group.total_byte_size) for group in _groups(_parquet_file(stream))]
         parquet, leaf = _open(file, stream, text_field)
         return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(parquet)]
 

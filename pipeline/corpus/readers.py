@@ -4,6 +4,7 @@ Formats and compressions are independent. A file that changed since it was liste
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
@@ -77,23 +78,44 @@ def read_span(
     Raises `InputError` for a file that changed, cannot be read or is damaged, with the location; `TrainingError` if
     something does not fit the budget.
     """
-    with opened(file.path, "the run resumes where it stopped") as stream:
-        _require_unchanged(stream, file)
-        if file.compression == "none":
-            blocks = _read_blocks(file, stream, start, stop, progress)
-        else:
-            blocks = _decompressed(file, stream, start, stop, text, progress, budget)
-            start = text[0]
-        if file.format == "parquet":
-            from pipeline.corpus.parquet import read_row_groups
+    if file.format == "parquet":
+        from pipeline.corpus.parquet import read_row_groups
 
+        with unchanged(file) as stream:
             yield from read_row_groups(file, stream, range(start, stop), text_field, progress, budget)
-        elif file.format == "text":
+        return
+    with blocks_of_span(file, start, stop, progress, budget, text) as (first, blocks):
+        if file.format == "text":
             yield from blocks
         elif file.format == "lines":
-            yield from read_lines(file, blocks, start, budget)
+            yield from read_lines(file, blocks, first, budget)
         else:
-            yield from read_json_lines(file, blocks, start, text_field, budget)
+            yield from read_json_lines(file, blocks, first, text_field, budget)
+
+
+@contextmanager
+def blocks_of_span(
+    file: CorpusFile,
+    start: int,
+    stop: int,
+    progress: Progress,
+    budget: ReadBudget = UNLIMITED,
+    text: tuple[int, int | None] = (0, None),
+) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """Open a file that is not Parquet; yield where the text of the span starts, and its blocks."""
+    with unchanged(file) as stream:
+        if file.compression == "none":
+            yield start, _read_blocks(file, stream, start, stop, progress)
+        else:
+            yield text[0], _decompressed(file, stream, start, stop, text, progress, budget)
+
+
+@contextmanager
+def unchanged(file: CorpusFile) -> Iterator[OpenFile]:
+    """Open a file that must be as it was listed, also at the end of the block."""
+    with opened(file.path, "the run resumes where it stopped") as stream:
+        _require_unchanged(stream, file)
+        yield stream
         _require_unchanged(stream, file)
 
 

@@ -21,10 +21,11 @@ KINDS = {
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",
     "records_not_text": "records skipped: the text field is not text",
+    "conversations_dropped": "conversations dropped: not pairs of a question and an answer",
     "files_empty": "files without text",
 }
 
-_PLURAL = re.compile(r"\b(sequence|document|piece|record|file)s\b")
+_PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|file)s\b")
 
 
 class KindTally(TypedDict):

@@ -48,7 +48,16 @@ class EncodeFilesOptions(ReadingOptions, total=False):
 class EncodeOptions(EncodeFilesOptions, total=False):
     """Of `encode_corpus`."""
 
-    shard_format: Literal["npy", "bin", "parquet"]
+    shard_format: Literal["npy", "bin", "parquet", "arrow", "megatron", "mds"]
+    shuffle: int | str | None
+    repeat: int | str
+    weights: Sequence[float | str] | None
+    val_fraction: float | str | None
+    val_tokens: int | str | None
+    sequence_length: int | str | None
+    pack: Literal["concat", "best-fit", "none"]
+    position_ids: bool
+    add_bos: bool
     shard_size: int | str
     executor: Literal["local", "ray"]
     ray_address: str | None

@@ -2,7 +2,7 @@
 
 Each field of `Options` has a default, a reader of its value, and what depends on it (`stage`): "count" and "merge"
 options are part of what a run *is*, "special" options of one tokenizer of it, "encode" options of what shards are,
-"run" options only of how it runs.
+"chat" options of what those of chat data are, "run" options only of how it runs.
 """
 
 import difflib
@@ -16,18 +16,28 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.values import (
-    SHARD_FORMATS,
+    MIX_STRATEGIES,
+    PACKS,
+    TOOL_FORMATS,
+    parse_amount,
+    parse_any_text,
     parse_chat_template,
     parse_flag,
     parse_formats,
+    parse_fraction,
+    parse_names,
     parse_one_of,
     parse_paths,
     parse_pattern,
+    parse_shard_format,
+    parse_shares,
     parse_special_token,
     parse_special_tokens,
     parse_text,
     parse_text_field,
+    parse_thinking,
     parse_vocab_size,
+    parse_weights,
 )
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
@@ -70,10 +80,34 @@ class Options:
     round_vocab_to: int = _option("special", 1, parse_whole_number(1, 1 << 20), "N")
     export: tuple[str, ...] | None = _option("run", None, parse_formats, "LIST")
     chat_template: str | None = _option("run", None, parse_chat_template, "NAME|FILE")
-    shard_format: str = _option("encode", "npy", parse_one_of(*SHARD_FORMATS), "NAME")
+    shard_format: str = _option("encode", "npy", parse_shard_format, "NAME")
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
     documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
     separator: str | None = _option("encode", None, parse_text, "TEXT")
+    shuffle: int | None = _option("encode", None, parse_whole_number(0, (1 << 63) - 1), "SEED")
+    repeat: int = _option("encode", 1, parse_whole_number(1, 1000), "N")
+    weights: tuple[str, ...] | None = _option("encode", None, parse_weights, "NUMBER")
+    val_fraction: float | None = _option("encode", None, parse_fraction, "SHARE")
+    val_tokens: int | None = _option("encode", None, parse_whole_number(1, (1 << 63) - 1), "N")
+    sequence_length: int | None = _option("encode", None, parse_whole_number(1, 1 << 26), "N")
+    pack: str = _option("encode", "concat", parse_one_of(*PACKS), "NAME")
+    position_ids: bool = _option("encode", False, parse_flag)
+    chat: bool = _option("chat", False, parse_flag)
+    template: str | None = _option("chat", None, parse_text, "NAME|FILE")
+    dataset_info: Location | None = _option("chat", None, parse_location, "FILE")
+    dataset: tuple[str, ...] | None = _option("chat", None, parse_names, "NAME[,NAME...]")
+    compatible: bool = _option("chat", False, parse_flag)
+    train_on_prompt: bool = _option("chat", False, parse_flag)
+    mask_history: bool = _option("chat", False, parse_flag)
+    default_system: str | None = _option("chat", None, parse_any_text, "TEXT")
+    enable_thinking: str = _option("chat", "true", parse_thinking, "true|false|null")
+    preserve_thinking: bool = _option("chat", False, parse_flag)
+    tool_format: str | None = _option("chat", None, parse_one_of(*TOOL_FORMATS), "NAME")
+    mix_strategy: str = _option("chat", "concat", parse_one_of(*MIX_STRATEGIES), "NAME")
+    interleave_probs: tuple[float, ...] | None = _option("chat", None, parse_shares, "P[,P...]")
+    seed: int = _option("chat", 42, parse_whole_number(0, (1 << 32) - 1), "N")
+    val_size: float = _option("chat", 0.0, parse_amount, "N|SHARE")
+    max_samples: int | None = _option("chat", None, parse_whole_number(1, (1 << 63) - 1), "N")
     workers: int | None = _option("run", None, parse_whole_number(1, 4096), "N")
     executor: str = _option("run", "local", parse_one_of("local", "ray"))
     ray_address: str | None = _option("run", None, parse_text, "ADDRESS")
@@ -127,10 +161,35 @@ HELP = {  # of the flags
     "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
     "export": "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3, chatml, or a file with one in Jinja",
-    "shard_format": "npy, bin (ids alone), or parquet (a row a document)",
+    "shard_format": "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk)",
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
+    "shuffle": "put all documents in one random order that this seed decides",
+    "repeat": "take the corpus this often, each time in another order if it is shuffled",
+    "weights": "of each INPUT, in their order: how often its documents are taken: 2, 0.5, 1/3; repeatable",
+    "val_fraction": "hold this share of the documents out for validation, chosen by a hash of their content",
+    "val_tokens": "hold documents with this many tokens out for validation",
+    "sequence_length": "make rows of this many tokens; of chat data at most, default: 2048",
+    "pack": "documents in rows: concat end to end, best-fit whole where they fit, none one each; conversations: none, "
+    "greedy, neat (with numbers of parts as mask)",
+    "position_ids": "add columns position_ids and document_ids (best-fit has them in any case)",
+    "chat": "INPUT is chat data: rows with messages, conversations, or instruction and output",
+    "template": "chat template: llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, ..., or a YAML file",
+    "dataset_info": "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are",
+    "dataset": "entries of --dataset-info to read",
+    "compatible": "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together",
+    "train_on_prompt": "learn questions too",
+    "mask_history": "learn only the last answer, and keep the last turns where a conversation is too long",
+    "default_system": "the system text of conversations without one, in place of the template's",
+    "enable_thinking": "empty thoughts of reasoning templates: learned, false: none are kept, null: not learned",
+    "preserve_thinking": "keep thoughts of earlier answers with --mask-history",
+    "tool_format": "how tools and calls become text: default, llama3, qwen, mistral; default: the template's",
+    "mix_strategy": "how data sets follow each other: concat, interleave_under, interleave_over, interleave_once",
+    "interleave_probs": "how often each data set is next; default: they take turns",
+    "seed": "of interleaving, samples and the split",
+    "val_size": "rows for validation: a number, or a share below 1",
+    "max_samples": "take only the first rows of each data set",
     "workers": "worker processes; default: physical cores (ray: all of the cluster)",
     "executor": "where workers run: on this machine, or on a Ray cluster",
     "ray_address": "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's",
@@ -147,7 +206,7 @@ OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields
 
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
-    special = {"special_tokens": "--special-token", "inputs": "INPUT"}
+    special = {"special_tokens": "--special-token", "weights": "--weight", "inputs": "INPUT"}
     return special.get(name) or "--" + name.replace("_", "-")
 
 
@@ -220,7 +279,8 @@ def read_config(path: Location) -> dict[str, Any]:
     renamed: dict[str, Any] = {}
     spelt: dict[str, str] = {}
     for name, value in values.items():
-        known = "special_tokens" if name in ("special-token", "special_token") else name.replace("-", "_")
+        known = name.replace("-", "_")
+        known = {"special_token": "special_tokens", "weight": "weights"}.get(known, known)
         if known in renamed:
             raise UsageError(
                 f"configuration file {path} has both {spelt[known]!r} and {name!r}, which are one option; remove one"

@@ -6,6 +6,7 @@ It raises `ValueError` with what it expects, and the part that is wrong if that 
 
 import contextlib
 import difflib
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -13,15 +14,23 @@ from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pipeline.base.units import THOUSANDS, parse_whole_number
 from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
 from pipeline.storage import path_text
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
-SHARD_FORMATS = ("npy", "bin", "parquet")
+TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
+MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
+PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
+SHARD_FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds")
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
+_MOST_COPIES = 1000  # of a document
 
 
 def parse_one_of(*names: str) -> "partial[str]":
@@ -34,6 +43,18 @@ def _parse_one_of(names: tuple[str, ...], value: object) -> str:
         near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
         raise ValueError("one of " + ", ".join(names) + (f" (did you mean {near[0]}?)" if near else ""))
     return str(value)
+
+
+def foreign_formats() -> "dict[str, EntryPoint]":
+    """Return the formats of shards that other packages add."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="bpe_pipeline.shard_formats")}
+
+
+def parse_shard_format(value: object) -> str:
+    """Read the name of a format of shards, one of ours or of another package."""
+    return _parse_one_of(SHARD_FORMATS if value in SHARD_FORMATS else (*SHARD_FORMATS, *foreign_formats()), value)
 
 
 def parse_text(value: object) -> str:
@@ -136,6 +157,26 @@ def parse_paths(value: object) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def parse_weights(value: object) -> tuple[str, ...]:
+    """Read weights, one per input, as fractions; 0 is a weight here."""
+    listed = list(value) if isinstance(value, list | tuple) else [value]
+    weights = [Fraction(0) if one in (0, "0") and one is not False else parse_weight(one) for one in listed]
+    if not any(weights) or max(weights) > _MOST_COPIES:
+        raise ValueError(f"a number for each input, at most {_MOST_COPIES:,}, not all of them 0")
+    return tuple(map(str, weights))
+
+
+def parse_fraction(value: object) -> float:
+    """Read a share between 0 and 1."""
+    share = 0.0
+    if isinstance(value, str | float):
+        with contextlib.suppress(ValueError):
+            share = float(value)
+    if not 0 < share < 1:
+        raise ValueError("a share between 0 and 1, such as 0.01")
+    return share
+
+
 def parse_weight(value: object) -> Fraction:
     """Read a factor for counts exactly as written: `2.5` -> 5/2, `1/3`, `1e6`.
 
@@ -153,6 +194,47 @@ def parse_weight(value: object) -> Fraction:
     if weight <= 0 or max(weight.numerator, weight.denominator) > _MAX_WEIGHT:
         raise ValueError("a decimal number above 0 such as 2.5, or a fraction such as 1/3, of at most 18 digits")
     return weight
+
+
+def parse_any_text(value: object) -> str:
+    """Read a text that may be empty."""
+    return value if value == "" else parse_text(value)
+
+
+def parse_names(value: object) -> tuple[str, ...]:
+    """Read names, in a list or separated by commas."""
+    names = [name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError("names, separated by commas")
+    return tuple(names)
+
+
+def parse_thinking(value: object) -> str:
+    """Read true, false or null."""
+    return parse_one_of("true", "false", "null")(str(value).lower() if isinstance(value, bool) else value)
+
+
+def parse_shares(value: object) -> tuple[float, ...]:
+    """Read shares between 0 and 1, in a list or separated by commas."""
+    listed = value.split(",") if isinstance(value, str) else value
+    try:
+        shares = tuple(float(share) for share in listed)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        shares = ()
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise ValueError("shares between 0 and 1, separated by commas")
+    return shares
+
+
+def parse_amount(value: object) -> float:
+    """Read a share below 1, or a whole number."""
+    number = math.nan
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):
+            number = float(value)
+    if not (0 <= number < 1 or (number >= 1 and number.is_integer())):
+        raise ValueError("a number of rows, or a share below 1")
+    return number
 
 
 def parse_flag(value: object) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from os import PathLike
 
 from pipeline.base.errors import InputError, unfit
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import ID_BYTES, Block
-from pipeline.shards.manifest import RESULT, EncodedCorpus, ShardFacts, checksum, load_result, tokenizer_fingerprint
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import Block, ShardFacts
+from pipeline.shards.manifest import RESULT, EncodedCorpus, checksum, find_result, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -36,22 +36,21 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     if not isinstance(tokenizer, Tokenizer):
         raise unfit("tokenizer", "a Tokenizer (pipeline.load reads one)", tokenizer)
     where = named(path)
-    directory = where if (where / RESULT).exists() else where.parent
-    corpus = load_result(directory)
-    if corpus is None:
+    found = find_result(where)
+    if found is None:
         raise InputError(
             f"{where} is neither a directory of shards nor one of them ({RESULT} is missing); if encoding was stopped, "
             "run the same command again to resume"
         )
+    directory, corpus, shards = found
     made_by = tokenizer_fingerprint(tokenizer.model)
     if made_by != corpus.tokenizer:
         raise InputError(
             f"{directory} was made by another tokenizer ({corpus.tokenizer}, this one is {made_by}): name that one"
         )
-    shards = [shard for shard in corpus.shards if directory == where or shard.name == where.name]
     if not shards and corpus.shards:
         raise InputError(f"{where} is not among the shards of {directory}: name one that {RESULT} has")
-    by_offsets = corpus.documents_by == "offsets"
+    by_offsets = corpus.documents_by == "offsets" and corpus.pack is None
     separator = b"" if corpus.separator is None else corpus.separator.encode()
     for shard in shards:
         first = 0
@@ -75,7 +74,7 @@ def _blocks(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> It
             raise ValueError(f"its CRC-32 is not the one in {RESULT}")
         if offsets is not None and checksum(offsets)[1] != shard.offsets_crc32:
             raise ValueError(f"the CRC-32 of its offsets, {shard.offsets}, is not the one in {RESULT}")
-        yield from FORMATS[corpus.format].read(where, offsets, ID_BYTES[corpus.dtype], shard.tokens, shard.documents)
+        yield from shard_format(corpus.format).read(where, offsets, corpus.layout(), shard)
     except (OSError, ValueError) as error:
         wrong = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"is damaged: {error}"
         raise InputError(f"{where} {wrong}; restore it, or encode the corpus again") from None

@@ -5,27 +5,35 @@ the ids and the ends of documents alone, not on the parts: chunks of any size ma
 """
 
 import logging
-from collections.abc import Callable, Sequence
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
 
 from pipeline.run import memory
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest
+from pipeline.shards.dealt_file import open_source
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.manifest import EncodedCorpus, Encoding, ShardFacts
-from pipeline.shards.part_file import Part, Slice, open_part, part_of
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
+from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of
+from pipeline.shards.order import Split, bucket_memory, is_dealt
+from pipeline.shards.packing import Packing
+from pipeline.shards.part_file import Part, Slice, part_of
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, ShardTask, is_intact, write_shard
-from pipeline.storage import Location, Remote, each, existing, unreadable
-from pipeline.storage.atomic import make_directory
+from pipeline.storage import Location, Remote, each, existing, open_file, unreadable
+from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model
 
 _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
+_COPIED_BYTES = 1 << 20
 LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
 
 
@@ -43,26 +51,40 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
     )
-    there = existing([path for path, _ in stored])
-    found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
-    missing = [index for index in range(len(stored)) if index not in found]
-    tasks = [
-        task(
+
+    def of_chunk(index: int) -> EncodeTask:
+        output, fingerprint = stored[index]
+        return task(
             name=f"chunk {index}",
             spans=plan.spans(index),
             sizes=plan.sizes(index),
-            output=stored[index][0],
-            fingerprint=stored[index][1],
+            output=output,
+            fingerprint=fingerprint,
         )
-        for index in missing
-    ]
+
+    return encode_missing(work, encoding, encode_chunk, of_chunk, workers)
+
+
+def encode_missing(
+    work: Work,
+    encoding: Encoding,
+    encode: Callable[[Any], Part],
+    task_of_chunk: Callable[[int], Any],
+    workers: memory.Workers,
+) -> list[Part]:
+    """Encode the chunks without parts, each by its task; returns all parts, in the order of the corpus."""
+    plan, stored = encoding.plan, encoding.parts()
+    there = existing([path for path, _ in stored])
+    found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
+    missing = [index for index in range(len(stored)) if index not in found]
+    tasks = [task_of_chunk(index) for index in missing]
     done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
     _log.info("%d chunks, %d to encode", len(stored), len(missing))
     work.directory.require_lock()
     make_directory(work.directory / "parts")
     with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
         work.keeps("encoded", done, plan.bytes)
-        run = work.executor.run(encode_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
+        run = work.executor.run(encode, tasks, advance, at_once=workers.at_once, need=workers.need)
         for position, part in run:
             found[missing[position]] = part
             done += plan.chunks[missing[position]].bytes
@@ -70,58 +92,127 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     return [found[index] for index in range(len(stored))]
 
 
-def write_shards(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[ShardFacts]:
-    """Write the shards that are missing; returns all of them, in order."""
-    options, stored = encoding.options, encoding.parts()
-    format_, rows = options["shard_format"], FORMATS[options["shard_format"]].rows
-    by_offsets = options["documents"] == "offsets"
-
-    def last_end(part: int, stop: int) -> int | None:
-        with open_part(*stored[part]) as reader:
-            return reader.last_end(stop)
-
-    sizes = [part.ids for part in parts]
-    planned = plan_shards(sizes, options["shard_size"], last_end if by_offsets or rows else None)
-    tasks = [
-        ShardTask(
-            output=work.directory / f"shard-{index:05d}.{format_}",
-            offsets=work.directory / f"shard-{index:05d}.documents.npy" if by_offsets and not rows else None,
-            format=format_,
-            id_bytes=ID_BYTES[options["dtype"]],
-            tokens=sum(one.stop - one.start for one in shard),
-            parts=tuple((*stored[one.part], one) for one in shard),
-        )
-        for index, shard in enumerate(planned)
-    ]
-    names = [path.name for one in tasks for path in (one.output, one.offsets) if path is not None]
+def write_shards(
+    work: Work, encoding: Encoding, model: Model, splits: Sequence[Split]
+) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
+    """Write the shards that are missing, and the files of their format; returns all of them, in order."""
+    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
+    packing, layout = rows_asked(options, model)
+    directories = directories_of(options["shard_format"], [split.name for split in splits])
+    tasks: list[ShardTask] = []
+    counts = []
+    for split, directory in zip(splits, directories, strict=True):
+        own = list(_shard_tasks(encoding, split, directory, packing, layout))
+        counts.append(len(own))
+        tasks += own
+    names = [name for task in tasks for name in (task.name, task.offsets) if name is not None]
+    names += format_.index(layout, dict.fromkeys(directories, ())) if not encoding.single else {}
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    workers = _writers(work, len(tasks))
-    with work.stage(WRITING_STAGE, sum(sizes), "tokens") as advance:
+    for directory in filter(None, directories if not encoding.single else ()):
+        make_directory(work.directory / directory)
+    workers = writers(work, len(tasks), dealt=is_dealt(options))
+    with work.stage(WRITING_STAGE, sum(task.tokens for task in tasks), "tokens") as advance:
         run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)
-    return [written[index] for index in range(len(tasks))]
+    facts = [written[index] for index in range(len(tasks))]
+    if encoding.single:
+        for name in names:
+            _move(work.directory / name, encoding.home / name)
+        return facts, [], layout
+    firsts = accumulate(counts, initial=0)
+    by_split = {
+        one: facts[first : first + count] for one, first, count in zip(directories, firsts, counts, strict=False)
+    }
+    return facts, [index_file(work, *file) for file in format_.index(layout, by_split).items()], layout
+
+
+def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None, Layout]:
+    """Return how documents become rows, and what the rows have."""
+    row_tokens, name = options.get("sequence_length"), options.get("pack") or "concat"
+    if row_tokens is None:
+        return None, Layout({IDS: options["dtype"]})
+    format_, special = shard_format(options["shard_format"]), model.vocabulary.special_tokens
+    pad = next((special[one] for one in (model.pad_token, model.eos_token, model.separator) if one in special), 0)
+    packing = Packing(name, row_tokens, pad, padded=name != "none" or not format_.rows)
+    positions = format_.columns and (name == "best-fit" or bool(options.get("position_ids")))
+    return packing, packing.layout(options["dtype"], positions=positions)
+
+
+def _shard_tasks(
+    encoding: Encoding, split: Split, directory: str, packing: Packing | None, layout: Layout
+) -> Iterator[ShardTask]:
+    """Yield the task of each shard of a split."""
+    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
+    by_offsets = options["documents"] == "offsets" and packing is None
+    rest, shard_tokens = 0, options["shard_size"] if not encoding.single else max(sum(split.ids), 1)
+    if packing is not None and packing.name == "concat":
+        rest = sum(split.ids) % packing.row_tokens
+        shard_tokens = max(shard_tokens // packing.row_tokens, 1) * packing.row_tokens
+    whole = by_offsets or (format_.rows and packing is None) or (packing is not None and packing.name != "concat")
+
+    def last_end(part: int, stop: int) -> int | None:
+        with open_source(split.sources[part]) as reader:
+            return reader.last_end(stop)
+
+    planned = without_rest(plan_shards(split.ids, shard_tokens, last_end if whole else None), rest)
+    for index, shard in enumerate(planned):
+        name, offsets = format_.names(index, len(planned), offsets=by_offsets)
+        if encoding.single:
+            name, own = manifest.single_names(encoding.single)[split.name]
+            offsets = own if by_offsets and offsets else None
+        prefix = f"{directory}/" if directory and not encoding.single else ""
+        yield ShardTask(
+            directory=encoding.directory.location,
+            name=prefix + name,
+            offsets=None if offsets is None else prefix + offsets,
+            format=options["shard_format"],
+            layout=layout,
+            tokens=sum(one.stop - one.start for one in shard),
+            parts=tuple((split.sources[one.part], one) for one in shard),
+            packing=packing,
+            dropped=rest if index == len(planned) - 1 else 0,
+        )
+
+
+def _move(path: Location, where: Location) -> None:
+    """Move a complete file out of the directory in which it was made."""
+    if isinstance(path, Path):
+        put(path, where)
+        return
+    with whole_file(where) as copy, open_file(path) as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target, _COPIED_BYTES)
+
+
+def index_file(work: Work, name: str, text: str) -> FileFacts:
+    """Write a file that a format adds to the directory."""
+    work.directory.require_lock()
+    write_whole(work.directory / name, text)
+    data = text.encode()
+    return FileFacts(name, len(data), f"{zlib.crc32(data):08x}")
 
 
 def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
-    location = encoding.directory.location
+    location = encoding.home
     tasks = [CheckTask(location / name, size, crc32) for name, size, crc32 in corpus.checksums()]
     sizes = each(_size, [task.path for task in tasks], remote=isinstance(location, Remote))
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers = _writers(work, len(tasks))
+    workers = writers(work, len(tasks))
     with work.stage(CHECKING_STAGE, sum(task.bytes for task in tasks), "bytes") as advance:
         run = work.executor.run(is_intact, tasks, advance, at_once=workers.at_once, need=workers.need)
         damaged = [index for index, intact in run if not intact]
     return tasks[min(damaged)].path.name if damaged else None
 
 
-def _writers(work: Work, tasks: int) -> memory.Workers:
-    """Return the workers that write or check that many files."""
+def writers(work: Work, tasks: int, *, dealt: bool = False) -> memory.Workers:
+    """Return the workers that write or check that many files. dealt: from buckets, which they sort."""
     whole = memory.budget(work.options.memory_limit, work.nodes)
     count = whole.workers(max(1, min(worker_count(work.options), tasks)))
-    return memory.Workers(whole, count, count, memory.LEAST_WORK_BYTES)
+    return memory.Workers(
+        whole, count, count, max(memory.LEAST_WORK_BYTES, bucket_memory(whole.per_worker(count)) * dealt)
+    )
 
 
 def _size(where: Location) -> int | None:
@@ -167,3 +258,22 @@ def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | 
         )
         for start, stop in pairwise(borders)
     ]
+
+
+def without_rest(planned: Sequence[tuple[Slice, ...]], rest: int) -> list[tuple[Slice, ...]]:
+    """Return the slices of each shard without the last `rest` ids; of a shard without any left, only if it is alone.
+
+    >>> [[(one.start, one.stop) for one in shard] for shard in without_rest([(Slice(0, 0, 4, True),)], 1)]
+    [[(0, 3)]]
+    """
+    shards = list(planned)
+    while rest and shards:
+        kept = []
+        for one in reversed(shards.pop()):
+            stop = max(one.start, one.stop - rest)
+            rest -= one.stop - stop
+            kept.append(replace(one, stop=stop))
+        if any(one.stop > one.start for one in kept) or not shards:
+            shards.append(tuple(reversed(kept)))
+            break
+    return shards

@@ -70,6 +70,16 @@ def packed(model: Model) -> bytes:
 _loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # at most one
 
 
+def loaded(model: Broadcast, tokenizer: str, cache_bytes: int) -> tuple[Model, _core.Encoder]:
+    """Return the model that was sent with its encoder, which stays with its caches until another one is sent."""
+    key = tokenizer, cache_bytes
+    if key not in _loaded:
+        _loaded.clear()
+        sent: Model = pickle.loads(model.get())  # noqa: S301 - from our own coordinator
+        _loaded[key] = sent, sent.encoder(cache_bytes=cache_bytes, threads=1)
+    return _loaded[key]
+
+
 def encode_chunk(task: EncodeTask) -> Part:
     """Encode one chunk and write its part. Runs in a worker process.
 
@@ -77,12 +87,7 @@ def encode_chunk(task: EncodeTask) -> Part:
     `InputError` for a file that changed or cannot be read.
     """
     started = time.monotonic()
-    key = task.tokenizer, task.cache_bytes
-    if key not in _loaded:
-        _loaded.clear()
-        sent: Model = pickle.loads(task.model.get())  # noqa: S301 - from our own coordinator
-        _loaded[key] = sent, sent.encoder(cache_bytes=task.cache_bytes, threads=1)
-    model, encoder = _loaded[key]
+    model, encoder = loaded(task.model, task.tokenizer, task.cache_bytes)
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, task.id_bytes)
         half = task.budget_bytes // 2  # for `regex`, where it cuts

@@ -34,7 +34,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 _OF_SHARDS = names_of("run", "encode") - {
     *("inputs", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss", "documents", "separator")
-}
+} | {"add_bos"}
 Blocks = list[tuple[memoryview, memoryview]]
 
 

@@ -2,7 +2,8 @@
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
 parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are written
-shard-00000.npy    the shards, and shard-00000.documents.npy if documents are separated by offsets
+shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
+                   for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
 """
 
@@ -11,8 +12,8 @@ import hashlib
 import re
 import zlib
 from array import array
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
 from typing import Any, get_args
 
@@ -22,31 +23,82 @@ from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan, dependencies_of
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import ID_BYTES
+from pipeline.shards.formats import FORMATS, shard_format
+from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
 from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_json
 from pipeline.storage.bounded import read_json
 from pipeline.tokenizer.model import Model
 
 RESULT = "shards.json"
+PARTS = ".parts"  # the end of the name of a directory that makes a single file
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
-_SHARD = re.compile(rf"shard-[0-9]{{5,}}(\.documents)?\.({'|'.join(FORMATS)})")
-SHARDS = Kind("encoding.json", re.compile(rf"parts|log\.txt|shards\.json|{_SHARD.pattern}"), FORMAT_VERSION)
+_NOT_ALWAYS = ("columns", "row_tokens", "pack", "index", "rows", "padded", "truncated", "dropped")
+_SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
+_INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
+_NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
+SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|{_SHARD}"), FORMAT_VERSION)
+
+
+def kind_of(format_name: str, *, validation: bool) -> Kind:
+    """Return the kind of a directory of shards of one format, with or without what is held out."""
+    format_ = shard_format(format_name)
+    directories = directories_of(format_name, ["train", *(["validation"] if validation else [])])
+    written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
+    tops = {name.split("/")[0] for name in (*written, *directories) if name}
+    return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
+
+
+def directories_of(format_name: str, splits: Sequence[str]) -> list[str]:
+    """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
+    apart = len(splits) > 1 and shard_format(format_name).split_directories
+    return ["" if split == "train" and not apart else split for split in splits]
+
+
+def single_format(output: Location) -> str | None:
+    """Return the format of an output that is a single file by its name, such as `train.bin`; None for a directory."""
+    name = output.suffix.removeprefix(".")
+    known = name in FORMATS and FORMATS[name].alone
+    return name if known and not output.is_dir() else None
+
+
+def single_names(name: str) -> dict[str, tuple[str, str]]:
+    """Return the names of the single files of each split, and of their offsets: `train.bin` -> `val.bin`."""
+    stem, _, extension = name.rpartition(".")
+    stems = {"train": stem, "validation": "val" if stem == "train" else f"{stem}.val"}
+    return {split: (f"{own}.{extension}", f"{own}.documents.npy") for split, own in stems.items()}
 
 
 @dataclass(frozen=True)
 class Encoding:
     """What `encoding.json` says. options: those that decide what the shards hold, and the tokenizer's fingerprint.
 
-    shards: names of files that may be there.
+    shards: names of files that may be there. inputs: of each weighted input, how many chunks it has.
     """
 
     directory: Directory
     options: dict[str, Any]
     plan: Plan
     shards: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
+
+    @property
+    def single(self) -> str | None:
+        """The name of the single file that is made, if it is one."""
+        name = self.directory.location.name
+        return name.removesuffix(PARTS) if name.endswith(PARTS) else None
+
+    @property
+    def home(self) -> Location:
+        """Where the shards are when they are complete."""
+        where = self.directory.location
+        return where.parent if self.single else where
+
+    @property
+    def result(self) -> Location:
+        """Where it is said what the shards are."""
+        return self.home / (f"{self.single}.json" if self.single else RESULT)
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
@@ -85,8 +137,9 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
+    inputs = {"inputs": encoding.inputs} if encoding.inputs else {}
     encoding.directory.write_manifest(
-        {"options": encoding.options, "shards": encoding.shards, **encoding.plan.to_json()}
+        {"options": encoding.options, "shards": encoding.shards, **inputs, **encoding.plan.to_json()}
     )
 
 
@@ -97,8 +150,10 @@ def load(directory: Directory) -> Encoding | None:
         return None
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
-        _check_names(names)
-        return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names)
+        single = directory.location.name.removesuffix(PARTS)
+        _check_names(names, single if single != directory.location.name else None)
+        inputs = tuple(map(int, document.get("inputs", ())))
+        return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names, inputs)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:
@@ -110,6 +165,12 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
             names += result.file_names()
     encoding.directory.remove([RESULT, *encoding.owned_parts(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
+
+
+def remove_working_directory(encoding: Encoding) -> None:
+    """Delete what is left in the directory of a finished single file; the lock removes the directory."""
+    encoding.directory.remove([*encoding.shards, SHARDS.manifest, LOG])
+    standard_input.remove_copies(encoding.directory, ())
 
 
 def remove_partial(encoding: Encoding) -> None:
@@ -134,17 +195,12 @@ def checksum(where: Location, advance: Callable[[int], None] = ignore) -> tuple[
 
 
 @dataclass(frozen=True)
-class ShardFacts:
-    """One shard. documents: that end in it; offsets: the file with the offsets of its documents, if there is one."""
+class FileFacts:
+    """One more file of a format, such as its index."""
 
     name: str
-    tokens: int
-    documents: int
     bytes: int
     crc32: str
-    offsets: str | None = None
-    offsets_bytes: int | None = None
-    offsets_crc32: str | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +210,9 @@ class EncodedCorpus:
     dtype: of an id, little-endian: uint16 or uint32. vocab_size: all ids are below it. documents_by: "separator" or
     "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
     files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
-    fingerprints of the tokenizer, and of everything that the shards depend on.
+    fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
+    more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; index:
+    what the format adds to the directory.
     """
 
     format: str
@@ -171,14 +229,23 @@ class EncodedCorpus:
     losses: Tallies
     shards: tuple[ShardFacts, ...]
     encoding: str
+    columns: dict[str, str] | None = None
+    row_tokens: int | None = None
+    pack: str | None = None
+    index: tuple[FileFacts, ...] = ()
+
+    def layout(self) -> Layout:
+        """Return what the rows have."""
+        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens, documents=self.pack is None)
 
     def file_names(self) -> list[str]:
-        """Return the names of all shards and of their offsets."""
+        """Return the names of all files."""
         return [name for name, _, _ in self.checksums()]
 
     def checksums(self) -> list[tuple[str, int, str]]:
-        """Return name, bytes and CRC-32 of all shards and of their offsets."""
-        return [
+        """Return name, bytes and CRC-32 of all shards, of their second files, and of the format's own."""
+        own = [(one.name, one.bytes, one.crc32) for one in self.index]
+        return own + [
             (str(name), int(size or 0), str(crc32))
             for shard in self.shards
             for name, size, crc32 in (
@@ -189,38 +256,82 @@ class EncodedCorpus:
         ]
 
 
-def save_result(encoded: EncodedCorpus, directory: Directory) -> None:
-    """Write `shards.json`, whole or not at all."""
-    directory.require_lock()
-    write_json(directory / RESULT, {"format_version": FORMAT_VERSION, **asdict(encoded)})
+def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
+    """Write `shards.json`, or the manifest of a single file, whole or not at all."""
+    encoding.directory.require_lock()
+    document = {"format_version": FORMAT_VERSION, **asdict(corpus)}
+    for part in (document, *document["shards"]):  # as in releases without them
+        for name in _NOT_ALWAYS:
+            if part.get(name) in (None, ()):
+                part.pop(name, None)
+    write_json(encoding.result, document)
 
 
 def load_result(directory: Location) -> EncodedCorpus | None:
     """Return what `shards.json` says, or None if there is none. Raises `InputError` if it is damaged."""
-    path = directory / RESULT
+    return load_result_file(directory / RESULT)
+
+
+def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
+    """Return the directory, the result and those of its shards that a path names; None if it names none.
+
+    A path is a directory of shards, a split's directory in it, a shard, or a single file such as `train.bin`.
+    """
+    base = _training_name(where.name)
+    for home, path in (
+        (where, where / RESULT),
+        (where.parent, where.parent / RESULT),
+        *((where.parent, where.parent / f"{name}.json") for name in base),
+    ):
+        corpus = load_result_file(path)
+        if corpus is not None:
+            shards = [
+                one for one in corpus.shards if home == where or where.name in (one.name.partition("/")[0], one.name)
+            ]
+            return home, corpus, tuple(shards)
+    return None
+
+
+def _training_name(name: str) -> list[str]:
+    """Return the names of single files whose manifest may have this one."""
+    stem, _, extension = name.rpartition(".")
+    return [
+        name,
+        *(["train." + extension] if stem == "val" else []),
+        *([f"{stem[:-4]}.{extension}"] if stem.endswith(".val") else []),
+    ]
+
+
+def load_result_file(path: Location) -> EncodedCorpus | None:
+    """Return what the manifest of shards says, or None if there is none. Raises `InputError` if it is damaged."""
     try:
         document = read_json(path)
         version = document.pop("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
         shards = tuple(ShardFacts(**shard) for shard in document.pop("shards"))
-        return _checked(EncodedCorpus(**document, shards=shards))
+        index = tuple(FileFacts(**one) for one in document.pop("index", ()))
+        single = path.name.removesuffix(".json") if path.name != RESULT else None
+        return _checked(EncodedCorpus(**document, shards=shards, index=index), single)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 
-def _checked(found: EncodedCorpus) -> EncodedCorpus:
+def _checked(found: EncodedCorpus, single: str | None = None) -> EncodedCorpus:
     """Return the same; raises `ValueError` for a value of another type or range, or a name that is not a shard's."""
-    one_of = {"format": [*FORMATS], "dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
+    shard_format(found.format)
+    one_of = {"dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
     for name, values in one_of.items():
         if getattr(found, name) not in values:
             raise ValueError(f"{name} is {getattr(found, name)!r}, not one of {', '.join(values)}")
+    if not {*(found.columns or {}).values()} <= {*CODES} or IDS not in (found.columns or {IDS}):
+        raise ValueError(f"columns are {found.columns!r}")
     for kind, tallied in found.losses.items():
         if type(tallied["count"]) is not int or not all(type(text) is str for text in tallied["examples"]):
             raise ValueError(f"losses of {kind} are not a count and examples")
-    holders: list[EncodedCorpus | ShardFacts] = [found, *found.shards]
+    holders: list[EncodedCorpus | ShardFacts | FileFacts] = [found, *found.shards, *found.index]
     together = [("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")]
     for holder in holders:
         for field in fields(holder):
@@ -230,11 +341,12 @@ def _checked(found: EncodedCorpus) -> EncodedCorpus:
         for names in together:
             if len({getattr(holder, name, None) is None for name in names}) > 1:
                 raise ValueError(f"only some of {', '.join(names)} are known")
-    _check_names(found.file_names())
+    _check_names(found.file_names(), single)
     return found
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_names(names: Iterable[str], single: str | None) -> None:
+    own = {name for pair in single_names(single).values() for name in pair} if single else set()
     for name in names:
-        if not _SHARD.fullmatch(name):
-            raise ValueError(f"{name!r} is not the name of a shard")
+        if name not in own and (single or not _NAME.fullmatch(name)):
+            raise ValueError(f"{name!r} is not the name of a shard's file")

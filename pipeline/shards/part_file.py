@@ -28,10 +28,11 @@ _END_BYTES = 8
 
 @dataclass(frozen=True)
 class Part:
-    """What a part holds: the number of ids, and the statistics of its chunk."""
+    """What a part holds: the number of ids, the statistics of its chunk, and how many documents end in it."""
 
     ids: int
     statistics: ChunkStatistics
+    documents: int
 
 
 class PartWriter:
@@ -51,9 +52,15 @@ class PartWriter:
     def finish(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
         """Write the footer, the end of the file."""
         footer = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "statistics": asdict(statistics)}
-        data = json.dumps(footer | {"blocks": self._blocks}).encode()
-        self._file.write(data + _TAIL.pack(_core.hash64(data), len(data), _MARK))
-        return Part(sum(ids for ids, _, _ in self._blocks), statistics)
+        self._file.write(footer_bytes({**footer, "blocks": self._blocks}))
+        ids, ends = (sum(block[column] for block in self._blocks) for column in (0, 1))
+        return Part(ids, statistics, ends)
+
+
+def footer_bytes(footer: dict[str, Any]) -> bytes:
+    """Return the end of a file that holds ids."""
+    data = json.dumps(footer).encode()
+    return data + _TAIL.pack(_core.hash64(data), len(data), _MARK)
 
 
 @dataclass(frozen=True)
@@ -66,20 +73,35 @@ class Slice:
     with_start: bool
 
 
+@dataclass(frozen=True)
+class StoredPart:
+    """Where a part is, and the fingerprint of what it depends on."""
+
+    path: Location
+    fingerprint: str
+
+
 @contextlib.contextmanager
-def open_part(where: Location, fingerprint: str) -> Iterator["PartReader"]:
-    """Open a part; raises `RunDirectoryError` if it is damaged or depends on something else."""
+def open_footer(where: Location, fingerprint: str) -> Iterator[tuple[OpenFile, dict[str, Any]]]:
+    """Open a file that holds ids; raises `RunDirectoryError` if it is damaged or depends on something else."""
     with open_file(where) as file:
         stop = max(file.seek(0, 2) - _TAIL.size, 0)
         checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
         if mark != _MARK or length > stop:
-            raise _damaged(where, "it is not whole")
+            raise damaged(where, "it is not whole")
         data = file.read_at(stop - length, length)
         if _core.hash64(data) != checksum:
-            raise _damaged(where, "its footer is not as it was written")
+            raise damaged(where, "its footer is not as it was written")
         footer = json.loads(data)
         if footer["fingerprint"] != fingerprint:
-            raise _damaged(where, "it is of another chunk")
+            raise damaged(where, "it is of another chunk")
+        yield file, footer
+
+
+@contextlib.contextmanager
+def open_part(where: Location, fingerprint: str) -> Iterator["PartReader"]:
+    """Open a part; raises `RunDirectoryError` if it is damaged or depends on something else."""
+    with open_footer(where, fingerprint) as (file, footer):
         yield PartReader(where, file, footer)
 
 
@@ -93,7 +115,8 @@ class PartReader:
         sizes = (self._id_bytes * ids + _END_BYTES * ends for ids, ends, _ in self._blocks)
         self._offsets = list(accumulate(sizes, initial=0))
         self._firsts = list(accumulate((ids for ids, _, _ in self._blocks), initial=0))
-        self.part = Part(self._firsts[-1], ChunkStatistics.from_values(footer["statistics"]))
+        self.row_numbers = list(accumulate((ends for _, ends, _ in self._blocks), initial=0))  # of each block's first
+        self.part = Part(self._firsts[-1], ChunkStatistics.from_values(footer["statistics"]), self.row_numbers[-1])
 
     def blocks(self, of: Slice) -> Iterator[Block]:
         """Yield the ids of a slice, and where documents end in it."""
@@ -105,6 +128,19 @@ class PartReader:
             low, high = min(max(of.start - first, 0), len(ids)), min(of.stop - first, len(ids))
             least = of.start if of.with_start else of.start + 1
             yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, of.stop)]
+
+    def all_ends(self) -> "array[int]":
+        """Return where documents end in the whole part; only they are read, and they are not checked."""
+        found = array("Q")
+        for (ids, ends, _), start in zip(self._blocks, self._offsets, strict=False):
+            found.frombytes(self._file.read_at(start + self._id_bytes * ids, _END_BYTES * ends))
+        return found
+
+    def block(self, number: int) -> Block:
+        """Return one block: its ids, and where documents end, counted from the first id of the block."""
+        ids, ends = self._block(number)
+        first = self._firsts[number]
+        return ids, array("Q", (end - first for end in ends)) if first else ends
 
     def last_end(self, stop: int) -> int | None:
         """Return the last position up to `stop` where a document ends, or None."""
@@ -120,7 +156,7 @@ class PartReader:
         start, stop = self._offsets[number : number + 2]
         data = self._file.read_at(start, stop - start)
         if len(data) != stop - start or _core.hash64(data) != checksum:
-            raise _damaged(self._where, f"block {number} is not as it was written")
+            raise damaged(self._where, f"block {number} is not as it was written")
         border = self._id_bytes * ids
         return memoryview(data)[:border].cast(ID_CODES[self._id_bytes]), array("Q", data[border:])
 
@@ -134,5 +170,6 @@ def part_of(where: Location, fingerprint: str) -> Part | None:
         return None
 
 
-def _damaged(where: Location, reason: str) -> RunDirectoryError:
+def damaged(where: Location, reason: str) -> RunDirectoryError:
+    """Return the error for a damaged file of ids."""
     return RunDirectoryError(f"{where} is damaged ({reason}); remove that file and run the same command again")

@@ -3,7 +3,7 @@
 The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -17,7 +17,7 @@ from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.option_types import AnyPath
-from pipeline.run.options import READING_OPTIONS, Options, names_of
+from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, names_of
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work, on_regex
@@ -33,9 +33,10 @@ from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 # Options that change nothing here: the tokenizer decides.
-OF_TRAINING = names_of("count", "vocabulary", "merge", "special") - {"errors", *READING_OPTIONS} | {
+OF_TRAINING = names_of("count", "vocabulary", "merge", "special", "chat") - {"errors", "add_bos", *READING_OPTIONS} | {
     *("no_special_tokens", "export", "chat_template", "dry_run")
 }
+_LATER = ("shuffle", "repeat", "weights", "val_fraction", "val_tokens", "sequence_length", "pack", "position_ids")
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
 _CHUNKS_PER_WORKER = 8
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
@@ -102,23 +103,60 @@ def dtype_of(model: Model) -> str:
     return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
 
 
-def open_encoding(work: Work, model: Model) -> Encoding:
-    """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved."""
+def with_bos(model: Model, options: Options) -> Model:
+    """Return the model whose documents start with bos if the options ask for it."""
+    if not options.add_bos or model.add_bos:
+        return model
+    if model.bos_token is None:
+        raise UsageError("--add-bos: the tokenizer has no bos token; export it with --bos-token first")
+    return replace(model, add_bos=True)
+
+
+def as_directory(options: Options) -> Options:
+    """Return the options with the directory in which a single file such as `train.bin` is made, and its format."""
+    if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
+        raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
+    if options.val_fraction is not None and options.val_tokens is not None:
+        raise UsageError("--val-fraction and --val-tokens exclude each other; give one")
+    if options.weights is not None and len(options.weights) != len(options.inputs or ()):
+        raise UsageError(f"{len(options.weights)} weights for {len(options.inputs or ())} inputs: give one for each")
+    output, asked = options.output, options.shard_format
+    if output is None or (name := shards.single_format(output)) is None:
+        return options
+    if asked not in (name, OPTION_FIELDS["shard_format"].default):
+        raise UsageError(f"--output {output} is a file of the format {name}, not {asked}: leave out --shard-format")
+    return replace(options, output=output.with_name(output.name + shards.PARTS), shard_format=name)
+
+
+def open_encoding(
+    work: Work, model: Model, asked: dict[str, Any] | None = None, cut: Callable[[Listing], Plan] | None = None
+) -> Encoding:
+    """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved.
+
+    asked: what the shards depend on, and cut: what plans the chunks, if not those of a corpus.
+    """
     options, directory = work.options, work.directory
     if (directory / "run.json").exists():
         raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
     stored = None if options.overwrite else shards.load(directory)
-    asked = {
+    asked = asked or {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
         **options.of_stage("encode"),
         "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),
     }
+    if options.weights is not None:
+        asked["weighted"] = list(options.inputs or ())
+    for name in _LATER:  # a default is as in releases without the option
+        if asked.get(name) == OPTION_FIELDS[name].default:
+            asked[name] = None
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
+    asked = {name: value for name, value in asked.items() if value is not None or name not in _LATER}
     with with_standard_input(directory, options) as settled:
-        listing = list_corpus(settled, work.listener, directory, may_be_empty=stored is not None)
+        listings = list_weighted(settled, work, may_be_empty=stored is not None)
+        listing = sum_of(listings)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
             added = stored.plan.added_files(directory, listing, work.listener)
@@ -131,20 +169,70 @@ def open_encoding(work: Work, model: Model) -> Encoding:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan = cut_corpus(listing, model, options, work.nodes)
+        plan, inputs = (cut(listing), ()) if cut else cut_inputs(listings, model, options, work.nodes)
+        encoding = Encoding(directory, asked, plan, inputs=inputs)
+        refuse_other_file(encoding, overwrite=options.overwrite)
         try:
             old = shards.load(directory)
         except RunDirectoryError:
             old = None  # damaged: its list of files cannot be trusted, and new files replace them one by one
         if old is not None:
             shards.remove_all(old, keep=[file.path for file in plan.files])
-        encoding = Encoding(directory, asked, plan)
         shards.save(encoding)
         return encoding
 
 
-def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = ()) -> Plan:
-    """Return the plan with the chunks of these files; raises `InputError` if they have nothing to read."""
+def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
+    """Raise `RunDirectoryError` if a single file would replace one that is of something else."""
+    if encoding.single is None or overwrite:
+        return
+    found = shards.load_result_file(encoding.result)
+    if found is not None and found.encoding == encoding.fingerprint():
+        return
+    for name in (name for names in shards.single_names(encoding.single).values() for name in names):
+        if (encoding.home / name).exists():
+            raise RunDirectoryError(
+                f"{encoding.home / name} exists and is of something else; name another file, or replace it with "
+                "--overwrite"
+            )
+
+
+def list_weighted(options: Options, work: Work, *, may_be_empty: bool) -> list[Listing]:
+    """List the files of a corpus: in one list, or those of each input in its own if inputs have weights."""
+    if options.weights is None:
+        return [list_corpus(options, work.listener, work.directory, may_be_empty=may_be_empty)]
+    seen: set[str] = set()
+    listings = []
+    for name in options.inputs or ():
+        found = list_corpus(replace(options, inputs=(name,)), work.listener, work.directory, may_be_empty=may_be_empty)
+        listings.append(replace(found, files=tuple(file for file in found.files if file.path not in seen)))
+        seen.update(file.path for file in found.files)
+    return listings
+
+
+def sum_of(listings: Sequence[Listing]) -> Listing:
+    """Return all files of some listings."""
+    files, empty = ([one for listing in listings for one in getattr(listing, name)] for name in ("files", "empty"))
+    return Listing(tuple(files), tuple(empty))
+
+
+def cut_inputs(
+    listings: Sequence[Listing], model: Model, options: Options, nodes: Sequence[Node]
+) -> tuple[Plan, tuple[int, ...]]:
+    """Return the plan of some listings, and how many chunks each has if they have weights: no chunk is of two."""
+    plan, counts = Plan(empty=sum_of(listings).empty), []
+    for listing in listings:
+        before = len(plan.chunks)
+        if listing.files:
+            plan = cut_corpus(listing, model, options, nodes, plan)
+        counts.append(len(plan.chunks) - before)
+    return plan, tuple(counts) if options.weights is not None else ()
+
+
+def cut_corpus(
+    listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = (), before: Plan | None = None
+) -> Plan:
+    """Return the plan with the chunks of these files added; raises `InputError` if there is nothing to read at all."""
     cores = sum(node.cores for node in nodes)
     workers = min(options.workers or cores, cores) if nodes else worker_count(options)
     size = -(-corpus_bytes(listing.files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
@@ -157,7 +245,7 @@ def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence
     else:  # the rules of special tokens may reach back across each of them
         reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
         cutting = Cutting(() if reaches_back else special_tokens, None, True, options.text_field)
-    return Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes)
+    return (before or Plan(empty=listing.empty)).extended(listing.files, cutting, chunk_bytes)
 
 
 def _special_bytes(model: Model) -> tuple[bytes, ...]:

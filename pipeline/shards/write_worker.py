@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.executors.worker import report_progress
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.shard_format import Block
-from pipeline.shards.manifest import ShardFacts, checksum
-from pipeline.shards.part_file import Slice, open_part
+from pipeline.shards.dealt_file import Source, open_source
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts
+from pipeline.shards.manifest import checksum
+from pipeline.shards.packing import Packed, Packing
+from pipeline.shards.part_file import Slice
 from pipeline.storage import Location, unreadable
 from pipeline.storage.atomic import whole_file
 
@@ -19,17 +21,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard for a worker. offsets: the file for them, if any; parts: path, fingerprint and slice of each."""
+    """One shard for a worker. offsets: its second file, if any; parts: source and slice of each.
 
-    output: Location
-    offsets: Location | None
+    tokens: of the documents; packing: how they become rows, if they do; dropped: tokens left out after the shard.
+    """
+
+    directory: Location
+    name: str
+    offsets: str | None
     format: str
-    id_bytes: int
+    layout: Layout
     tokens: int
-    parts: tuple[tuple[Location, str, Slice], ...]
+    parts: tuple[tuple[Source, Slice], ...]
+    packing: Packing | None = None
+    dropped: int = 0
 
     def __str__(self) -> str:
-        return f"shard {self.output}"
+        return f"shard {self.directory / self.name}"
 
 
 @dataclass(frozen=True)
@@ -53,27 +61,46 @@ def is_intact(task: CheckTask) -> bool:
 
 
 def write_shard(task: ShardTask) -> ShardFacts:
-    """Write a shard, and the offsets of its documents before it; a file that is there with the same bytes is kept.
+    """Write a shard, and its second file before it; a file that is there with the same bytes is kept.
 
     Runs in a worker process. Raises `RunDirectoryError` for a damaged part.
     """
+    format_, documents = shard_format(task.format), _Documents(task)
+    packed = None if task.packing is None else Packed(task.packing, task.layout)
+    rows = (Rows({IDS: ids}, ends) for ids, ends in documents) if packed is None else packed.rows(iter(documents))
     with contextlib.ExitStack() as files:  # it leaves the last one first
-        path = files.enter_context(whole_file(task.output, keep_same=True))
-        offsets = files.enter_context(whole_file(task.offsets, keep_same=True)) if task.offsets else None
-        documents = FORMATS[task.format].write(path, offsets, task.id_bytes, task.tokens, _blocks(task))
-        of_offsets = (task.offsets.name, *checksum(offsets)) if task.offsets and offsets else ()
-        facts = ShardFacts(task.output.name, task.tokens, documents, *checksum(path), *of_offsets)
-    _log.info("%s: %d ids, %d documents", task, task.tokens, documents)
+        path = files.enter_context(whole_file(task.directory / task.name, keep_same=True))
+        second = (
+            files.enter_context(whole_file(task.directory / task.offsets, keep_same=True)) if task.offsets else None
+        )
+        written = format_.write(path, second, task.layout, rows)
+        tokens, (size, crc32) = packed.tokens if packed else task.tokens, checksum(path)
+        second_size, second_crc32 = checksum(second) if second else (None, None)
+        facts = ShardFacts(
+            *(task.name, tokens, documents.count, size, crc32, task.offsets, second_size, second_crc32),
+            rows=written if packed or (format_.rows and written != documents.count) else None,
+            padded=packed.padded if packed else None,
+            truncated=packed.truncated if packed else None,
+            dropped=task.dropped if packed else None,
+        )
+    _log.info("%s: %d ids, %d documents", task, facts.tokens, facts.documents)
     return facts
 
 
-def _blocks(task: ShardTask) -> Iterator[Block]:
-    """Yield the blocks of the shard, and report progress."""
-    before = 0
-    for path, fingerprint, part in task.parts:
-        with open_part(path, fingerprint) as reader:
-            shift = before - part.start
-            for ids, ends in reader.blocks(part):
-                yield ids, array("Q", (end + shift for end in ends)) if shift else ends
-                report_progress(len(ids))
-        before += part.stop - part.start
+class _Documents:
+    """The blocks of documents of a shard; `count` says how many have ended so far."""
+
+    def __init__(self, task: ShardTask) -> None:
+        self._task, self.count = task, 0
+
+    def __iter__(self) -> Iterator[Block]:
+        """Yield the blocks, and report progress."""
+        before = 0
+        for source, part in self._task.parts:
+            with open_source(source) as reader:
+                shift = before - part.start
+                for ids, ends in reader.blocks(part):
+                    self.count += len(ends)
+                    yield ids, array("Q", (end + shift for end in ends)) if shift else ends
+                    report_progress(len(ids))
+            before += part.stop - part.start

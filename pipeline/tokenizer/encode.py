@@ -59,8 +59,8 @@ def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
 class TextEncoder:
     """The native encoder of a model; each call takes the special tokens to find, as `recognising` returns them."""
 
-    def __init__(self, model: Model) -> None:
-        self._native = model.encoder()
+    def __init__(self, model: Model, native: _core.Encoder | None = None) -> None:
+        self._native = native or model.encoder()
         self._pattern = model.pattern
         self._cuts_natively = model.pattern.automaton is not None
         self._special_tokens = model.vocabulary.special_tokens

@@ -32,7 +32,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
 
 def test_each_function_takes_the_options_that_mean_something_to_it() -> None:
     every = set(OPTION_FIELDS) - FOR_THE_COMMAND
-    assert set(KEYWORDS["TrainOptions"]) == every - names_of("encode") | NEGATED
+    assert set(KEYWORDS["TrainOptions"]) == every - names_of("encode", "chat") | NEGATED
     assert set(KEYWORDS["EncodeOptions"]) == every - OF_TRAINING - {"output"}
     assert set(KEYWORDS["EncodeFilesOptions"]) == every - OF_TRAINING - _OF_SHARDS
     assert set(KEYWORDS["MergeOptions"]) <= every - names_of("encode", "count")

@@ -77,6 +77,11 @@ def _read_shard(path: Path, dtype: str) -> list[int]:
         return list(mapped.tolist())
     if path.suffix == ".bin":
         return array("H" if dtype == "uint16" else "I", path.read_bytes()).tolist()
+    if path.suffix == ".arrow":
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(path) as stream:
+            return [id_ for row in stream.read_all().column("input_ids").to_pylist() for id_ in row]
     import pyarrow.parquet as pq
 
     return [id_ for row in pq.read_table(path).column("input_ids").to_pylist() for id_ in row]

@@ -1,15 +1,31 @@
-"""The formats of shards: one module a format writes shards and reads them back.
+"""The formats of shards: one module a format writes rows to files and reads them back.
 
-`FORMATS[name]` is a `ShardFormat`; the name is also the extension of the files. To add a format, add its module here
-and its name to the option `shard_format`.
+`shard_format(name)` returns a `ShardFormat`. To add a format here, add its module to `FORMATS` and its name to
+`SHARD_FORMATS` of `pipeline.run.values`; another package adds one with an entry point of the group
+`bpe_pipeline.shard_formats` that names an object with the same attributes.
 """
 
+from pipeline.run.values import foreign_formats
+from pipeline.shards.formats.arrow import SavedDataset
 from pipeline.shards.formats.ids_end_to_end import IdsEndToEnd
-from pipeline.shards.formats.parquet import DocumentRows
+from pipeline.shards.formats.mds import StreamingShards
+from pipeline.shards.formats.megatron import IndexedDataset
+from pipeline.shards.formats.parquet import ParquetRows
 from pipeline.shards.formats.shard_format import ShardFormat
 
 FORMATS: dict[str, ShardFormat] = {
-    "npy": IdsEndToEnd(npy=True),
-    "bin": IdsEndToEnd(npy=False),
-    "parquet": DocumentRows(),
+    "npy": IdsEndToEnd("npy"),
+    "bin": IdsEndToEnd("bin"),
+    "parquet": ParquetRows(),
+    "arrow": SavedDataset(),
+    "megatron": IndexedDataset(),
+    "mds": StreamingShards(),
 }
+
+
+def shard_format(name: str) -> ShardFormat:
+    """Return the format of a name; raises KeyError for a name that neither this nor another package has."""
+    if name in FORMATS:
+        return FORMATS[name]
+    found: ShardFormat = foreign_formats()[name].load()
+    return found

@@ -1,18 +1,20 @@
 """Ids end to end: `.bin` is nothing else, `.npy` has NumPy's header before them.
 
+Rows of one length are the first dimension of two in `.npy`.
+
 The offsets of documents are another `.npy` file, of uint64: where each document starts and the last one ends.
 """
 
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block
+from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, IDS, Block, Layout, Rows, ShardFacts
 from pipeline.storage import Location, open_file
 
 _HEADER_BYTES = 128
@@ -23,44 +25,64 @@ class IdsEndToEnd:
     """The formats npy and bin."""
 
     rows: ClassVar[bool] = False
-    npy: bool
+    columns: ClassVar[bool] = False
+    alone: ClassVar[bool] = True
+    split_directories: ClassVar[bool] = False
+    extension: str
 
-    def write(self, path: Path, offsets: Path | None, id_bytes: int, tokens: int, blocks: Iterable[Block]) -> int:
+    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
+        """Return the names of a shard and of its offsets."""
+        name = f"shard-{index:05d}"
+        return f"{name}.{self.extension}", f"{name}.documents.npy" if offsets else None
+
+    def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the files; ids are never Python numbers here."""
-        documents = last = 0
-        with path.open("wb") as file, (offsets or Path(os.devnull)).open("wb") as positions:
-            file.write(_npy_header(id_bytes, tokens) if self.npy else b"")
+        npy, row_tokens = self.extension == "npy", layout.row_tokens
+        ended = last = values = 0
+        with path.open("wb") as file, (second or Path(os.devnull)).open("wb") as positions:
+            file.write(bytes(_HEADER_BYTES if npy else 0))
             positions.write(bytes(_HEADER_BYTES) + array("Q", [0]).tobytes())
-            for ids, ends in blocks:
+            for more in rows:
+                ids = memoryview(more.columns[IDS])
                 file.write(ids)
-                positions.write(ends)
-                documents += len(ends)
-                last = ends[-1] if ends else last
-            unfinished = last < tokens  # a document that continues in the next shard
-            positions.write(array("Q", [tokens] * unfinished))
+                positions.write(more.ends)
+                values += ids.nbytes // layout.id_bytes
+                ended += len(more.ends)
+                last = more.ends[-1] if more.ends else last
+            unfinished = last < values  # a document that continues in the next shard
+            positions.write(array("Q", [values] * unfinished))
             positions.seek(0)
-            positions.write(_npy_header(8, documents + 1 + unfinished))
-        return documents
+            positions.write(_npy_header(8, ended + 1 + unfinished))
+            if npy:
+                file.seek(0)
+                file.write(_npy_header(layout.id_bytes, values, row_tokens))
+        return values // row_tokens if row_tokens else ended + unfinished
 
-    def read(
-        self, where: Location, offsets: Location | None, id_bytes: int, tokens: int, documents: int
-    ) -> Iterator[Block]:
+    def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
-        ends = array("Q") if offsets is None else _read_ends(offsets, tokens, documents)
-        header = _npy_header(id_bytes, tokens) if self.npy else b""
+        ends, done = array("Q") if second is None else _read_ends(second, facts.tokens, facts.documents), 0
+        for ids, first in self.values(where, layout, facts):
+            stop = bisect_right(ends, first + len(ids), done)
+            yield ids, ends[done:stop]
+            done = stop
+
+    def values(self, where: Location, layout: Layout, facts: ShardFacts) -> Iterator[tuple[memoryview, int]]:
+        """Yield the ids of a file, and how many came before. Raises `ValueError` for damage."""
+        tokens, id_bytes = facts.tokens, layout.id_bytes
+        header = _npy_header(id_bytes, tokens, layout.row_tokens) if self.extension == "npy" else b""
         with open_file(where) as file:
             if file.read_at(0, len(header)) != header:
                 raise ValueError("its header is not as it was written")
             size = file.seek(0, 2) - len(header)
             if size != tokens * id_bytes:
                 raise ValueError(f"it holds {size // id_bytes:,} tokens, not {tokens:,}")
-            done = 0
             for first in range(0, max(tokens, 1), BLOCK_IDS):
                 data = file.read_at(len(header) + first * id_bytes, BLOCK_IDS * id_bytes)
-                ids = memoryview(array(ID_CODES[id_bytes], data))
-                stop = bisect_right(ends, first + len(ids), done)
-                yield ids, ends[done:stop]
-                done = stop
+                yield memoryview(array(ID_CODES[id_bytes], data)), first
+
+    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
 
 
 def _read_ends(where: Location, tokens: int, documents: int) -> "array[int]":
@@ -77,8 +99,9 @@ def _read_ends(where: Location, tokens: int, documents: int) -> "array[int]":
     return ends
 
 
-def _npy_header(item_bytes: int, count: int) -> bytes:
-    """Return the header of a .npy file of version 1.0 with one dimension of unsigned numbers, always of one size."""
-    text = f"{{'descr': '<u{item_bytes}', 'fortran_order': False, 'shape': ({count},), }}"
+def _npy_header(item_bytes: int, count: int, row_values: int | None = None) -> bytes:
+    """Return the header of a .npy file of unsigned numbers: version 1.0, one dimension or rows, always of one size."""
+    shape = f"({count},)" if row_values is None else f"({count // row_values}, {row_values})"
+    text = f"{{'descr': '<u{item_bytes}', 'fortran_order': False, 'shape': {shape}, }}"
     rest = _HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + rest.to_bytes(2, "little") + f"{text:<{rest - 1}}\n".encode("latin-1")

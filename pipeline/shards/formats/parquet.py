@@ -1,92 +1,100 @@
-"""Parquet with a row a document: the column `input_ids`, lists of uint16 or uint32. Arrow is imported for it alone."""
+"""Parquet with a column of lists each: `input_ids`, and what else the rows have. Arrow is imported for it alone."""
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block
+from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block, Layout, Rows, ShardFacts, row_groups
 from pipeline.storage import Location, arrow_source
 
-_ROW_GROUP_IDS, _ROW_GROUP_ROWS = 1 << 20, 1 << 16
 _ROWS_AT_ONCE = 1024
-COLUMN = "input_ids"
 
 
-class DocumentRows:
+class ParquetRows:
     """The format parquet. The last row may be a document that continues in the next shard."""
 
     rows: ClassVar[bool] = True
+    columns: ClassVar[bool] = True
+    alone: ClassVar[bool] = True
+    split_directories: ClassVar[bool] = False
 
-    def write(self, path: Path, offsets: Path | None, id_bytes: int, tokens: int, blocks: Iterable[Block]) -> int:
+    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
+        """Return the name of a shard."""
+        return f"shard-{index:05d}.parquet", None
+
+    def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the file."""
-        assert offsets is None, "rows separate documents"
+        assert second is None, "rows separate documents"
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        kind = pa.uint16() if id_bytes == 2 else pa.uint32()
-        schema = pa.schema([pa.field(COLUMN, pa.list_(pa.field("element", kind, nullable=False)), nullable=False)])
+        kinds = {name: getattr(pa, dtype)() for name, dtype in layout.columns.items()}
+        lists = {name: pa.list_(pa.field("element", kind, nullable=False)) for name, kind in kinds.items()}
+        schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in lists.items()])
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
-        documents = 0
+        written = 0
         with pq.ParquetWriter(path, schema, use_dictionary=False, write_statistics=False, **options) as writer:
-            for ids, ends, ended in _row_groups(blocks, id_bytes, tokens):
-                values = pa.Array.from_buffers(kind, len(ids) // id_bytes, [None, pa.py_buffer(ids)])
-                buffers = [None, pa.py_buffer(array("i", [0, *ends]))]
-                rows = pa.ListArray.from_buffers(schema.field(0).type, len(ends), buffers, children=[values])
-                writer.write_table(pa.Table.from_arrays([rows], schema=schema))
-                documents += ended
-        return documents
+            for group in row_groups(layout, rows):
+                ends = pa.py_buffer(array("i", [0, *group.ends]))
+                columns = [
+                    list_array(group.columns[name], dtype, kinds[name], ends, lists[name])
+                    for name, dtype in layout.columns.items()
+                ]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+                written += len(group.ends)
+        return written
 
-    def read(
-        self, where: Location, offsets: Location | None, id_bytes: int, tokens: int, documents: int
-    ) -> Iterator[Block]:
+    def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
-        assert offsets is None, "rows separate documents"
+        assert second is None, "rows separate documents"
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        first = ended = 0
         try:
             with pq.ParquetFile(arrow_source(where)) as file:
-                for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
-                    column = batch.column(0)
-                    start, *stops = column.offsets.to_pylist()
-                    ends = array("Q", (first + stop - start for stop in stops[: max(documents - ended, 0)]))
-                    ended += len(stops)
-                    values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32())
-                    done = 0
-                    for at in range(0, max(len(values), 1), BLOCK_IDS):
-                        block = values.slice(at, BLOCK_IDS)
-                        data = memoryview(block.buffers()[1] or b"")
-                        ids = data[block.offset * id_bytes : (block.offset + len(block)) * id_bytes]
-                        upto = bisect_right(ends, first + at + len(block), done)
-                        yield ids.cast(ID_CODES[id_bytes]), ends[done:upto]
-                        done = upto
-                    first += len(values)
+                batches = file.iter_batches(_ROWS_AT_ONCE, columns=["input_ids"], use_threads=False)
+                yield from blocks_of((batch.column(0) for batch in batches), layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
-        if first != tokens:
-            raise ValueError(f"it holds {first:,} tokens, not {tokens:,}")
+
+    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
 
 
-def _row_groups(blocks: Iterable[Block], id_bytes: int, tokens: int) -> Iterator[tuple[bytes, list[int], int]]:
-    """Yield the bytes of the ids of some whole documents, where each of them ends in these, and how many end.
+def list_array(values: bytes, dtype: str, kind: Any, ends: Any, lists: Any = None) -> Any:
+    """Return Arrow's array of lists from the bytes of values of a dtype, as values of this kind."""
+    import pyarrow as pa
 
-    A document that continues in the next shard is a row that does not end.
-    """
-    waiting, first = bytearray(), 0  # ids that belong to no row group yet, and where they start in the shard
-    ends: list[int] = []
-    for ids, more in blocks:
-        waiting += ids
-        ends += more
-        # Where a row group ends must not depend on the blocks.
-        while (rows := min(bisect_left(ends, first + _ROW_GROUP_IDS) + 1, _ROW_GROUP_ROWS)) <= len(ends):
-            size = (ends[rows - 1] - first) * id_bytes
-            yield bytes(waiting[:size]), [end - first for end in ends[:rows]], rows
-            first = ends[rows - 1]
-            del waiting[:size], ends[:rows]
-    last = ends[-1] if ends else first
-    unfinished = [] if last == tokens else [tokens]
-    if ends or unfinished:
-        yield bytes(waiting), [end - first for end in [*ends, *unfinished]], len(ends)
+    stored = getattr(pa, dtype)()
+    flat = pa.Array.from_buffers(stored, len(values) * 8 // stored.bit_width, [None, pa.py_buffer(values)])
+    if stored != kind:
+        flat = flat.cast(kind)
+    rows = ends.size // 4 - 1
+    return pa.ListArray.from_buffers(lists or pa.list_(kind), rows, [None, ends], children=[flat])
+
+
+def blocks_of(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterator[Block]:
+    """Yield blocks of Arrow's arrays of lists; raises `ValueError` if they hold another number of tokens."""
+    import pyarrow as pa
+
+    first = ended = 0
+    rows, id_bytes = layout.ended(facts), layout.id_bytes
+    for column in columns:
+        start, *stops = column.offsets.to_pylist()
+        ends = array("Q", (first + stop - start for stop in stops[: max(rows - ended, 0)]))
+        ended += len(stops)
+        values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32())
+        done = 0
+        for at in range(0, max(len(values), 1), BLOCK_IDS):
+            block = values.slice(at, BLOCK_IDS)
+            data = memoryview(block.buffers()[1] or b"")
+            ids = data[block.offset * id_bytes : (block.offset + len(block)) * id_bytes]
+            upto = bisect_right(ends, first + at + len(block), done)
+            yield ids.cast(ID_CODES[id_bytes]), ends[done:upto]
+            done = upto
+        first += len(values)
+    if first != facts.tokens:
+        raise ValueError(f"it holds {first:,} tokens, not {facts.tokens:,}")

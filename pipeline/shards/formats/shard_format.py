@@ -1,7 +1,14 @@
-"""What a format of shards does. Whole files, checksums and progress are its callers' work."""
+"""What a format of shards does: it writes rows to files and reads them back.
+
+A row is what a trainer reads at once: a document, or a block of a fixed number of tokens. Whole files, checksums and
+progress are the callers' work. Equal rows give equal bytes, however they are cut into `Rows`.
+"""
 
 from array import array
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
@@ -13,23 +20,154 @@ Block = tuple[memoryview, "array[int]"]
 BLOCK_IDS = 1 << 18  # of a shard that is read
 ID_BYTES = {"uint16": 2, "uint32": 4}
 ID_CODES: dict[int, Literal["H", "I"]] = {2: "H", 4: "I"}  # of `array` and `memoryview`
+CODES: dict[str, Literal["H", "I", "b", "h", "i", "q"]]
+CODES = {"uint16": "H", "uint32": "I", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}  # of columns
+IDS = "input_ids"
+_GROUP_VALUES, _GROUP_ROWS = 1 << 20, 1 << 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What all rows of a set of shards have.
+
+    columns: name -> dtype, one of `CODES`; `input_ids` is the first. row_tokens: of each row, if all have the same
+    number. documents: whether each row is a document.
+    """
+
+    columns: Mapping[str, str]
+    row_tokens: int | None = None
+    documents: bool = True
+
+    @property
+    def id_bytes(self) -> int:
+        """Bytes of a token id."""
+        return value_bytes(self.columns[IDS])
+
+    def ended(self, facts: "ShardFacts") -> int:
+        """Return how many rows of a shard end in it: all but a document that continues in the next shard."""
+        return facts.documents if self.documents else facts.samples
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows end to end. The last may continue in the next `Rows`.
+
+    columns: name -> the values of all rows, as bytes-like objects of the layout's dtypes, the same number in each
+    column. ends: where rows end: numbers of values from the first of the shard, uint64.
+    """
+
+    columns: Mapping[str, "memoryview | bytes | array[int]"]
+    ends: "array[int]"
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """One shard. documents: that end in it; offsets: its second file, if it has one; rows: if not as many as documents.
+
+    name and offsets are relative to the directory; they start with `validation/` for what is held out. tokens: in the
+    files; padded: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
+    """
+
+    name: str
+    tokens: int
+    documents: int
+    bytes: int
+    crc32: str
+    offsets: str | None = None
+    offsets_bytes: int | None = None
+    offsets_crc32: str | None = None
+    rows: int | None = None
+    padded: int | None = None
+    truncated: int | None = None
+    dropped: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Rows in the file."""
+        return self.documents if self.rows is None else self.rows
 
 
 class ShardFormat(Protocol):
-    """A format of shards, whose ids take 2 or 4 bytes each. Equal ids give equal bytes, however blocks are cut.
+    """A format of shards.
 
-    rows: whether the format itself separates documents, so that a shard needs no file of offsets and ends with a
-    document.
+    rows: whether it keeps rows apart by itself, so that a shard ends with a row and needs no file of offsets.
+    columns: whether it has a place for more columns than `input_ids`. alone: whether a shard is complete without
+    further files, so that `--output NAME.EXTENSION` can be a single one. split_directories: whether training rows are
+    in `train/` if there is `validation/`.
     """
 
     rows: ClassVar[bool]
+    columns: ClassVar[bool]
+    alone: ClassVar[bool]
+    split_directories: ClassVar[bool]
 
-    def write(self, path: Path, offsets: Path | None, id_bytes: int, tokens: int, blocks: Iterable[Block]) -> int:
-        """Write a shard of that many tokens, and the offsets of its documents; returns how many documents end in it."""
+    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
+        """Return the name of a shard, `shard-00000.EXTENSION`, and of its second file, if it has one.
+
+        offsets: whether the positions of documents are asked for.
+        """
         ...
 
-    def read(
-        self, where: Location, offsets: Location | None, id_bytes: int, tokens: int, documents: int
-    ) -> Iterator[Block]:
-        """Yield the blocks of a shard; with `offsets` or `rows` also where documents end. `ValueError` for damage."""
+    def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
+        """Write a shard and its second file; returns how many rows it has."""
         ...
+
+    def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
+        """Yield the ids of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
+        ...
+
+    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
+        """Return the files that the format adds to a directory, path -> text; splits: directory or "" -> its shards."""
+        ...
+
+
+@dataclass
+class RowGroup:
+    """Whole rows: values of each column as bytes, and where each row ends among them."""
+
+    columns: dict[str, bytes]
+    ends: list[int]
+
+
+def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
+    """Yield groups of whole rows, of about a million values, for formats that write groups.
+
+    The last row may be a document that continues in the next shard.
+    """
+    sizes = {name: value_bytes(dtype) for name, dtype in layout.columns.items()}
+    waiting = {name: bytearray() for name in sizes}  # values that belong to no group yet
+    first = 0  # where they start in the shard
+    ends: list[int] = []
+    for more in rows:
+        for name, values in waiting.items():
+            values += memoryview(more.columns[name]).cast("B")
+        ends += more.ends
+        # Where a group ends must not depend on the blocks.
+        while (count := min(bisect_left(ends, first + _GROUP_VALUES) + 1, _GROUP_ROWS)) <= len(ends):
+            stop = ends[count - 1] - first
+            cut = {name: bytes(values[: stop * sizes[name]]) for name, values in waiting.items()}
+            yield RowGroup(cut, [end - first for end in ends[:count]])
+            for name, values in waiting.items():
+                del values[: stop * sizes[name]]
+            first += stop
+            del ends[:count]
+    stop = len(waiting[IDS]) // sizes[IDS]
+    last = [end - first for end in ends]
+    unfinished = [] if (last[-1] if last else 0) == stop else [stop]
+    if last or unfinished:
+        yield RowGroup({name: bytes(values) for name, values in waiting.items()}, [*last, *unfinished])
+
+
+def rows_of(layout: Layout, lists: Mapping[str, Sequence[Sequence[int]]], first: int = 0) -> Rows:
+    """Return rows from lists of numbers, one list per row in each column. first: how many values came before.
+
+    >>> rows_of(Layout({"input_ids": "int32"}), {"input_ids": [[1, 2], [3]]}).ends
+    array('Q', [2, 3])
+    """
+    columns = {name: array(CODES[dtype], chain.from_iterable(lists[name])) for name, dtype in layout.columns.items()}
+    return Rows(columns, array("Q", list(accumulate(map(len, lists[IDS]), initial=first))[1:]))
+
+
+def value_bytes(dtype: str) -> int:
+    """Return the bytes of a value of a dtype."""
+    return array(CODES[dtype]).itemsize

@@ -1,0 +1,75 @@
+"""`encode --chat`: chat data become rows of ids and labels for fine-tuning.
+
+Workers encode chunks of rows into parts, each a checkpoint; then rows are put in order, packed, and written to shards.
+What they hold depends on data sets, tokenizer, template and options alone: not on workers, chunk size or kills.
+"""
+
+from pipeline.base.errors import InputError, UsageError
+from pipeline.base.events import Listener
+from pipeline.commands.encode import finished_corpus
+from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.executors import Executor
+from pipeline.report.summary import EncodingSummary
+from pipeline.run.options import Options
+from pipeline.run.work import Work, open_work
+from pipeline.shards import manifest
+from pipeline.shards.chat.dataset import DataSet
+from pipeline.shards.chat.plan import Chat, named_data_sets, open_chat
+from pipeline.shards.chat.shards import encode_conversations, write_conversations
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE
+from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
+from pipeline.tokenizer.model import Model
+
+
+def run_encode_chat(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
+    """Encode the data sets and write their shards, except what the directory holds already."""
+    data_sets = named_data_sets(options)
+    if options.output is None or not (options.inputs or data_sets):
+        raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
+    with open_work(
+        options, model.pattern, executor, listener, kind=kind_of(options.shard_format, validation=options.val_size > 0)
+    ) as work:
+        encoding, chat, sets = open_chat(work, model, data_sets)
+        with work.logged(lambda: manifest.remove_partial(encoding)):
+            work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
+            corpus = finished_corpus(work, encoding) or _encode(work, encoding, model, chat, sets)
+            work.directory.remove(encoding.owned_parts())
+            work.watch.look()
+            return EncodingSummary(
+                work.directory.location, corpus, work.times, work.watch.peak_bytes, executor.retries, executor.used()
+            )
+
+
+def _encode(work: Work, encoding: Encoding, model: Model, chat: Chat, sets: list[DataSet]) -> EncodedCorpus:
+    work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    parts = encode_conversations(work, encoding, model, chat, sets)
+    total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
+    if work.options.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
+    written, index = write_conversations(work, encoding, chat, sets)
+    if not sum(shard.documents for shard in written):
+        dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
+        raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
+    corpus = EncodedCorpus(
+        format=encoding.options["shard_format"],
+        dtype=encoding.options["dtype"],
+        vocab_size=model.vocabulary.max_id + 1,
+        tokenizer=encoding.options["tokenizer"],
+        documents_by="offsets",
+        separator=None,
+        separator_id=None,
+        tokens=sum(shard.tokens for shard in written),
+        documents=sum(shard.documents for shard in written),
+        text_bytes=sum(file.size for file in encoding.plan.files),
+        files=len(encoding.plan.files),
+        losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
+        shards=tuple(written),
+        encoding=encoding.fingerprint(),
+        columns=dict(chat.layout.columns),
+        row_tokens=chat.layout.row_tokens,
+        pack=None if chat.pack == "none" else chat.pack,
+        index=tuple(index),
+    )
+    manifest.save_result(corpus, encoding)
+    return corpus

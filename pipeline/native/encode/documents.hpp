@@ -1,0 +1,162 @@
+// Documents of token ids put into another order, in two passes, and a hash of their content.
+//
+// Idea: an external distribution sort. `Dealer` gives each document a key and groups the documents of a run by the
+// bucket that the key falls into; `in_order` sorts the documents of one bucket, taken from all runs in the order of the
+// corpus. Keys do not depend on the buckets, so neither does the order. A document may come in pieces: they have the
+// same key, and the sort is stable, so they stay together.
+#pragma once
+#include <numeric>
+
+#include "count/hash.hpp"
+
+namespace bpe {
+
+inline uint64_t mixed(uint64_t word) { return detail::finish(word, detail::kSeed0); }
+inline uint64_t mixed(uint64_t key, uint64_t number) { return detail::finish(mixed(key), number ^ detail::kSeed2); }
+
+// A hash of ids that can be continued and joined: hash(a + b) == hash(a) * kStep ** size(b) + hash(b), modulo 2 ** 64.
+inline constexpr uint64_t kStep = 0xd1342543de82ef95;
+
+template <class Id>
+uint64_t content_hash(std::span<const Id> ids, uint64_t state) {
+  for (const Id id : ids) state = state * kStep + id + 1;
+  return state;
+}
+
+// Calls visit(start, stop, ended) for each document, or piece of one, of a block; ends are positions in the block.
+template <class Visit>
+void each_document(size_t ids, std::span<const uint64_t> ends, uint64_t first, Visit visit) {
+  size_t start = 0;
+  for (const uint64_t end : ends) {
+    const size_t stop = end - first;
+    if (end < first || stop < start || stop > ids) throw std::invalid_argument("ends must be in order and in the block");
+    visit(start, stop, true);
+    start = stop;
+  }
+  if (start < ids) visit(start, ids, false);
+}
+
+// What is taken of a corpus. key: of the shuffle, if it is one; documents: in all; passes: over the corpus, if it is in
+// its own order; copies: of each training document; share: of 2 ** 64 documents that get one more; held_out: hashes
+// below it are validation's, if `validation` once each, otherwise left out.
+struct Selection {
+  bool shuffled;
+  uint64_t key, documents, passes, copies, share, held_out;
+  bool validation;
+};
+
+template <class Id>
+class Dealer {
+ public:
+  static constexpr uint64_t kEnded = uint64_t{1} << 63;  // of an entry's second word; the rest is its number of ids
+  struct Dealt {
+    std::vector<uint64_t> words;  // of each bucket: pairs of key and size
+    std::vector<Id> ids;          // of each bucket
+    std::vector<uint64_t> table;  // of each bucket: entries, ids, those of `words` and `ids`
+  };
+
+  Dealer(Selection selection, size_t buckets, size_t validation_buckets)
+      : selection_(selection), buckets_(buckets), validation_(validation_buckets) {}
+
+  // A block whose first document has this number; hashes: one for each document in the block, if some are held out.
+  void add(std::span<const Id> ids, std::span<const uint64_t> ends, uint64_t first, std::span<const uint64_t> hashes,
+           uint64_t number) {
+    const size_t base = ids_.size();
+    bool taken = false;
+    size_t index = 0;
+    each_document(ids.size(), ends, first, [&](size_t start, size_t stop, bool ended) {
+      if (selection_.held_out && index >= hashes.size()) throw std::invalid_argument("a document has no hash");
+      const bool held_out = selection_.held_out && hashes[index] < selection_.held_out;
+      const uint64_t own = number + index++;
+      uint64_t copies = selection_.copies + (mixed(~selection_.key, own) < selection_.share);
+      if (held_out) copies = selection_.validation && (selection_.copies || selection_.share) ? 1 : 0;
+      for (uint64_t copy = 0; copy < copies; ++copy) {
+        const uint64_t key = key_of_copy(own, copy, held_out);
+        const size_t bucket = held_out ? buckets_ + scale_hash(key, validation_) : scale_hash(key, buckets_);
+        entries_.push_back({key, (stop - start) | (ended ? kEnded : 0), base + start, bucket});
+        taken_ids_ += stop - start;
+        taken = true;
+      }
+    });
+    if (taken) ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+
+  size_t bytes() const { return (ids_.size() + taken_ids_) * sizeof(Id) + 2 * entries_.size() * sizeof(Entry); }
+
+  // Everything since the last call, grouped by bucket.
+  Dealt take() {
+    const size_t count = buckets_ + validation_;
+    Dealt dealt;
+    dealt.table.assign(2 * count, 0);
+    for (const Entry& entry : entries_) {
+      ++dealt.table[2 * entry.bucket];
+      dealt.table[2 * entry.bucket + 1] += entry.size & ~kEnded;
+    }
+    std::vector<size_t> word(count), id(count);
+    for (size_t bucket = 1; bucket < count; ++bucket) {
+      word[bucket] = word[bucket - 1] + 2 * dealt.table[2 * bucket - 2];
+      id[bucket] = id[bucket - 1] + dealt.table[2 * bucket - 1];
+    }
+    dealt.words.resize(2 * entries_.size());
+    dealt.ids.resize(taken_ids_);
+    for (const Entry& entry : entries_) {
+      dealt.words[word[entry.bucket]++] = entry.key;
+      dealt.words[word[entry.bucket]++] = entry.size;
+      const size_t size = entry.size & ~kEnded;
+      std::copy_n(ids_.data() + entry.start, size, dealt.ids.data() + id[entry.bucket]);
+      id[entry.bucket] += size;
+    }
+    entries_.clear();
+    ids_.clear();
+    taken_ids_ = 0;
+    return dealt;
+  }
+
+ private:
+  struct Entry {
+    uint64_t key, size;
+    size_t start, bucket;
+  };
+
+  uint64_t key_of_copy(uint64_t number, uint64_t copy, bool held_out) const {
+    if (selection_.shuffled) return mixed(selection_.key + copy, number);
+    const uint64_t passes = held_out ? 1 : selection_.passes;
+    const auto place = static_cast<detail::uint128>(copy) * selection_.documents + number;
+    return static_cast<uint64_t>((place << 64) / (static_cast<detail::uint128>(passes) * selection_.documents));
+  }
+
+  Selection selection_;
+  size_t buckets_, validation_;
+  std::vector<Id> ids_;
+  std::vector<Entry> entries_;
+  size_t taken_ids_ = 0;
+};
+
+// The numbers of the entries of one bucket in their order.
+inline std::vector<uint64_t> order_of(std::span<const uint64_t> words) {
+  std::vector<uint64_t> order(words.size() / 2);
+  std::iota(order.begin(), order.end(), uint64_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint64_t one, uint64_t other) { return words[2 * one] < words[2 * other]; });
+  return order;
+}
+
+// The ids of one bucket in order, and where documents end among them.
+template <class Id>
+std::pair<std::vector<Id>, std::vector<uint64_t>> in_order(std::span<const uint64_t> words, std::span<const Id> ids) {
+  constexpr uint64_t kEnded = Dealer<Id>::kEnded;
+  std::vector<size_t> starts(words.size() / 2 + 1);
+  for (size_t entry = 0; entry + 1 < starts.size(); ++entry)
+    starts[entry + 1] = starts[entry] + (words[2 * entry + 1] & ~kEnded);
+  if (starts.back() != ids.size()) throw std::invalid_argument("the entries are of other ids");
+  std::vector<Id> sorted;
+  std::vector<uint64_t> ends;
+  sorted.reserve(ids.size());
+  for (const uint64_t entry : order_of(words)) {
+    sorted.insert(sorted.end(), ids.begin() + starts[entry], ids.begin() + starts[entry + 1]);
+    if (words[2 * entry + 1] & kEnded) ends.push_back(sorted.size());
+  }
+  return {std::move(sorted), std::move(ends)};
+}
+
+}  // namespace bpe

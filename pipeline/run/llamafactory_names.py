@@ -1,0 +1,36 @@
+"""LLaMA-Factory's names of the options that decide the rows of chat data, in files and on the command line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.base.errors import UsageError
+
+_SAME_AS = {"cutoff_len": "sequence_length", "tokenized_path": "output", "preprocessing_num_workers": "workers"}
+_IGNORED = ("overwrite_cache",)
+_FIXED = {"stage": "sft", "preprocessing_batch_size": "1000", "split_special_tokens": "false", "streaming": "false"}
+THEIRS = (*_SAME_AS, "packing", "neat_packing", "dataset_dir", *_IGNORED, *_FIXED)
+
+
+def with_our_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with our names in place of theirs; `UsageError` for both, or for what is not done here.
+
+    >>> with_our_names({"cutoff_len": 1024, "packing": True})
+    {'sequence_length': 1024, 'pack': 'greedy'}
+    """
+    found = {name: value for name, value in values.items() if name not in THEIRS}
+    for name, ours in _SAME_AS.items():
+        if values.get(name) is not None:
+            if ours in found:
+                raise UsageError(f"{name} and {ours} are one option: give one of them")
+            found[ours] = values[name]
+    for name, needed in _FIXED.items():
+        if name in values and str(values[name]).lower() != needed:
+            raise UsageError(f"{name} {values[name]}: only {needed} is done here; leave it out")
+    neat, packing = (str(values.get(name)).lower() == "true" for name in ("neat_packing", "packing"))
+    if neat or packing:
+        found.setdefault("pack", "neat" if neat else "greedy")
+    if values.get("dataset_dir") is not None:
+        found.setdefault("dataset_info", f"{str(values['dataset_dir']).rstrip('/')}/dataset_info.json")
+    if "enable_thinking" in found and found["enable_thinking"] is None:
+        found["enable_thinking"] = "null"
+    return found

@@ -1,0 +1,1 @@
+"""Chat data: rows -> conversations -> ids and labels -> rows of fixed length, as LLaMA-Factory makes them."""

@@ -1,0 +1,120 @@
+"""The order of the rows of one or several data sets: samples, mixing, and the split into training and validation.
+
+Every choice is made as LLaMA-Factory makes it, with NumPy's generators, so the same seed gives the same rows. Only
+numbers of rows are needed; a row is the number that it has when the data sets follow one another.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from pipeline.base.errors import InputError, UsageError
+
+_DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixing:
+    """What decides the order. probabilities: one for each data set; validation: a share below 1, or a number of rows.
+
+    num_samples: of each data set, or None; max_samples: of each data set, after that.
+    """
+
+    strategy: str = "concat"
+    probabilities: tuple[float, ...] = ()
+    seed: int = 42
+    validation: float = 0
+    max_samples: int | None = None
+    num_samples: tuple[int | None, ...] = ()
+
+
+def order_rows(sizes: Sequence[int], mixing: Mixing) -> "tuple[array[int], array[int]]":
+    """Return the rows for training and for validation, in order, of data sets with these numbers of rows."""
+    chosen = _samples(sizes, mixing)
+    order = chosen[0] if len(chosen) == 1 else _mixed(chosen, mixing)
+    if not mixing.validation:
+        return order, array("Q")
+    count = len(order)
+    held = int(mixing.validation) if mixing.validation > 1 else -int(-mixing.validation * count // 1)
+    if not 0 < held < count:
+        raise UsageError(
+            f"--val-size {mixing.validation:g} leaves {max(count - held, 0):,} of {count:,} rows for training: give a "
+            "smaller number of rows, or a share below 1"
+        )
+    permutation = _numpy().random.default_rng(mixing.seed).permutation(count).tolist()
+    rows = array("Q", (order[place] for place in permutation))
+    return rows[held:], rows[:held]
+
+
+def _samples(sizes: Sequence[int], mixing: Mixing) -> "list[array[int]]":
+    """Return the rows that are taken of each data set, in order."""
+    found = []
+    wanted = mixing.num_samples or (None,) * len(sizes)
+    generator = _numpy().random.RandomState(mixing.seed) if any(wanted) else None
+    for first, size, number in zip(accumulate(sizes, initial=0), sizes, wanted, strict=False):
+        rows = array("Q", range(first, first + size))
+        if number is not None and generator is not None and size:
+            places = generator.permutation(size)[:number].tolist()
+            if number > size:
+                places += generator.choice(size, number - size).tolist()
+            rows = array("Q", (first + place for place in places))
+        found.append(rows[: mixing.max_samples])
+    return found
+
+
+def _mixed(sets: "list[array[int]]", mixing: Mixing) -> "array[int]":
+    """Return the rows of several data sets in one order."""
+    if mixing.strategy == "concat":
+        if mixing.probabilities:
+            raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
+        return array("Q", (row for rows in sets for row in rows))
+    if empty := [number for number, rows in enumerate(sets, 1) if not rows]:
+        raise InputError(f"data set {empty[0]} has no rows, so nothing can be interleaved with it: leave it out")
+    if mixing.probabilities:
+        enough = any if mixing.strategy == "interleave_under" else all
+        return array("Q", _taken(sets, _drawn(len(sets), mixing), enough, once=mixing.strategy == "interleave_once"))
+    sizes = [len(rows) for rows in sets]
+    rounds = min(sizes) if mixing.strategy == "interleave_under" else max(sizes)
+    in_turn = (source for _ in range(rounds) for source in range(len(sets)))
+    return array("Q", _taken(sets, in_turn, lambda _: False, once=mixing.strategy == "interleave_once"))
+
+
+def _taken(
+    sets: "list[array[int]]", sources: Iterable[int], enough: Callable[[list[bool]], bool], *, once: bool
+) -> Iterator[int]:
+    """Yield rows of the sets in the order of the sources, until that is enough; a set starts over unless `once`."""
+    places, exhausted = [0] * len(sets), [False] * len(sets)
+    for source in sources:
+        if enough(exhausted):
+            break
+        if once and exhausted[source]:
+            continue
+        yield sets[source][places[source]]
+        places[source] += 1
+        if places[source] == len(sets[source]):
+            places[source], exhausted[source] = 0, True
+
+
+def _drawn(sets: int, mixing: Mixing) -> Iterator[int]:
+    """Yield sets at random, each with its probability."""
+    if len(mixing.probabilities) != sets:
+        raise UsageError(
+            f"--interleave-probs has {len(mixing.probabilities)} numbers for {sets} data sets: give each one"
+        )
+    generator = _numpy().random.default_rng(mixing.seed)
+    try:
+        while True:
+            yield from generator.choice(sets, size=_DRAWN_AT_ONCE, p=mixing.probabilities).tolist()
+    except ValueError as error:
+        raise UsageError(f"--interleave-probs {mixing.probabilities}: {error}; give numbers with the sum 1") from None
+
+
+def _numpy() -> Any:
+    """Import NumPy, whose generators decide."""
+    try:
+        import numpy as np
+    except ImportError:
+        raise UsageError("samples, probabilities and splits are drawn by NumPy: pip install numpy") from None
+    return np

@@ -1,0 +1,142 @@
+"""Files of chat data -> rows, in bounded memory: JSON Lines, one JSON array, Parquet.
+
+A row is a mapping of columns with its position: a byte of JSON Lines, the number of a row elsewhere. What is no JSON
+object is skipped and counted.
+"""
+
+import codecs
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from pipeline.base.errors import InputError
+from pipeline.corpus.files import CorpusFile, opened
+from pipeline.corpus.formats import damaged
+from pipeline.corpus.lines import whole_lines
+from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
+from pipeline.corpus.readers import blocks_of_span, unchanged
+from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
+
+Found = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
+_BLANK = " \t\r\n"
+_ROWS_AT_ONCE = 256
+_FIRST_ROWS = 1000
+
+
+def as_chat_file(file: CorpusFile) -> CorpusFile:
+    """Return the file with the format that its rows are in; raises `InputError` for one that has no rows."""
+    if file.format in ("text", "lines"):
+        raise InputError(
+            f"{file.path} holds text, and chat data are rows: name .jsonl, .json or .parquet files, or say what it is "
+            "with --input-format jsonl"
+        )
+    if file.format != "jsonl" or file.compression != "none":
+        return file
+    with opened(file.path) as stream:
+        first = stream.read_at(0, 4096).lstrip(b"\xef\xbb\xbf" + _BLANK.encode())[:1]
+    return replace(file, format="json") if first == b"[" else file
+
+
+def read_rows(
+    file: CorpusFile, start: int, stop: int, progress: Callable[[int], None], budget: ReadBudget = UNLIMITED
+) -> Iterator[Found]:
+    """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file.
+
+    Raises `InputError` for a file that is damaged or changed.
+    """
+    if file.format == "parquet":
+        yield from _parquet_rows(file, start, stop, progress)
+        return
+    with blocks_of_span(file, start, stop, progress, budget) as (first, blocks):
+        if file.format == "json":
+            yield from _array_rows(file, blocks)
+        else:
+            yield from _line_rows(file, blocks, first, budget)
+
+
+def first_columns(file: CorpusFile) -> list[str]:
+    """Return the columns of the first rows of a file: one of them that a later row lacks is null there."""
+    stop = 1 if file.format == "parquet" else file.size
+    rows = islice(read_rows(file, 0, stop, lambda _: None), _FIRST_ROWS)
+    return list(dict.fromkeys(name for row, _ in rows if isinstance(row, dict) for name in row))
+
+
+def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:
+    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget):
+        if lines is None:
+            yield "records_too_long", start
+            continue
+        if isinstance(lines, int):
+            raise budget.too_large("line", lines, f"{file.location(start)}: the line that begins here")
+        position = start
+        if start == 0:
+            lines = lines.removeprefix(b"\xef\xbb\xbf")
+        for line in lines.split(b"\n"):
+            if line.strip():
+                yield _row_of(line), position
+            position += len(line) + 1
+
+
+def _row_of(line: bytes) -> dict[str, Any] | str:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return "records_not_json"
+    return row if isinstance(row, dict) else "records_not_json"
+
+
+def _array_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
+    """Read the members of an array, one after the other; an unfinished one waits for the next block."""
+    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+    member = json.JSONDecoder().raw_decode
+    text, number, opened_array = "", 0, False
+    try:
+        for block in _ended(blocks):
+            text += decode(block or b"", block is None)
+            at = 0
+            if not opened_array:
+                opened_array, at = text.lstrip().startswith("["), len(text) - len(text.lstrip()) + 1
+            while True:
+                while text[at : at + 1] in ("", ",", *_BLANK) and at < len(text):
+                    at += 1
+                if at >= len(text) or text[at] == "]":
+                    break
+                try:
+                    row, stop = member(text, at)
+                except ValueError:
+                    if block is None or len(text) - at > MOST_LINE_BYTES:
+                        raise
+                    break
+                yield (row if isinstance(row, dict) else "records_not_json"), number
+                number, at = number + 1, stop
+            text = text[at:]
+        if text[:1] != "]":
+            raise ValueError("its array does not end")
+    except (ValueError, RecursionError) as error:
+        raise damaged(file.path, f"read as JSON after {number:,} rows", error) from None
+
+
+def _ended(blocks: Iterable[bytes]) -> Iterator[bytes | None]:
+    yield from blocks
+    yield None
+
+
+def _parquet_rows(file: CorpusFile, start: int, stop: int, progress: Callable[[int], None]) -> Iterator[Found]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with unchanged(file) as stream:
+        try:
+            parquet = pq.ParquetFile(stream)
+            for group in range(start, stop):
+                facts = parquet.metadata.row_group(group)
+                number = sum(parquet.metadata.row_group(before).num_rows for before in range(group))
+                for batch in parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[group], use_threads=False):
+                    for row in batch.to_pylist():
+                        yield row, number
+                        number += 1
+                    progress(facts.total_byte_size * len(batch) // max(facts.num_rows, 1))
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(file.path, "read as Parquet", error) from None

@@ -1,0 +1,115 @@
+"""Encoding one chunk of chat data: what a worker process does. Its part holds, for each row, ids and then labels.
+
+A row that is dropped has neither, and keeps its number.
+"""
+
+import logging
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.errors import InputError
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.read_budget import ReadBudget
+from pipeline.corpus.skipped_or_altered import Tally
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.executors import Broadcast, ignore
+from pipeline.executors.worker import report_progress
+from pipeline.shards.chat.align import Conversation, MissingColumnError, align_chat
+from pipeline.shards.chat.dataset import DataSet
+from pipeline.shards.chat.encode import ID_BYTES, ChatEncoder, ChatSettings
+from pipeline.shards.chat.rows import read_rows
+from pipeline.shards.chat.templates import Template
+from pipeline.shards.encode_worker import loaded
+from pipeline.shards.part_file import Part, PartWriter
+from pipeline.storage import Location
+from pipeline.storage.atomic import whole_file
+
+_log = logging.getLogger(__name__)
+_BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for each
+DROPPED = "conversations_dropped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsTask:
+    """One chunk of a data set. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
+
+    name: str
+    spans: tuple[tuple[CorpusFile, int, int], ...]
+    output: Location
+    fingerprint: str
+    data_set: DataSet
+    template: Template
+    settings: ChatSettings
+    model: Broadcast
+    tokenizer: str
+    cache_bytes: int
+    budget_bytes: int
+    limit_bytes: int
+    workers: int
+
+    def __repr__(self) -> str:
+        file, start, stop = self.spans[0]
+        return f"{self.name} ({file.path}, {start} to {stop}, {len(self.spans)} spans)"
+
+
+def encode_rows(task: RowsTask) -> Part:
+    """Encode the rows of a chunk and write its part. Raises `InputError` for a file that changed or cannot be read."""
+    started = time.monotonic()
+    model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
+    encoder = ChatEncoder(task.template, model, task.settings, native)
+    with whole_file(task.output) as path, path.open("wb") as file:
+        part = PartWriter(file, ID_BYTES)
+        written = part.finish(task.fingerprint, _write_rows(task, encoder, part))
+    _log.info("%s: %d bytes in %.2f s", task, written.statistics.bytes, time.monotonic() - started)
+    return written
+
+
+def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> ChunkStatistics:
+    """Write the blocks of a part; returns what was read and dropped."""
+    tally, size, values = Tally(), 0, 0
+    columns: list[bytes] = []
+    ends = array("Q")
+    held = 0
+
+    def write() -> None:
+        nonlocal columns, ends, held
+        part.add(memoryview(b"".join(columns)).cast("I"), memoryview(ends))
+        columns, ends, held = [], array("Q"), 0
+
+    budget = ReadBudget(task.budget_bytes, ignore, limit_bytes=task.limit_bytes, workers=task.workers)
+    for file, start, stop in task.spans:
+        for found, position in read_rows(file, start, stop, report_progress, budget):
+            row = None
+            if isinstance(found, str):
+                tally.add(found, 1, [file.location(position)])
+                continue
+            if conversation := _aligned(found, task.data_set, file, position):
+                row = encoder.encode(conversation)
+            if row is None:
+                tally.add(DROPPED, 1, [file.location(position)])
+            else:
+                columns += row
+                held += 2 * len(row[0])
+                values += 2 * len(row[0]) // ID_BYTES
+            ends.append(values)
+            if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
+                write()
+        size += stop - start if file.format != "parquet" else 0
+    write()
+    return ChunkStatistics(bytes=size, losses=tally.found)
+
+
+def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation | None:
+    """Return the conversation of a row, None for one that is malformed; raises `InputError` for a missing column."""
+    try:
+        try:
+            return align_chat(row, of.formatting, of.columns, of.tags)
+        except MissingColumnError:
+            return align_chat({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
+    except MissingColumnError as error:
+        raise InputError(f"{file.location(position)}: {error} (data set {of.name})") from None
+    except (TypeError, ValueError, AttributeError, KeyError):
+        return None

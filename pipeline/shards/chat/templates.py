@@ -1,0 +1,165 @@
+"""Chat templates as data: `templates.yaml`, or a file of the same form that a person names."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.base.errors import UsageError
+from pipeline.run.values import TOOL_FORMATS
+from pipeline.storage import Location, named
+from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
+from pipeline.tokenizer.model import Model
+
+CONTENT, TURN = "{{content}}", "{{idx}}"
+BOS, EOS = 0, 1  # of a slot that is an id
+Slots = tuple[str | int, ...]
+_KINDS = ("plain", "system_in_user", "reasoning")
+_SLOTS = ("user", "assistant", "observation", "function", "system", "prefix")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """One template; `templates.yaml` says what the fields mean."""
+
+    name: str
+    user: Slots = (CONTENT,)
+    assistant: Slots = (CONTENT, EOS)
+    observation: Slots = ()
+    function: Slots = ()
+    system: Slots = (CONTENT,)
+    prefix: Slots = ()
+    default_system: str = ""
+    stop_words: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    thought_words: tuple[str, ...] = ("<think>\n", "\n</think>\n\n")
+    tools: str = "default"
+    kind: str = "plain"
+    efficient_eos: bool = False
+    replace_eos: bool = False
+
+    @property
+    def eos(self) -> str | None:
+        """The token that becomes the end of text, if one does."""
+        return self.stop_words[0] if self.replace_eos else None
+
+    @property
+    def starts_with_bos(self) -> bool:
+        """Whether a conversation starts with the beginning of text."""
+        return self.prefix[:1] == (BOS,)
+
+
+def template_named(name: str) -> Template:
+    """Return a template by its name, or read it from a file; raises `UsageError`."""
+    known = _known()
+    if "/" in name or "." in name:
+        path = named(name)
+        return _template(path.name.partition(".")[0], _entry(_read(path), known, str(path)), f"template file {path}")
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        raise UsageError(f"template {name!r} is unknown; {hint}, or name a file such as template.yaml")
+    return _template(name, _entry(known[name], known, name), name)
+
+
+def with_tool_format(template: Template, name: str) -> Template:
+    """Return a template whose tools and calls become text in another way, as LLaMA-Factory's `tool_format` does."""
+    return replace(template, tools=name, function=(CONTENT,) if template.efficient_eos else (CONTENT, EOS))
+
+
+def eos_of(template: Template, model: Model) -> str | None:
+    """Return the end of text of conversations: the template's, or else the tokenizer's."""
+    return template.eos or model.eos_token
+
+
+def missing_marks(template: Template, model: Model) -> list[str]:
+    """Return the marks of a template that are not among the special tokens of a vocabulary."""
+    needed = [*template.marks, *([template.eos] if template.eos else [])]
+    return [text for text in dict.fromkeys(needed) if text not in model.vocabulary.special_tokens]
+
+
+def require_marks(template: Template, model: Model, missing: list[str]) -> None:
+    """Raise `UsageError` for these missing marks, or for a template that needs an end of text where there is none."""
+    if missing:
+        raise UsageError(
+            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; train or prune it "
+            f"with {' '.join(f'--special-token {text!r}' for text in missing)}, or choose another --template"
+        )
+    needs_eos = template.efficient_eos or any(EOS in getattr(template, name) for name in _SLOTS)
+    if needs_eos and eos_of(template, model) is None:
+        raise UsageError(f"template {template.name} ends answers with the end of text, and the tokenizer has none")
+
+
+@cache
+def _known() -> dict[str, Any]:
+    return dict(yaml.safe_load((Path(__file__).parent / "templates.yaml").read_text(encoding="utf-8")))
+
+
+def _read(path: Location) -> Any:
+    try:
+        return yaml.safe_load(read_bounded(path, CONFIG_BYTES).decode("utf-8"))
+    except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
+        reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        raise UsageError(f"template file {path} cannot be read: {reason}") from None
+
+
+def _entry(entry: Any, known: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the fields of an entry, with those of the entry that it is like."""
+    if not isinstance(entry, dict):
+        raise UsageError(f"{where} must hold the fields of one template, such as user and assistant")
+    like = entry.get("like")
+    if like is not None and like not in known:
+        raise UsageError(f"{where}: it is like {like!r}, which is unknown; known are {', '.join(known)}")
+    base = {} if like is None else _entry(known[like], known, like)
+    return {**base, **{name: value for name, value in entry.items() if name != "like"}}
+
+
+def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
+    """Check the fields of an entry; raises `UsageError` naming the first wrong one."""
+    values: dict[str, Any] = {}
+    allowed = {field.name: field.type for field in fields(Template) if field.name != "name"}
+    for key, value in entry.items():
+        if key not in allowed:
+            raise UsageError(f"{where}: the field {key!r} is unknown; known are {', '.join(allowed)}")
+        if key in _SLOTS:
+            values[key] = _slots(value, f"{where}: {key}", with_content=key != "prefix")
+        elif key in ("stop_words", "marks", "thought_words"):
+            if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+                raise UsageError(f"{where}: {key} must be a list of texts")
+            values[key] = tuple(value)
+        elif type(value) is not (bool if allowed[key] in (bool, "bool") else str):
+            raise UsageError(f"{where}: {key} is {value!r}, which is of another type than it must be")
+        else:
+            values[key] = value
+    template = Template(name=name, **values)
+    for key, one_of in (("kind", _KINDS), ("tools", TOOL_FORMATS)):
+        if getattr(template, key) not in one_of:
+            raise UsageError(f"{where}: {key} must be one of {', '.join(one_of)}")
+    if (template.replace_eos and not template.stop_words) or len(template.thought_words) != 2:
+        raise UsageError(f"{where}: replace_eos needs stop_words, and there are two thought_words")
+    return replace(
+        template,
+        observation=template.observation or template.user,
+        function=template.function or template.assistant,
+    )
+
+
+def _slots(value: Any, where: str, *, with_content: bool) -> Slots:
+    """Read a list of texts and ids."""
+    ids = {"bos": BOS, "eos": EOS}
+    slots: list[str | int] = []
+    for slot in value if isinstance(value, list) else [value]:
+        if isinstance(slot, dict) and list(slot) == ["id"] and slot["id"] in ids:
+            slots.append(ids[slot["id"]])
+        elif isinstance(slot, str):
+            slots.append(slot)
+        else:
+            raise UsageError(f"{where}: {slot!r} is no slot; give a text, {{id: bos}} or {{id: eos}}")
+    if with_content != any(isinstance(slot, str) and CONTENT in slot for slot in slots):
+        needed = "needs a text with" if with_content else "must not have"
+        raise UsageError(f"{where} {needed} {CONTENT}")
+    return tuple(slots)

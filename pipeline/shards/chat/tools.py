@@ -1,0 +1,137 @@
+"""Descriptions of tools, and calls of them, as the text that a family of models was trained on.
+
+Both arrive as JSON. The texts are part of the formats: models know them, so not a character of them may differ.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_DEFAULT = (
+    "You have access to the following tools:\n{tools}Use the following format if using a tool:\n```\n"
+    "Action: tool name (one of [{names}])\nAction Input: the input to the tool, in a JSON format representing the "
+    'kwargs (e.g. ```{{"input": "hello world", "num_beams": 5}}```)\n```\n'
+)
+_LLAMA3 = (
+    "Cutting Knowledge Date: December 2023\nToday Date: {date}\n\nYou have access to the following functions. To call "
+    'a function, please respond with JSON for a function call. Respond in the format {{"name": function name, '
+    '"parameters": dictionary of argument name and its value}}. Do not use variables.\n\n{tools}'
+)
+_QWEN = (
+    "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with "
+    "function signatures within <tools></tools> XML tags:\n<tools>{tools}\n</tools>\n\nFor each function call, return "
+    "a json object with function name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{{"name": <function-name>, "arguments": <args-json-object>}}\n</tool_call>'
+)
+_CALL = re.compile("<tool_call>(.*?)</tool_call>", re.DOTALL)
+Tool = Mapping[str, Any]
+Call = tuple[str, Any]  # the name of a tool, and its arguments
+
+
+def described(tools: str, style: str, date: str) -> str:
+    """Return what the system text says of tools; raises `ValueError` for JSON that describes none.
+
+    date: of the day, for styles that name it.
+    """
+    listed = json.loads(tools)
+    try:
+        return _DESCRIBED[style](listed, date) if listed else ""
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no description of tools: {error!r}") from None
+
+
+def called(content: str, style: str, thought_words: Sequence[str] | None) -> str:
+    """Return the text of a message that calls tools; raises `ValueError` where it is not JSON with calls.
+
+    thought_words: around a thought that may stand before a call and is kept; None: neither thoughts nor
+    <tool_call> tags are looked for.
+    """
+    before, rest = "", content
+    if thought_words is not None and (tagged := _CALL.search(content)):
+        before, rest = content.replace(tagged[0], ""), tagged[1]
+    elif thought_words is not None:
+        start, stop = map(re.escape, thought_words)
+        if thought := re.search(f"{start}(.*?){stop}", content, re.DOTALL):
+            before, rest = thought[0], content.replace(thought[0], "")
+    values = json.loads(rest)
+    try:
+        calls = [(value["name"], value["arguments"]) for value in (values if isinstance(values, list) else [values])]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no call of a tool: {error!r}") from None
+    return before + _CALLED[style](calls)
+
+
+def _json(value: Any, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, **options)
+
+
+def _wrapped(tool: Tool) -> Tool:
+    return tool if tool.get("type") == "function" else {"type": "function", "function": tool}
+
+
+def _default_tools(tools: Sequence[Tool], _date: str) -> str:
+    texts = []
+    names = []
+    for wrapped in tools:
+        tool = _wrapped(wrapped)["function"]
+        parameters = tool["parameters"]
+        lines = [
+            _parameter(name, facts, required=name in parameters.get("required", ()))
+            for name, facts in parameters["properties"].items()
+        ]
+        about = f"> Tool Name: {tool['name']}\nTool Description: {tool.get('description', '')}\n"
+        texts.append(f"{about}Tool Args:\n{''.join(lines)}\n")
+        names.append(tool["name"])
+    return _DEFAULT.format(tools="".join(texts), names=", ".join(names))
+
+
+def _parameter(name: str, facts: Tool, *, required: bool) -> str:
+    kind = f"{facts.get('type', '')}{', required' if required else ''}"
+    one_of = f", should be one of [{', '.join(facts['enum'])}]" if facts.get("enum") else ""
+    items = f", where each item should be {facts['items'].get('type', '')}" if facts.get("items") else ""
+    return f"  - {name} ({kind}): {facts.get('description', '')}{one_of}{items}\n"
+
+
+def _llama3_tools(tools: Sequence[Tool], date: str) -> str:
+    return _LLAMA3.format(date=date, tools="".join(f"{_json(_wrapped(tool), indent=4)}\n\n" for tool in tools))
+
+
+def _qwen_tools(tools: Sequence[Tool], _date: str) -> str:
+    return _QWEN.format(tools="".join(f"\n{_json(_wrapped(tool))}" for tool in tools))
+
+
+def _mistral_tools(tools: Sequence[Tool], _date: str) -> str:
+    return f"[AVAILABLE_TOOLS] {_json([_wrapped(tool) for tool in tools])}[/AVAILABLE_TOOLS]"
+
+
+def _default_calls(calls: Sequence[Call]) -> str:
+    return "\n".join(f"Action: {name}\nAction Input: {_json(arguments)}" for name, arguments in calls)
+
+
+def _llama3_calls(calls: Sequence[Call]) -> str:
+    values = [{"name": name, "parameters": arguments} for name, arguments in calls]
+    return _json(values[0] if len(values) == 1 else values)
+
+
+def _qwen_calls(calls: Sequence[Call]) -> str:
+    values = (_json({"name": name, "arguments": arguments}) for name, arguments in calls)
+    return "\n".join(f"<tool_call>\n{value}\n</tool_call>" for value in values)
+
+
+def _mistral_calls(calls: Sequence[Call]) -> str:
+    return _json([{"name": name, "arguments": arguments} for name, arguments in calls])
+
+
+_DESCRIBED: dict[str, Callable[[Sequence[Tool], str], str]] = {
+    "default": _default_tools,
+    "llama3": _llama3_tools,
+    "qwen": _qwen_tools,
+    "mistral": _mistral_tools,
+}
+_CALLED: dict[str, Callable[[Sequence[Call]], str]] = {
+    "default": _default_calls,
+    "llama3": _llama3_calls,
+    "qwen": _qwen_calls,
+    "mistral": _mistral_calls,
+}

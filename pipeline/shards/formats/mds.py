@@ -1,0 +1,117 @@
+"""MDS, which mosaicml-streaming reads: a sample per row, each column a NumPy array; and `index.json`.
+
+A shard is the number of samples, where each starts, the description of the columns, and the samples.
+"""
+
+import json
+import shutil
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipeline.base.errors import UsageError
+from pipeline.shards.formats.shard_format import ID_CODES, Block, Layout, Rows, ShardFacts, row_groups, value_bytes
+from pipeline.storage import Location, open_file
+
+_COPIED_BYTES = 1 << 20
+_SHAPE = struct.Struct("<BI")  # one dimension, and its size in four bytes
+
+
+class StreamingShards:
+    """The format mds."""
+
+    rows: ClassVar[bool] = True
+    columns: ClassVar[bool] = True
+    alone: ClassVar[bool] = False
+    split_directories: ClassVar[bool] = True
+
+    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
+        """Return the name of a shard."""
+        return f"shard-{index:05d}.mds", None
+
+    def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
+        """Write the samples, and then the shard, whose beginning says where they are."""
+        assert second is None, "rows separate documents"
+        written, sizes = 0, array("I")
+        samples = path.with_name(f"{path.name}.samples")
+        names = sorted(layout.columns)
+        widths = {name: value_bytes(layout.columns[name]) for name in names}
+        try:
+            with samples.open("wb") as file:
+                for group in row_groups(layout, rows):
+                    start = 0
+                    for end in group.ends:
+                        data = [group.columns[name][start * widths[name] : end * widths[name]] for name in names]
+                        shape = _SHAPE.pack(1 << 2 | 2, end - start)
+                        lengths = struct.pack(f"<{len(names)}I", *(len(one) + len(shape) for one in data))
+                        sample = lengths + b"".join(shape + one for one in data)
+                        file.write(sample)
+                        sizes.append(len(sample))
+                        start = end
+                    written += len(group.ends)
+            head = self._head(layout, sizes)
+            with path.open("wb") as file, samples.open("rb") as own:
+                file.write(head)
+                shutil.copyfileobj(own, file, _COPIED_BYTES)
+        finally:
+            samples.unlink(missing_ok=True)
+        return written
+
+    def _head(self, layout: Layout, sizes: "array[int]") -> bytes:
+        """Return what comes before the samples."""
+        described = json.dumps(_description(layout), sort_keys=True).encode()
+        at = 4 + 4 * (len(sizes) + 1) + len(described)
+        if at + sum(sizes) >= 1 << 32:
+            raise UsageError("a shard of mds has less than 4 GiB: give a smaller --shard-size")
+        offsets = array("I", [at])
+        for size in sizes:
+            offsets.append(at := at + size)
+        return struct.pack("<I", len(sizes)) + offsets.tobytes() + described
+
+    def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
+        """Yield the blocks of a shard, a row each."""
+        assert second is None, "rows separate documents"
+        names, id_bytes, first = sorted(layout.columns), layout.id_bytes, 0
+        ended = layout.ended(facts)
+        with open_file(where) as file:
+            (samples,) = struct.unpack("<I", file.read_at(0, 4))
+            offsets = array("I", file.read_at(4, 4 * (samples + 1)))
+            for number in range(samples):
+                data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
+                lengths = struct.unpack_from(f"<{len(names)}I", data)
+                at = 4 * len(names) + sum(lengths[: names.index("input_ids")])
+                ids = data[at + _SHAPE.size : at + lengths[names.index("input_ids")]]
+                first += len(ids) // id_bytes
+                yield memoryview(ids).cast(ID_CODES[id_bytes]), array("Q", [first] if number < ended else [])
+        if first != facts.tokens:
+            raise ValueError(f"it holds {first:,} tokens, not {facts.tokens:,}")
+
+    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
+        """Return `index.json` of each split."""
+        files = {}
+        for directory, shards in splits.items():
+            listed = [
+                _description(layout)
+                | {"raw_data": {"basename": shard.name.rpartition("/")[2], "bytes": shard.bytes, "hashes": {}}}
+                | {"samples": shard.samples, "version": 2, "zip_data": None}
+                for shard in shards
+            ]
+            text = json.dumps({"shards": listed, "version": 2}, sort_keys=True)
+            files[f"{directory}/index.json" if directory else "index.json"] = text
+        return files
+
+
+def _description(layout: Layout) -> dict[str, Any]:
+    names = sorted(layout.columns)
+    return {
+        "column_encodings": [f"ndarray:{layout.columns[name]}" for name in names],
+        "column_names": names,
+        "column_sizes": [None] * len(names),
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": None,
+        "version": 2,
+    }

@@ -1,0 +1,208 @@
+"""`encode --chat`: recorded packing of LLaMA-Factory, one answer however the work is cut or killed, and refusals."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from chat_cases import cases, recorded_tokenizer, small_tokenizer
+from command import refused, run
+from killing import KillAt, ended, start
+
+import pipeline
+from pipeline.shards.chat.encode import encode_chat
+
+ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+COLUMNS = {"messages": "messages", "system": "system"}
+WORDS = ["low", "lower", "the", "other", "<|eot_id|>", "slower"]
+
+
+def _rows(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    """Return generated rows; some have an odd number of messages and are dropped."""
+    chosen = random.Random(seed)
+    return [
+        {
+            "conversations": [
+                {"from": ("human", "gpt")[turn % 2], "value": " ".join(chosen.choices(WORDS, k=chosen.randint(1, 30)))}
+                for turn in range(chosen.choice((2, 2, 4, 6, 3)))
+            ]
+        }
+        for _ in range(count)
+    ]
+
+
+def _write_lines(path: Path, rows: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_rows(directory: Path) -> list[dict[str, list[int]]]:
+    """Return the rows of all Arrow streams in a directory."""
+    found: list[dict[str, list[int]]] = []
+    for path in sorted(directory.glob("data-*.arrow")):
+        with pa.ipc.open_stream(path) as reader:
+            found += reader.read_all().to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the small tokenizer, and 300 rows in three formats."""
+    home = tmp_path_factory.mktemp("chat")
+    small_tokenizer().save(home / "tokenizer")
+    rows = _rows(300)
+    _write_lines(home / "rows.jsonl", rows)
+    (home / "rows.json").write_text(json.dumps(rows, indent=2))
+    pq.write_table(pa.Table.from_pylist(rows), home / "rows.parquet", row_group_size=70)
+    listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
+    listed["b"] = {"file_name": "rows.json", "formatting": "sharegpt"}
+    (home / "dataset_info.json").write_text(json.dumps(listed))
+    return home
+
+
+def _encode(home: Path, output: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    common = ("--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output)
+    return run("encode", *common, *arguments)
+
+
+def test_recorded_packing_is_equal(tmp_path: Path) -> None:
+    for number, case in enumerate(cases("packing")):
+        options = case["options"]
+        rows = [
+            {"messages": one["_prompt"] + one["_response"], "system": one["_system"], "tools": one["_tools"]}
+            for one in case["examples"]
+        ]
+        home = tmp_path / str(number)
+        recorded_tokenizer(case["tokenizer"]).save(home / "tokenizer")
+        _write_lines(home / "rows.jsonl", rows)
+        entry = {"file_name": "rows.jsonl", "formatting": "sharegpt", "columns": COLUMNS, "tags": ALIGNED}
+        (home / "dataset_info.json").write_text(json.dumps({"a": entry}))
+        (home / "options.yaml").write_text(json.dumps({**options, "dataset_dir": str(home), "dataset": "a"}))
+        tokenizer = ("--tokenizer", home / "tokenizer")
+        result = run("encode", *tokenizer, "--config", home / "options.yaml", "--output", home / "out")
+        assert result.returncode == 0, result.stderr
+        found, expected = read_rows(home / "out"), case["result"]
+        for name in found[0]:
+            assert [row[name] for row in found] == expected[name], (options, name)
+
+
+def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
+    result = _encode(home, tmp_path / "out", home / "rows.jsonl", "--chat", "--sequence-length", 50)
+    assert result.returncode == 0, result.stderr
+    lines = map(json.loads, (home / "rows.jsonl").read_text().splitlines())
+    conversations = [pipeline.align_chat(row, "sharegpt") for row in lines]
+    expected = list(encode_chat(conversations, small_tokenizer(), "chatml", 50))
+    assert [{name: row[name] for name in ("input_ids", "labels")} for row in read_rows(tmp_path / "out")] == expected
+    assert all(row["attention_mask"] == [1] * len(row["labels"]) for row in read_rows(tmp_path / "out"))
+    dropped = 300 - len(expected)
+    assert f"{dropped} conversations dropped: not pairs of a question and an answer (first: {home}" in result.stdout
+
+
+def test_one_answer_for_any_workers_chunks_and_formats_of_files(home: Path, tmp_path: Path) -> None:
+    packed = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
+    first = _encode(home, tmp_path / "1", home / "rows.jsonl", *packed, "--workers", 1)
+    assert first.returncode == 0, first.stderr
+    others = [("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB"), ("rows.json",), ("rows.parquet",)]
+    expected = {name: data for name, data in _files(tmp_path / "1").items() if name != "shards.json"}
+    assert {"train/state.json", "validation/state.json", "dataset_dict.json"} < set(expected)
+    for number, (name, *options) in enumerate(others, 2):
+        result = _encode(home, tmp_path / str(number), home / name, *packed, *options)
+        assert result.returncode == 0, result.stderr
+        found = {name: data for name, data in _files(tmp_path / str(number)).items() if name != "shards.json"}
+        assert found == expected, (name, options)
+
+
+def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
+    arguments = (home / "rows.jsonl", "--chat", "--sequence-length", 80)
+    for pack in ("none", "neat", "greedy"):
+        compatible = ("--compatible",) if pack == "greedy" else ()
+        assert _encode(home, tmp_path / pack, *arguments, "--pack", pack, *compatible).returncode == 0
+    whole = _encode(home, tmp_path / "79", *arguments[:-1], 79)
+    assert whole.returncode == 0
+    expected = sorted(row["input_ids"] for row in read_rows(tmp_path / "79"))
+    found = []
+    for row in read_rows(tmp_path / "neat"):
+        assert {len(values) for values in row.values()} == {80}
+        for part in range(1, max(row["attention_mask"]) + 1):
+            places = [place for place, mask in enumerate(row["attention_mask"]) if mask == part]
+            assert [row["position_ids"][place] for place in places] == list(range(len(places)))
+            found.append([row["input_ids"][place] for place in places])
+        assert row["attention_mask"][-1] == 0
+        assert row["labels"][-1] == -100
+    assert sorted(found) == expected
+    assert all(row["attention_mask"] == [1] * 80 for row in read_rows(tmp_path / "greedy"))
+
+
+def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path: Path) -> None:
+    mixed = ("--dataset-info", home / "dataset_info.json", "--dataset", "a,b", "--max-samples", 5)
+    result = _encode(home, tmp_path / "out", *mixed, "--mix-strategy", "interleave_under", "--shard-format", "parquet")
+    assert result.returncode == 0, result.stderr
+    rows = pq.read_table(tmp_path / "out" / "shard-00000.parquet").to_pylist()
+    assert rows[::2] == rows[1::2]
+    assert len(rows) > 4
+
+
+def test_a_killed_encoding_resumes_to_the_same_bytes(home: Path, tmp_path: Path, library: Path) -> None:
+    packed = ("--chat", "--pack", "neat", "--sequence-length", 64)
+    arguments = (home / "rows.jsonl", *packed, "--chunk-size", "16KiB", "--shard-size", 4096, "--workers", 1)
+    assert _encode(home, tmp_path / "whole", *arguments).returncode == 0
+    output = tmp_path / "killed"
+    words = ["encode", *arguments, "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output]
+    command = [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
+    killed = 0
+    for number, change in enumerate((2, 6, 11, 17, 25)):
+        killer = KillAt(library, tmp_path / f"counter-{number}")
+        killed += ended(start(command, **killer.environment(output, change))) != 0
+    assert killed > 2
+    assert _encode(home, output, *arguments).returncode == 0
+    assert _files(output) == _files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rows.jsonl", "--template", "chatml"), "--template is for chat data: give --chat"),
+        (("rows.jsonl", "--chat", "--template", "gemma"), "no special token <start_of_turn> <end_of_turn>"),
+        (("rows.jsonl", "--chat", "--template", "chatml", "--shard-format", "bin"), "no column for labels"),
+        (("rows.jsonl", "--chat", "--template", "chatml", "--shuffle", 1), "--shuffle means nothing for chat data"),
+        (("rows.jsonl", "--chat"), "chat data need a --template"),
+        (("rows.jsonl", "--pack", "neat"), "--pack neat is for chat data"),
+        (("--dataset-info", "dataset_info.json", "--dataset", "c", "--template", "chatml"), "has no data set 'c'"),
+        (("rows.jsonl", "--chat", "--template", "chatml", "--pack", "best-fit"), "choose none, greedy or neat"),
+    ],
+)
+def test_what_cannot_be_is_refused(home: Path, tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
+    common = ("--tokenizer", "tokenizer", "--output", tmp_path / "out")
+    result = run("encode", *common, *arguments, cwd=home)
+    assert message in refused(
+        result, 2 if "is for chat" in message or "means nothing" in message else result.returncode
+    )
+
+
+def test_a_column_that_is_missing_everywhere_is_an_error_with_its_location(home: Path, tmp_path: Path) -> None:
+    _write_lines(tmp_path / "rows.jsonl", [{"instruction": "a", "output": "b"}])
+    (tmp_path / "dataset_info.json").write_text(json.dumps({"a": {"file_name": "rows.jsonl"}}))
+    result = _encode(home, tmp_path / "out", "--dataset-info", tmp_path / "dataset_info.json", "--dataset", "a")
+    assert "rows.jsonl, byte 0: a row has no column 'input'" in refused(result, 1)
+
+
+def test_what_is_no_row_is_skipped_and_counted(home: Path, tmp_path: Path) -> None:
+    lines = ['{"instruction": "a", "input": "x", "output": "b"}', "no JSON", '{"instruction": "c", "output": "d"}']
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    result = _encode(home, tmp_path / "out", tmp_path / "rows.jsonl", "--chat")
+    assert "1 record skipped: not a JSON object" in result.stdout
+    assert len(read_rows(tmp_path / "out")) == 2
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    found = (path for path in directory.rglob("*") if path.is_file())
+    named = {str(path.relative_to(directory)): path for path in found}
+    return {
+        name: path.read_bytes() for name, path in named.items() if name not in ("encoding.json", "log.txt", ".lock")
+    }

@@ -1,0 +1,187 @@
+"""The real trainers read our rows, and LLaMA-Factory's own rows are ours. They are in the extra `trainers`.
+
+They may be in another environment, whose Python BPE_PIPELINE_TRAINERS names.
+"""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import peers
+import pyarrow as pa
+import pytest
+from command import run
+
+pytestmark = pytest.mark.slow
+PYTHON = os.environ.get("BPE_PIPELINE_TRAINERS", sys.executable)
+SCRIPTS = Path(__file__).parent.parent / "support" / "trainer_scripts.py"
+MARKS = (
+    *("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"),
+    *("<|im_start|>", "<|im_end|>"),
+)
+CONFIGS: list[dict[str, Any]] = [  # what their configuration files say of rows
+    {"template": "llama3", "dataset": "alpaca", "cutoff_len": 128},
+    {"template": "chatml", "dataset": "alpaca,turns", "cutoff_len": 200, "neat_packing": True, "val_size": 0.05},
+    {"template": "qwen3", "dataset": "turns", "cutoff_len": 90, "mask_history": True, "enable_thinking": False},
+    {"template": "qwen", "dataset": "tools", "cutoff_len": 600, "train_on_prompt": True},
+    {"template": "llama3", "dataset": "openai,turns", "cutoff_len": 99, "packing": True, "max_samples": 300},
+    {"template": "fewshot", "dataset": "few,turns", "mix_strategy": "interleave_over", "interleave_probs": "0.7,0.3"},
+    {"template": "default", "dataset": "alpaca,turns", "mix_strategy": "interleave_under", "val_size": 50, "seed": 7},
+]
+
+
+def _python(*arguments: object) -> str:
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_DISABLED": "true"}
+    command = [PYTHON, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-3000:]
+    return result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer with marks, a tiny model with it, and data sets of every formatting."""
+    found = subprocess.run([PYTHON, "-c", "import llamafactory, trl"], capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip(
+            "needs LLaMA-Factory and TRL: pip install '.[trainers]', or name their Python, BPE_PIPELINE_TRAINERS"
+        )
+    home = tmp_path_factory.mktemp("trainers")
+    (home / "text.txt").write_text("\n<|endoftext|>\n".join(peers.generated_text(seed, 3000) for seed in range(4)))
+    marks = [word for text in MARKS for word in ("--special-token", text)]
+    options = ("--vocab-size", 1000, "--pattern", "llama3", "--bos-token", MARKS[0], "--add-bos", "--quiet")
+    trained = run("train", home / "text.txt", "--output", home / "run", *options, *marks)
+    assert trained.returncode == 0, trained.stderr
+    _python(SCRIPTS, "model", home / "run" / "tokenizer", home / "model")
+    _write_data_sets(home)
+    return home
+
+
+def _write_data_sets(home: Path) -> None:
+    chosen = random.Random(5)
+    words = peers.generated_text(1, 4000).split()
+
+    def text(most: int = 60) -> str:
+        start = chosen.randrange(len(words))
+        return " ".join(words[start : start + chosen.randint(0, most)])
+
+    def turns(names: tuple[str, str], keys: tuple[str, str], count: int) -> list[dict[str, str]]:
+        return [{keys[0]: names[turn % 2], keys[1]: text()} for turn in range(count)]
+
+    own, openai = (("human", "gpt"), ("from", "value")), (("user", "assistant"), ("role", "content"))
+    tags = dict(zip(("role_tag", "content_tag", "user_tag", "assistant_tag"), (*openai[1], *openai[0]), strict=True))
+    tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "int"}}}}
+    call, answer = ('{"name": "f", "arguments": {"x": 1}}', "2")
+    rows: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+        "alpaca": ([{"instruction": text(), "input": text(20), "output": text()} for _ in range(1200)], {}),
+        "turns": (
+            [{"conversations": turns(*own, chosen.choice((2, 4, 6, 3)))} for _ in range(1300)],
+            {"formatting": "sharegpt"},
+        ),
+        "openai": (
+            [{"messages": turns(*openai, chosen.choice((2, 4)))} for _ in range(400)],
+            {"formatting": "openai", "columns": {"messages": "messages"}, "tags": tags},
+        ),
+        "few": ([{"instruction": text(), "input": "", "output": text()} for _ in range(50)], {"num_samples": 80}),
+        "tools": (
+            [
+                {
+                    "conversations": [
+                        *({"from": "human", "value": text()}, {"from": "function_call", "value": call}),
+                        *({"from": "observation", "value": answer}, {"from": "gpt", "value": text()}),
+                    ],
+                    "tools": json.dumps([tool]),
+                }
+                for _ in range(50)
+            ],
+            {"formatting": "sharegpt", "columns": {"messages": "conversations", "tools": "tools"}},
+        ),
+    }
+    for name, (listed, _) in rows.items():
+        (home / f"{name}.json").write_text(json.dumps(listed))
+    info = {name: {"file_name": f"{name}.json", **entry} for name, (_, entry) in rows.items()}
+    (home / "dataset_info.json").write_text(json.dumps(info))
+
+
+def test_its_own_rows_are_ours(home: Path) -> None:
+    paths = []
+    for number, config in enumerate(CONFIGS):
+        theirs = {"model_name_or_path": str(home / "model"), "stage": "sft", "do_train": True, "report_to": "none"}
+        theirs |= {"output_dir": str(home / "unused"), "dataset_dir": str(home), "overwrite_cache": True}
+        paths.append(home / f"config-{number}.json")
+        paths[-1].write_text(json.dumps({"cutoff_len": 2048, **theirs, **config}))
+    _python(SCRIPTS, "rows", *paths)
+    for number, config in enumerate(CONFIGS):
+        output, options = home / f"ours-{number}", home / f"config-{number}.yaml"
+        options.write_text(json.dumps({"dataset_dir": str(home), "compatible": True, **config}))
+        tokenizer = ("--tokenizer", home / "run" / "tokenizer")
+        result = run("encode", "--config", options, *tokenizer, "--output", output)
+        assert result.returncode == 0, result.stderr
+        expected = json.loads((home / f"config-{number}.rows.json").read_text())
+        assert expected["train"]
+        for split, rows in expected.items():
+            directory = output / split if len(expected) > 1 else output
+            found = _rows(directory)
+            assert len(found) == len(rows), (config, split)
+            assert [{name: row[name] for name in rows[0]} for row in found] == rows, (config, split)
+
+
+def _rows(directory: Path) -> list[dict[str, list[int]]]:
+    found: list[dict[str, list[int]]] = []
+    for path in sorted(directory.glob("data-*.arrow")):
+        with pa.ipc.open_stream(path) as reader:
+            found += reader.read_all().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stage", "template", "options"),
+    [
+        ("pt", "llama3", ("text.txt", "--sequence-length", 64, "--shard-format", "arrow")),
+        ("sft", "llama3", ("alpaca.json", "--chat", "--template", "llama3", "--sequence-length", 128)),
+        ("sft", "chatml", ("turns.json", "--chat", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
+    ],
+)
+def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str, options: tuple[object, ...]) -> None:
+    output, trained = home / f"rows-{stage}-{template}", home / f"trained-{stage}-{template}"
+    first, *rest = options
+    encoded = run("encode", home / str(first), "--tokenizer", home / "run" / "tokenizer", *rest, "--output", output)
+    assert encoded.returncode == 0, encoded.stderr
+    settings = {
+        "model_name_or_path": str(home / "model"),
+        "stage": stage,
+        "do_train": True,
+        "finetuning_type": "full",
+        "dataset": "any",
+        "template": template,
+        "tokenized_path": str(output),
+        "output_dir": str(trained),
+        "max_steps": 2,
+        "per_device_train_batch_size": 2,
+        "report_to": "none",
+        "logging_steps": 1,
+        "use_cpu": True,
+        "neat_packing": template == "chatml",
+        "bf16": False,
+        "fp16": False,
+    }
+    config = home / f"train-{stage}-{template}.yaml"
+    config.write_text(json.dumps(settings))
+    printed = _python("-c", "from llamafactory.cli import main; main()", "train", config)
+    assert "Loaded tokenized dataset from" in printed
+    loss = re.search(r"train_loss +=\s+([0-9.]+)", printed)
+    assert loss is not None
+    assert 5 < float(loss[1]) < 9  # of a random model with 1,000 tokens: log(1000) = 6.9
+
+
+def test_trl_trains_from_our_rows(home: Path) -> None:
+    output = home / "rows-trl"
+    options = ("--chat", "--template", "chatml", "--sequence-length", 128, "--output", output)
+    encoded = run("encode", home / "alpaca.json", "--tokenizer", home / "run" / "tokenizer", *options)
+    assert encoded.returncode == 0, encoded.stderr
+    assert re.search(r"loss [5-8]\.", _python(SCRIPTS, "trl", home / "model", output))
