@@ -121,15 +121,18 @@ def process_tree_memory() -> int:
 
     Linux: the sum of proportional set sizes; elsewhere: of unique set sizes (macOS) or resident set sizes.
     """
-    return sum(_memory_by_process().values())
+    return sum(size for size, _ in _memory_by_process().values())
 
 
-def _memory_by_process() -> dict[int, int]:
+def _memory_by_process() -> dict[int, tuple[int, int]]:
+    """Return the memory of each process, and its unshared memory then: at most, if it changed while it was measured."""
     found = {}
     this = psutil.Process()
     for process in (this, *this.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            found[process.pid] = _process_memory(process)
+            before = _unshared_memory(process.pid)
+            size = _process_memory(process)
+            found[process.pid] = size, max(before, _unshared_memory(process.pid))
     return found
 
 
@@ -193,9 +196,8 @@ class MemoryWatch:
     def look(self) -> None:
         """Measure once, now; skip it if the system has no file descriptor left."""
         with contextlib.suppress(OSError):
-            found = _memory_by_process()
-            self._measured = {process: (size, _unshared_memory(process)) for process, size in found.items()}
-            self._note(sum(found.values()))
+            self._measured = _memory_by_process()
+            self._note(sum(size for size, _ in self._measured.values()))
 
     def _note(self, now: int) -> None:
         self.peak_bytes = max(self.peak_bytes, now)

@@ -49,22 +49,12 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
         task = replace(task, budget_bytes=task.budget_bytes // 2, copies=2)
     with part_paths(task.output) as part_path:
         counting = _Counting(task, cutter, part_path)
-        losses = feed_chunk(task, counting.counter, look=counting.looks.look, resumable=counting)
-        statistics = counting.statistics(losses)
-        if not counting.parts:
-            partitions = counter_partitions(counting.counter)
-            written = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
-        else:
-            counting.write_part()
-            parts = [(part, counting.part_fingerprint) for part in counting.parts]
-            whole = CombineTask(
-                parts, part_path("whole"), task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
-            )
-            combine(whole)
-            written = rewrite_as_counted(part_path("whole"), task.output, whole)
-        counting.remove_kept()
+        try:
+            statistics, rows = counting.count()
+        finally:
+            del counting.counter  # it refers to `counting`, so its memory would be free only when garbage is collected
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, written.rows, elapsed_s)
+    _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, rows, elapsed_s)
     return statistics
 
 
@@ -79,7 +69,7 @@ class _Counting(Resumable):
         self._before = last.statistics
         self.start = (last.span, last.offset)
         self.parts = [] if self._checkpoints is None else self._checkpoints.located(last.parts)
-        self.part_fingerprint = "" if self._checkpoints is None else self._checkpoints.part_fingerprint
+        self._part_fingerprint = "" if self._checkpoints is None else self._checkpoints.part_fingerprint
         self.looks = LooksSpecial(task.special_tokens, self._before.searched_bytes)
         if last.offset:
             _log.info("%s: resuming at byte %d of the text", task, last.offset)
@@ -92,10 +82,30 @@ class _Counting(Resumable):
             spill=self._spill,
         )
 
+    def count(self) -> tuple[ChunkStatistics, int]:
+        """Count the chunk and write its counter; returns its statistics, and how many different pieces there are."""
+        task = self._task
+        losses = feed_chunk(task, self.counter, look=self.looks.look, resumable=self)
+        statistics = self.statistics(losses)
+        if not self.parts:
+            partitions = counter_partitions(self.counter)
+            written = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
+        else:
+            self.write_part()
+            parts = [(part, self._part_fingerprint) for part in self.parts]
+            sum_path = self._part_path("sum")
+            whole = CombineTask(
+                parts, sum_path, task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
+            )
+            combine(whole)
+            written = rewrite_as_counted(sum_path, task.output, whole)
+        self._remove_kept()
+        return statistics, written.rows
+
     def _spill(self, counter: _core.ChunkCounter) -> None:
         number = len(self.parts)
         part = self._part_path(number) if self._checkpoints is None else self._checkpoints.part_path(number)
-        write_counter(part, counter_partitions(counter), fingerprint=self.part_fingerprint)
+        write_counter(part, counter_partitions(counter), fingerprint=self._part_fingerprint)
         self.parts.append(part)
         _log.info("part %d of %s: %d different pieces", number, self._task.output.name, len(counter))
 
@@ -125,7 +135,7 @@ class _Counting(Resumable):
         names = tuple(part.name for part in self.parts)
         self._checkpoints.save(Checkpoint(span, offset, names, self.statistics(tally)), started_s)
 
-    def remove_kept(self) -> None:
+    def _remove_kept(self) -> None:
         """Delete what a resumed run would need if the counter were not complete."""
         if self._checkpoints is not None:
             for part in self.parts:

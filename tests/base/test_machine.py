@@ -121,11 +121,11 @@ def test_describe_has_what_a_bug_report_needs() -> None:
 def test_watch_continues_after_a_failed_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[int | OSError] = [OSError(24, "Too many open files"), 5, 3]
 
-    def look() -> dict[int, int]:
+    def look() -> dict[int, tuple[int, int]]:
         answer = answers.pop(0) if answers else 1
         if isinstance(answer, OSError):
             raise answer
-        return {0: answer}
+        return {0: (answer, 0)}
 
     monkeypatch.setattr(machine, "_memory_by_process", look)
     with machine.MemoryWatch(interval_s=0.001) as watch:

@@ -297,7 +297,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
 
 def test_every_command_warns_when_memory_passed_the_limit(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_memory_by_process", lambda: {0: 3 << 30})
+    monkeypatch.setattr(machine, "_memory_by_process", lambda: {0: (3 << 30, 0)})
     for work in (
         lambda: pipeline.verify_run(imported, memory_limit="2GiB"),
         lambda: pipeline.merge_run(imported, vocab_size=400, memory_limit="2GiB"),

@@ -1,0 +1,54 @@
+"""The forecasts of a dry run against the run: disk and memory within a factor of two, for every kind of input."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from peers import generated_text
+
+from pipeline.base.units import parse_bytes
+
+DOCUMENTS = [generated_text(seed, 300) for seed in range(150)]
+TEXT = "\n".join(DOCUMENTS)
+JSONL = "\n".join(json.dumps({"number": number, "text": text}) for number, text in enumerate(DOCUMENTS))
+KINDS = {
+    "a.txt": lambda path: path.write_text(TEXT),
+    "a.jsonl": lambda path: path.write_text(JSONL),
+    "a.jsonl.zst": lambda path: path.write_bytes(pa.compress(JSONL.encode(), "zstd", asbytes=True)),
+    "a.txt.gz": lambda path: path.write_bytes(gzip.compress(TEXT.encode())),
+    "a.parquet": lambda path: pq.write_table(pa.table({"text": DOCUMENTS}), path, row_group_size=40),
+}
+
+
+def command(*words):
+    argv = [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def between(size, said):
+    low, high = (parse_bytes(one) for one in re.findall(r"[\d.]+ [KMG]?i?B", said))
+    return low / 2 <= size <= high * 2 and high <= 3 * low
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_forecasts_hold(name, tmp_path):
+    path, run = tmp_path / name, tmp_path / "run"
+    KINDS[name](path)
+    words = ["train", path, "--output", run, "--vocab-size", 400, "--chunk-size", "100KB", "--workers", 2]
+    plan = dict(line.split(":", 1) for line in command(*words, "--dry-run").splitlines())
+    assert not run.exists()
+    command(*words, "--quiet")
+    report = json.loads((run / "report.json").read_text())
+    counters = [*run.glob("counts/*.parquet"), run / "counter.parquet"]
+    assert between(sum(counter.stat().st_size for counter in counters), plan["disk"])
+    peaks = report["stage_peak_bytes"]
+    assert between(peaks["counting"], plan["memory while counting"])
+    assert between(peaks["merging"], plan["memory while merging"])
+    assert re.fullmatch(r" *\d+ s to \d+ s \(counting \d+ s, merging \d+ s\), from a sample of .*", plan["time"])
+    text_bytes = parse_bytes(re.search(r"about ([\d.]+ .iB) of text", plan["corpus"])[1])
+    assert 0.9 <= text_bytes / sum(len(text.encode()) for text in DOCUMENTS) <= 1.15
