@@ -49,7 +49,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = subprocess.run([PYTHON, "-c", "import llamafactory, trl"], capture_output=True, check=False)
     if found.returncode:
         pytest.skip(
-            "needs LLaMA-Factory and TRL: pip install '.[trainers]', or name their Python, BPE_PIPELINE_TRAINERS"
+            "needs LLaMA-Factory and TRL: install the extra trainers, or name their Python, BPE_PIPELINE_TRAINERS"
         )
     home = tmp_path_factory.mktemp("trainers")
     (home / "text.txt").write_text("\n<|endoftext|>\n".join(peers.generated_text(seed, 3000) for seed in range(4)))
