@@ -68,7 +68,7 @@ def _write_data_sets(home: Path) -> None:
 
     def text(most: int = 60) -> str:
         start = chosen.randrange(len(words))
-        return " ".join(words[start : start + chosen.randint(0, most)])
+        return " ".join(words[start : start + chosen.randint(1, most)])  # LLaMA-Factory's fewshot errs for empty texts
 
     def turns(names: tuple[str, str], keys: tuple[str, str], count: int) -> list[dict[str, str]]:
         return [{keys[0]: names[turn % 2], keys[1]: text()} for turn in range(count)]

@@ -239,7 +239,7 @@ class ChatEncoder:
             asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
             masked = asked if settings.train_on_prompt else IGNORED * lengths[0]
-            if eos and taken and asked:
+            if eos and taken and asked:  # without ids of a question no place is left for the label
                 masked = eos + masked[ID_BYTES:]
             learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
             taken.append((asked + answered, masked + learned))
