@@ -151,6 +151,7 @@ def _shard_tasks(
             parts=tuple((split.sources[one.part], one) for one in shard),
             packing=packing,
             dropped=rest if index == len(planned) - 1 else 0,
+            split=None if split.name == "train" else split.name,
         )
 
 
