@@ -143,12 +143,14 @@ class EncodingSummary:
         """Return the summary as at most eight lines of text: one fact a line, the next command at the end."""
         corpus = self.corpus
         documents = format_count(corpus.documents, "documents")
+        once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
+        rate = f" ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)" if once else ""
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         rows = [
             ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
             *_joined("skipped/altered", map(str, in_words(corpus.losses))),
-            ("tokens", f"{corpus.tokens:,} ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)"),
+            ("tokens", f"{corpus.tokens:,}{rate}"),
         ]
         validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
         rows += [("validation", f"{validation:,} of these tokens")] if validation else []
