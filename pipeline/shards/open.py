@@ -204,6 +204,6 @@ def _open(where: Location) -> Shards:
             f"{', '.join(_MAPPED)}: encode with one of these --shard-format"
         )
     start = _NPY_HEADER_BYTES if corpus.format == "npy" else 0
-    chosen = [one for one in shards if home != where or not one.name.startswith("validation/")]
+    chosen = [one for one in shards if home != where or one.split is None]
     files = [(Path(str(home / one.name)).absolute(), start, one.tokens) for one in chosen if one.tokens]
     return Shards(files, corpus.dtype, corpus.vocab_size, corpus.row_tokens)

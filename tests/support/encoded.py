@@ -101,6 +101,7 @@ def _read_samples(data: bytes, code: str) -> list[int]:
 def everything(directory: Path) -> dict[str, bytes]:
     """Return the files of a directory of shards, without its plan and log."""
     assert not (directory / "parts").exists()
+    assert not (directory / "dealt").exists()
     assert [path.name for path in directory.rglob(".*") if path.name != ".lock"] == []
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
