@@ -166,7 +166,8 @@ class EncodingSummary:
 
 def _packed(corpus: "EncodedCorpus") -> str:
     """Say how documents were packed, and what that cost."""
-    amounts = ((name, sum(getattr(shard, name) or 0 for shard in corpus.shards)) for name in _AMOUNTS)
+    known = [name for name in _AMOUNTS if any(getattr(shard, name) is not None for shard in corpus.shards)]
+    amounts = ((name, sum(getattr(shard, name) or 0 for shard in corpus.shards)) for name in known)
     rows = sum(shard.samples for shard in corpus.shards)
     return ", ".join([f"{rows:,} by {corpus.pack}", *(f"{count:,} tokens {name}" for name, count in amounts)])
 

@@ -141,13 +141,13 @@ def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
 
 
 class ChatEncoder:
-    """Encodes conversations by one template."""
+    """Encodes conversations by one template. cut: how many did not fit a row so far."""
 
     def __init__(
         self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
     ) -> None:
         refuse_exclusive(template, settings)
-        self._template, self._settings = template, settings
+        self._template, self._settings, self.cut = template, settings, 0
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
         self._special = self._encoder.recognising(frozenset(special))
@@ -246,6 +246,7 @@ class ChatEncoder:
         if settings.mask_history:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
+        self.cut += len(ids) < sum(len(source) + len(target) for source, target in pairs)
         return ids + eos, labels + eos
 
 
