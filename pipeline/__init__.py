@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pipeline.shards.chat.encode import encode_chat as encode_chat
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
+    from pipeline.shards.open import open_shards as open_shards
     from pipeline.tokenizer.chat import ChatFormat as ChatFormat
     from pipeline.tokenizer.chat import ChatMLFormat as ChatMLFormat
     from pipeline.tokenizer.gpt2 import GPT2Tokenizer as GPT2Tokenizer
@@ -55,6 +56,7 @@ _HOMES = {
     "import_counts": "pipeline.commands.import_counts",
     "load": "pipeline.tokenizer.tokenizer",
     "merge_run": "pipeline.commands.merge",
+    "open_shards": "pipeline.shards.open",
     "prune": "pipeline.commands.prune",
     "train": "pipeline.commands.train",
     "train_from_counts": "pipeline.commands.import_counts",

@@ -339,7 +339,7 @@ class Dealer:
     def memory(self) -> int:
         """The memory that take() needs."""
 
-    def take(self) -> tuple[bytes, bytes, bytes]:
+    def take(self) -> tuple[memoryview, memoryview, memoryview]:
         """
         The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.
         """

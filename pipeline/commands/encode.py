@@ -4,7 +4,6 @@ Workers encode chunks into parts, each a checkpoint, and then write the shards f
 depends on corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -21,8 +20,8 @@ from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
-from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
-from pipeline.shards.order import dealt_names, holds_out, put_in_order
+from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
+from pipeline.shards.order import ORDERING_STAGE, put_in_order
 from pipeline.shards.plan import (
     OF_TRAINING,
     as_directory,
@@ -86,9 +85,10 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     with open_work(options, model.pattern, executor, listener, kind=kind) as work:
         encoding = open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
-            work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
+            ordering = [ORDERING_STAGE] if is_dealt(encoding.options) else []
+            work.times = dict.fromkeys([ENCODING_STAGE, *ordering, WRITING_STAGE])
             corpus = finished_corpus(work, encoding) or _encode(work, encoding, model)
-            work.directory.remove([*encoding.owned_parts(), *itertools.chain(*dealt_names(encoding))])
+            work.directory.remove(encoding.owned_working())
             work.watch.look()
         if encoding.single:
             manifest.remove_working_directory(encoding)
@@ -145,6 +145,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         columns=dict(layout.columns) if len(layout.columns) > 1 else None,
         row_tokens=layout.row_tokens,
         pack=None if layout.documents else options.get("pack", "concat"),
+        order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
         index=tuple(index),
     )
     manifest.save_result(corpus, encoding)

@@ -22,6 +22,7 @@ KINDS = {
     "records_without_field": "records skipped: no text field",
     "records_not_text": "records skipped: the text field is not text",
     "conversations_dropped": "conversations dropped: not pairs of a question and an answer",
+    "conversations_cut": "conversations cut to the sequence length",
     "files_empty": "files without text",
 }
 

@@ -121,6 +121,9 @@ class Summary:
         return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
 
 
+_AMOUNTS = ("padded", "truncated", "dropped")
+
+
 @dataclass(frozen=True)
 class EncodingSummary:
     """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone."""
@@ -140,19 +143,33 @@ class EncodingSummary:
         """Return the summary as at most eight lines of text: one fact a line, the next command at the end."""
         corpus = self.corpus
         documents = format_count(corpus.documents, "documents")
+        once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
+        rate = f" ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)" if once else ""
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         rows = [
             ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
             *_joined("skipped/altered", map(str, in_words(corpus.losses))),
-            ("tokens", f"{corpus.tokens:,} ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)"),
+            ("tokens", f"{corpus.tokens:,}{rate}"),
         ]
+        validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
+        rows += [("validation", f"{validation:,} of these tokens")] if validation else []
+        if corpus.pack is not None:
+            rows.append(("rows", _packed(corpus)))
         if corpus.documents_by == "separator" or corpus.separator is not None:
             how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
             rows.append(("documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"))
         rows.append(_used(self.times, self.retries, self.peak_memory_bytes, self.cluster))
         words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
         return two_columns([*rows, ("next", shlex.join(words))])
+
+
+def _packed(corpus: "EncodedCorpus") -> str:
+    """Say how documents were packed, and what that cost."""
+    known = [name for name in _AMOUNTS if any(getattr(shard, name) is not None for shard in corpus.shards)]
+    amounts = ((name, sum(getattr(shard, name) or 0 for shard in corpus.shards)) for name in known)
+    rows = sum(shard.samples for shard in corpus.shards)
+    return ", ".join([f"{rows:,} by {corpus.pack}", *(f"{count:,} tokens {name}" for name, count in amounts)])
 
 
 def _read_rows(corpus: CorpusFacts) -> dict[str, str]:

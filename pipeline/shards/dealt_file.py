@@ -33,14 +33,14 @@ class DealtWriter:
         self._runs: list[tuple[int, int, int]] = []  # where entries, ids and the table start
         self._ids = array("Q", bytes(8 * buckets))
 
-    def add(self, words: bytes, ids: bytes, table: bytes) -> None:
+    def add(self, words: memoryview, ids: memoryview, sizes: memoryview) -> None:
         """Write a run, as `Dealer.take` returns it."""
-        sizes = array("Q", table)
+        words, ids = words.cast("B"), ids.cast("B")
         rows, word, id_ = array("Q"), 0, 0
         for bucket in range(len(self._ids)):
             entries, count = sizes[2 * bucket : 2 * bucket + 2]
             next_word, next_id = word + entries * _ENTRY_BYTES, id_ + count * self._id_bytes
-            checksums = _core.hash64(memoryview(words)[word:next_word]), _core.hash64(memoryview(ids)[id_:next_id])
+            checksums = _core.hash64(words[word:next_word]), _core.hash64(ids[id_:next_id])
             rows.extend((word, id_, *checksums))
             self._ids[bucket] += count
             word, id_ = next_word, next_id

@@ -21,8 +21,8 @@ from pipeline.shards.dealt_file import open_source
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
-from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of
-from pipeline.shards.order import Split, bucket_memory, is_dealt
+from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of, is_dealt
+from pipeline.shards.order import Split, bucket_memory
 from pipeline.shards.packing import Packing
 from pipeline.shards.part_file import Part, Slice, part_of
 from pipeline.shards.plan import encoding_workers, task_of
@@ -171,6 +171,7 @@ def _shard_tasks(
             parts=tuple((split.sources[one.part], one) for one in shard),
             packing=packing,
             dropped=rest if index == len(planned) - 1 else 0,
+            split=None if split.name == "train" else split.name,
         )
 
 

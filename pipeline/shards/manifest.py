@@ -2,6 +2,7 @@
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
 parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are written
+dealt/0000-000000.ids  the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -9,6 +10,7 @@ shards.json        what the shards are, for people and programs; written last: t
 
 import contextlib
 import hashlib
+import itertools
 import re
 import zlib
 from array import array
@@ -34,7 +36,8 @@ RESULT = "shards.json"
 PARTS = ".parts"  # the end of the name of a directory that makes a single file
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
-_NOT_ALWAYS = ("columns", "row_tokens", "pack", "index", "rows", "padded", "truncated", "dropped")
+ORDER_OPTIONS = ("shuffle", "repeat", "weights", "val_fraction", "val_tokens")
+_NOT_ALWAYS = ("columns", "row_tokens", "pack", "order", "index", "rows", "padded", "truncated", "dropped", "split")
 _SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
 _INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
 _NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
@@ -108,12 +111,33 @@ class Encoding:
         """Return the names of the parts, in the order of the chunks."""
         return [f"parts/{index:06d}.ids" for index in range(len(self.plan.chunks))]
 
+    def owned_dealt(self) -> list[list[str]]:
+        """Return the names of the dealt files of each epoch."""
+        if not is_dealt(self.options):
+            return []
+        epochs, parts = self.options.get("repeat") or 1, range(len(self.plan.chunks))
+        return [[f"dealt/{epoch:04d}-{index:06d}.ids" for index in parts] for epoch in range(epochs)]
+
+    def owned_working(self) -> list[str]:
+        """Return the names of all files that are deleted when the shards are complete."""
+        return [*self.owned_parts(), *itertools.chain(*self.owned_dealt())]
+
     def parts(self) -> list[tuple[Location, str]]:
         """Return the path of each part, and the fingerprint of what it depends on."""
         return [
             (self.directory / name, self.plan.fingerprint(index, self.options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
+
+
+def is_dealt(options: dict[str, Any]) -> bool:
+    """Whether the order of these options is not the corpus's own."""
+    return any(options.get(name) is not None for name in ("shuffle", "weights", "val_fraction", "val_tokens"))
+
+
+def holds_out(options: dict[str, Any]) -> bool:
+    """Whether these options make a validation split."""
+    return options.get("val_fraction") is not None or options.get("val_tokens") is not None
 
 
 def tokenizer_fingerprint(model: Model) -> str:
@@ -163,7 +187,7 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
         result = load_result(encoding.directory.location)
         if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()
-    encoding.directory.remove([RESULT, *encoding.owned_parts(), *names, LOG])
+    encoding.directory.remove([RESULT, *encoding.owned_working(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
 
@@ -175,7 +199,7 @@ def remove_working_directory(encoding: Encoding) -> None:
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    names = [RESULT, SHARDS.manifest, *encoding.owned_parts(), *encoding.shards, standard_input.DIRECTORY]
+    names = [RESULT, SHARDS.manifest, *encoding.owned_working(), *encoding.shards, standard_input.DIRECTORY]
     encoding.directory.remove_partial(names)
 
 
@@ -211,7 +235,8 @@ class EncodedCorpus:
     "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
     files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
-    more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; index:
+    more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
+    options that changed the corpus's own; index:
     what the format adds to the directory.
     """
 
@@ -232,6 +257,7 @@ class EncodedCorpus:
     columns: dict[str, str] | None = None
     row_tokens: int | None = None
     pack: str | None = None
+    order: dict[str, Any] | None = None
     index: tuple[FileFacts, ...] = ()
 
     def layout(self) -> Layout:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
 
 from pipeline import _core
 from pipeline.run import memory
@@ -22,7 +21,7 @@ from pipeline.run.workers import worker_count
 from pipeline.shards.deal_worker import DealTask, Selection, Survey, SurveyTask, deal_part, smallest_of, survey_part
 from pipeline.shards.dealt_file import Bucket, Source, dealt_ids
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.manifest import Encoding
+from pipeline.shards.manifest import Encoding, holds_out, is_dealt
 from pipeline.shards.part_file import Part, StoredPart
 from pipeline.storage.atomic import make_directory
 
@@ -50,27 +49,9 @@ class _HeldOut:
     last: Sequence[int]
 
 
-def is_dealt(options: dict[str, Any]) -> bool:
-    """Whether the order of these options is not the corpus's own."""
-    return any(options.get(name) is not None for name in ("shuffle", "weights", "val_fraction", "val_tokens"))
-
-
-def holds_out(options: dict[str, Any]) -> bool:
-    """Whether these options make a validation split."""
-    return options.get("val_fraction") is not None or options.get("val_tokens") is not None
-
-
 def bucket_memory(work_bytes: int) -> int:
     """Return what a worker takes for dealing out, and for reading a bucket."""
     return _BUCKETS_IN_MEMORY * (_LARGE if work_bytes >= _BUCKETS_IN_MEMORY * _LARGE else _SMALL)
-
-
-def dealt_names(encoding: Encoding) -> list[list[str]]:
-    """Return the names of the dealt files of each epoch."""
-    if not is_dealt(encoding.options):
-        return []
-    epochs, parts = encoding.options.get("repeat") or 1, range(len(encoding.plan.chunks))
-    return [[f"dealt/{epoch:04d}-{index:06d}.ids" for index in parts] for epoch in range(epochs)]
 
 
 def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[Split]:
@@ -90,7 +71,7 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     make_directory(work.directory / "dealt")
     train: list[tuple[Source, int]] = []
     validation: list[tuple[Source, int]] = []
-    for epoch, names in enumerate(dealt_names(encoding)):
+    for epoch, names in enumerate(encoding.owned_dealt()):
         tasks = list(_deal_tasks(encoding, parts, held_out, epoch, names, documents, bucket_bytes))
         buckets = tasks[0].buckets
         totals = _deal(work, tasks, workers)

@@ -35,6 +35,7 @@ class ShardTask:
     parts: tuple[tuple[Source, Slice], ...]
     packing: Packing | None = None
     dropped: int = 0
+    split: str | None = None
 
     def __str__(self) -> str:
         return f"shard {self.directory / self.name}"
@@ -82,6 +83,7 @@ def write_shard(task: ShardTask) -> ShardFacts:
             padded=packed.padded if packed else None,
             truncated=packed.truncated if packed else None,
             dropped=task.dropped if packed else None,
+            split=task.split,
         )
     _log.info("%s: %d ids, %d documents", task, facts.tokens, facts.documents)
     return facts

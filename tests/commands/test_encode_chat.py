@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from operator import ne as unlike
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,10 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     assert all(row["attention_mask"] == [1] * len(row["labels"]) for row in read_rows(tmp_path / "out"))
     dropped = 300 - len(expected)
     assert f"{dropped} conversations dropped: not pairs of a question and an answer (first: {home}" in result.stdout
+    whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
+    assert (
+        f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in result.stdout
+    )
 
 
 def test_one_answer_for_any_workers_chunks_and_formats_of_files(home: Path, tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ def _kill(encoded: Encoded, library: Path, home: Path, kills: int, seed: int) ->
         at = max(1, round(changes * (number + choose.random()) / kills))
         done += ended(start(encoded.command(output, choose.choice([1, 3])), **killer.environment(output, at))) != 0
         parts = {path.name: path.stat().st_mtime_ns for path in output.glob("parts/[0-9]*.ids")}
-        there = [
-            path for path in output.glob("shard-*") if ".documents." not in path.name
-        ]  # offsets are written before their shard
-        shards = {path.name: path.stat().st_mtime_ns for path in there}
+        # a second file is written before its shard, the files of the format after all shards
+        there = [path for pattern in ("shard-*", "*/shard-*", "data-*", "*/data-*") for path in output.glob(pattern)]
+        there = [path for path in there if ".documents." not in path.name and path.suffix not in (".idx", ".json")]
+        shards = {str(path.relative_to(output)): path.stat().st_mtime_ns for path in there}
         assert ended(start(encoded.command(output, choose.choice([1, 2])))) == 0
         assert everything(output) == encoded.shards
         assert all((output / name).stat().st_mtime_ns == time_ns for name, time_ns in shards.items())
@@ -62,6 +62,15 @@ def _chunks(log: str) -> int:
     return int(line.split(" chunks,")[0].split()[-1])
 
 
+ORDERED = ("--shuffle", "1", "--val-fraction", "0.3", "--shard-format")
+MORE = [
+    *[("--shard-format", name) for name in ("npy", "bin", "arrow", "megatron", "mds")],
+    *[(*ORDERED, name) for name in ("npy", "bin", "parquet", "arrow", "megatron", "mds")],
+    ("--val-tokens", "900", "--repeat", "2", "--shuffle", "1"),
+    ("--sequence-length", "64", "--pack", "best-fit", "--shard-format", "arrow"),
+]
+
+
 @pytest.fixture(params=[("--documents", "offsets"), ("--shard-format", "parquet")], ids=lambda words: words[-1])
 def encoded(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
     (tmp_path / "home").mkdir()
@@ -75,3 +84,41 @@ def test_encoding_resumes_after_kills(encoded: Encoded, library: Path, tmp_path:
 @pytest.mark.slow
 def test_encoding_resumes_after_many_kills(encoded: Encoded, library: Path, tmp_path: Path) -> None:
     assert _kill(encoded, library, tmp_path, kills=12, seed=2) >= 10
+
+
+@pytest.fixture(params=[("--val-fraction", "0.3", "--shuffle", "1", "--shard-format", "megatron")])
+def ordered(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
+    (tmp_path / "home").mkdir()
+    return Encoded(tmp_path / "home", request.param)
+
+
+def test_ordering_resumes_after_kills(ordered: Encoded, library: Path, tmp_path: Path) -> None:
+    assert _kill(ordered, library, tmp_path, kills=4, seed=3) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", MORE, ids=" ".join)
+def test_every_format_and_order_resumes_after_kills(options: tuple[str, ...], library: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    assert _kill(Encoded(tmp_path / "home", options), library, tmp_path, kills=8, seed=len(options)) >= 5
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_single_file_resumes_after_kills(library: Path, tmp_path: Path, kills: int) -> None:
+    (tmp_path / "home").mkdir()
+    encoded = Encoded(tmp_path / "home", ("--shuffle", "1", "--documents", "offsets"))
+    assert ended(start(encoded.command(tmp_path / "whole" / "train.bin", 2))) == 0
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    assert len(whole) == 3
+    counted = tmp_path / "counted" / "train.bin"
+    first = KillAt(library, tmp_path / "counter")
+    assert ended(start(encoded.command(counted, 2), **first.environment(counted.parent, 0))) == 0
+    done = 0
+    for number in range(kills):
+        output = tmp_path / f"killed-{number}" / "train.bin"
+        killer = KillAt(library, tmp_path / f"counter-{number}")
+        at = first.changes - round(first.changes * number / kills)
+        done += ended(start(encoded.command(output, 2), **killer.environment(output.parent, at))) != 0
+        assert ended(start(encoded.command(output, 1))) == 0
+        assert {path.name: path.read_bytes() for path in output.parent.iterdir()} == whole
+    assert done >= kills * 2 // 3

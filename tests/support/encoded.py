@@ -3,7 +3,9 @@
 import bz2
 import gzip
 import json
+import struct
 from array import array
+from itertools import pairwise
 from pathlib import Path
 
 import peers
@@ -77,6 +79,8 @@ def _read_shard(path: Path, dtype: str) -> list[int]:
         return list(mapped.tolist())
     if path.suffix == ".bin":
         return array("H" if dtype == "uint16" else "I", path.read_bytes()).tolist()
+    if path.suffix == ".mds":
+        return _read_samples(path.read_bytes(), "H" if dtype == "uint16" else "I")
     if path.suffix == ".arrow":
         import pyarrow as pa
 
@@ -87,12 +91,20 @@ def _read_shard(path: Path, dtype: str) -> list[int]:
     return [id_ for row in pq.read_table(path).column("input_ids").to_pylist() for id_ in row]
 
 
+def _read_samples(data: bytes, code: str) -> list[int]:
+    """Read the only column of MDS: the length of the column, five bytes of its shape, its values."""
+    (samples,) = struct.unpack_from("<I", data)
+    offsets = struct.unpack_from(f"<{samples + 1}I", data, 4)
+    return [id_ for start, stop in pairwise(offsets) for id_ in array(code, data[start + 9 : stop])]
+
+
 def everything(directory: Path) -> dict[str, bytes]:
     """Return the files of a directory of shards, without its plan and log."""
     assert not (directory / "parts").exists()
+    assert not (directory / "dealt").exists()
     assert [path.name for path in directory.rglob(".*") if path.name != ".lock"] == []
     return {
-        path.name: path.read_bytes()
-        for path in sorted(directory.iterdir())
-        if path.name not in ("encoding.json", "log.txt", ".lock")
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name not in ("encoding.json", "log.txt", ".lock")
     }

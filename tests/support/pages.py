@@ -42,7 +42,9 @@ _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
 _INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
-_PROGRESS = re.compile(r"^(?:counting|combining|merging|encoding|writing shards|reading|importing|replaying|joining|pruning): ")
+_PROGRESS = re.compile(
+    r"^(?:counting|combining|merging|encoding|writing shards|reading|importing|replaying|joining|pruning|ordering documents): "
+)
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),
     (re.compile(r"(?<=memory )[\d.,]+ [KMG]?i?B"), "#"),

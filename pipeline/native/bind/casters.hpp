@@ -114,6 +114,16 @@ MemoryView give_copy(const std::vector<T>& values) {
   return give(std::move(copy), values.size());
 }
 
+template <class T>
+MemoryView give(std::vector<T> values) {
+  auto* const kept = new std::vector<T>(std::move(values));
+  kept->reserve(1);  // no array without an address
+  const nanobind::capsule owner(kept, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
+  return nanobind::steal<MemoryView>(
+      nanobind::cast(nanobind::ndarray<nanobind::memview, T, nanobind::ndim<1>>(kept->data(), {kept->size()}, owner))
+          .release());
+}
+
 inline ColumnsTuple give(Columns columns) {
   const size_t rows = columns.rows, data_bytes = columns.data_bytes;
   return nanobind::steal<ColumnsTuple>(

@@ -22,11 +22,6 @@ auto with_ids(int id_bytes, const Work& work) {
   throw nb::value_error("id_bytes must be 2 or 4");
 }
 
-template <class T>
-nb::bytes as_bytes(const std::vector<T>& values) {
-  return nb::bytes(values.data(), values.size() * sizeof(T));
-}
-
 // A dealer or packer of ids of either size.
 template <template <class> class Of>
 struct Either {
@@ -74,8 +69,8 @@ nb::tuple take_packed(Packer& self, bool columns) {
         std::vector<uint64_t> ends;
         bpe::PackedColumns more;
         unlocked([&] { packer.take(ids, ends, columns ? &more : nullptr); });
-        return nb::make_tuple(bpe::give_copy(ids), bpe::give_copy(ends), bpe::give_copy(more.positions),
-                              bpe::give_copy(more.numbers));
+        return nb::make_tuple(bpe::give(std::move(ids)), bpe::give(std::move(ends)),
+                              bpe::give(std::move(more.positions)), bpe::give(std::move(more.numbers)));
       },
       self.of);
 }
@@ -107,12 +102,13 @@ void bind_documents(nb::module_& module) {
           [](Dealer& self) {
             return std::visit(
                 [](auto& of) {
-                  const auto dealt = unlocked([&] { return of.take(); });
-                  return nb::make_tuple(as_bytes(dealt.words), as_bytes(dealt.ids), as_bytes(dealt.table));
+                  auto dealt = unlocked([&] { return of.take(); });
+                  return nb::make_tuple(bpe::give(std::move(dealt.words)), bpe::give(std::move(dealt.ids)),
+                                        bpe::give(std::move(dealt.table)));
                 },
                 self.of);
           },
-          nb::sig("def take(self) -> tuple[bytes, bytes, bytes]"),
+          nb::sig("def take(self) -> tuple[memoryview, memoryview, memoryview]"),
           "The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.");
   module.def("hash_documents", &hash_documents, "ids"_a, "ends"_a, "id_bytes"_a, "first"_a, "state"_a,
              nb::sig("def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> "
@@ -127,8 +123,8 @@ void bind_documents(nb::module_& module) {
         return with_ids(id_bytes, [&]<class Id>(Id) {
           const auto entries = words.as<uint64_t>("words");
           const auto own = ids.as<Id>("ids");
-          const auto [sorted, ends] = unlocked([&] { return bpe::in_order<Id>(entries, own); });
-          return nb::make_tuple(bpe::give_copy(sorted), bpe::give_copy(ends));
+          auto [sorted, ends] = unlocked([&] { return bpe::in_order<Id>(entries, own); });
+          return nb::make_tuple(bpe::give(std::move(sorted)), bpe::give(std::move(ends)));
         });
       },
       "words"_a, "ids"_a, "id_bytes"_a,

@@ -141,13 +141,13 @@ def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
 
 
 class ChatEncoder:
-    """Encodes conversations by one template."""
+    """Encodes conversations by one template. cut: how many did not fit a row so far."""
 
     def __init__(
         self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
     ) -> None:
         refuse_exclusive(template, settings)
-        self._template, self._settings = template, settings
+        self._template, self._settings, self.cut = template, settings, 0
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
         self._special = self._encoder.recognising(frozenset(special))
@@ -239,13 +239,14 @@ class ChatEncoder:
             asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
             masked = asked if settings.train_on_prompt else IGNORED * lengths[0]
-            if eos and taken and asked:
+            if eos and taken and asked:  # without ids of a question no place is left for the label
                 masked = eos + masked[ID_BYTES:]
             learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
             taken.append((asked + answered, masked + learned))
         if settings.mask_history:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
+        self.cut += len(ids) < sum(len(source) + len(target) for source, target in pairs)
         return ids + eos, labels + eos
 
 

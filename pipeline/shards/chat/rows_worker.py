@@ -29,7 +29,7 @@ from pipeline.storage.atomic import whole_file
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for each
-DROPPED = "conversations_dropped"
+DROPPED, CUT = "conversations_dropped", "conversations_cut"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +94,9 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
                 columns += row
                 held += 2 * len(row[0])
                 values += 2 * len(row[0]) // ID_BYTES
+                if encoder.cut:
+                    tally.add(CUT, 1, [file.location(position)])
+                    encoder.cut = 0
             ends.append(values)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pipeline.base.units import format_count
 from pipeline.run.work import Work
 from pipeline.shards import manifest
 from pipeline.shards.chat.assemble import Assembly, assemble, cut
@@ -91,22 +90,12 @@ def write_conversations(
         run = work.executor.run(write_rows, tasks, advance, at_once=workers.at_once, need=workers.need)
         written = dict(run)
     facts = [written[index] for index in range(len(tasks))]
-    _inform(work, chat, train, sum(lengths[row] for row in train.rows))
     by_split = {split.directory: [one for one in facts if _directory(one.name) == split.directory] for split in splits}
     return facts, [index_file(work, *file) for file in format_.index(chat.layout, by_split).items()]
 
 
 def _directory(name: str) -> str:
     return name.rpartition("/")[0]
-
-
-def _inform(work: Work, chat: Chat, train: Assembly, tokens: int) -> None:
-    """Report how full packed rows are."""
-    if chat.layout.row_tokens is not None and len(train):
-        filled = 1 - tokens / (len(train) * chat.layout.row_tokens)
-        conversations = format_count(len(train.rows), "conversations")
-        work.inform(f"{conversations} in {format_count(len(train), 'rows')} of {chat.layout.row_tokens:,} tokens, "
-                    f"{filled:.1%} of them padding")  # fmt: skip
 
 
 def _tasks(

@@ -86,7 +86,7 @@ def require_marks(template: Template, model: Model, missing: list[str]) -> None:
     """Raise `UsageError` for these missing marks, or for a template that needs an end of text where there is none."""
     if missing:
         raise UsageError(
-            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; train or prune it "
+            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; train one "
             f"with {' '.join(f'--special-token {text!r}' for text in missing)}, or choose another --template"
         )
     needs_eos = template.efficient_eos or any(EOS in getattr(template, name) for name in _SLOTS)

@@ -64,8 +64,8 @@ class Rows:
 class ShardFacts:
     """One shard. documents: that end in it; offsets: its second file, if it has one; rows: if not as many as documents.
 
-    name and offsets are relative to the directory; they start with `validation/` for what is held out. tokens: in the
-    files; padded: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
+    name and offsets are relative to the directory; split: "validation", if it is not of training. tokens: in the files;
+    padded: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
     """
 
     name: str
@@ -80,6 +80,7 @@ class ShardFacts:
     padded: int | None = None
     truncated: int | None = None
     dropped: int | None = None
+    split: str | None = None
 
     @property
     def samples(self) -> int:

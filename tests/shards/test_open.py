@@ -1,0 +1,114 @@
+"""Shards opened for training, compared with the ids that were written."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from encoded import EOT, expected
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from peers import generated_text
+
+import pipeline
+from pipeline.base.errors import InputError, UsageError
+
+numpy = pytest.importorskip("numpy")
+TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT])
+TEXTS = [generated_text(seed, 60) for seed in range(8)]
+IDS = expected(TOKENIZER, [EOT.join(TEXTS).encode()])
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("sets")
+    (home / "a.txt").write_text(EOT.join(TEXTS), newline="")
+    made = {name: home / name for name in ("npy", "bin", "megatron", "one.bin", "rows")}
+    for name, output in made.items():
+        options = {"rows": {"sequence_length": 16}, "one.bin": {}}.get(name, {"shard_format": name})
+        pipeline.encode_corpus(home / "a.txt", TOKENIZER, output, shard_size=700, workers=1, **options)
+    return made
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=st.integers(-2000, 5000), stop=st.integers(-2000, 5000), step=st.sampled_from([1, 3, -1]), at=st.data())
+@pytest.mark.parametrize("name", ["npy", "bin", "megatron", "one.bin"])
+def test_slices_are_those_of_a_list(
+    sets: dict[str, Path], name: str, start: int, stop: int, step: int, at: st.DataObject
+) -> None:
+    shards = pipeline.open_shards(sets[name])
+    assert len(shards) == len(IDS)
+    assert shards[start:stop:step].tolist() == IDS[start:stop:step]
+    index = at.draw(st.integers(-len(IDS), len(IDS) - 1))
+    assert shards[index] == IDS[index]
+
+
+def test_windows_are_random_and_the_same_everywhere(sets: dict[str, Path]) -> None:
+    windows = pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
+    found = [windows[at].tolist() for at in range(len(windows))]
+    whole = {tuple(IDS[start : start + 33]) for start in range(len(IDS) - 32)}
+    assert {tuple(window) for window in found} <= whole
+    assert len({tuple(window) for window in found}) > 300
+    again = pickle.loads(pickle.dumps(windows))
+    assert [window.tolist() for window in again[:50]] == found[:50]
+    assert pipeline.open_shards(sets["npy"]).windows(33, count=500, seed=1)[499].tolist() == found[499]
+    assert windows[-1].dtype == numpy.uint16
+    with pytest.raises(IndexError):
+        windows[500]
+    with pytest.raises(UsageError, match="windows of 0 ids"):
+        pipeline.open_shards(sets["npy"]).windows(0)
+    with pytest.raises(UsageError, match="ids that there are"):
+        pipeline.open_shards(sets["npy"]).windows(len(IDS) + 1)
+
+
+def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("x" * 900)
+    pipeline.encode_corpus(tmp_path / "b.txt", TOKENIZER, tmp_path / "b", workers=1)
+    both = pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=[1, 3])
+    assert len(both) == len(IDS) + 901
+    assert both[len(IDS) - 2 : len(IDS) + 3].tolist() == [*IDS[-2:], *TOKENIZER.encode("xxx")]
+    x = TOKENIZER.encode("x")[0]
+    share = sum(bool((window[:8] == x).all()) for window in both.windows(9, count=1000)) / 1000
+    assert 0.7 < share < 0.8
+    for weights in ([1], [0, 0], [1, -1]):
+        with pytest.raises(UsageError, match="weights"):
+            pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=weights)
+
+
+def test_rows_are_the_rows_of_the_shards(sets: dict[str, Path]) -> None:
+    rows = pipeline.open_shards(sets["rows"]).rows()
+    assert [row.tolist() for row in rows] == [IDS[at : at + 16] for at in range(0, len(IDS) // 16 * 16, 16)]
+    assert numpy.load(sets["rows"] / "shard-00000.npy").shape == (43, 16)
+    with pytest.raises(UsageError, match="no rows"):
+        pipeline.open_shards(sets["npy"]).rows()
+
+
+def test_torch_loads_windows(sets: dict[str, Path]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    windows = pipeline.open_shards(sets["bin"]).windows(17, count=40)
+    loader = torch.utils.data.DataLoader(windows, batch_size=8, num_workers=1, multiprocessing_context="spawn")
+    batches = [batch.tolist() for batch in loader]
+    assert [row for batch in batches for row in batch] == [window.tolist() for window in windows]
+
+
+def test_what_cannot_be_mapped_is_refused(sets: dict[str, Path], tmp_path: Path) -> None:
+    text = sets["npy"].parent / "a.txt"
+    pipeline.encode_corpus(text, TOKENIZER, tmp_path / "rows", shard_format="parquet", workers=1)
+    with pytest.raises(InputError, match="of the format parquet, whose own reader reads it"):
+        pipeline.open_shards(tmp_path / "rows")
+    with pytest.raises(InputError, match="is no local directory of shards"):
+        pipeline.open_shards(tmp_path)
+    pipeline.encode_corpus(text, TOKENIZER, tmp_path / "cut", workers=1)
+    (tmp_path / "cut" / "shard-00000.npy").write_bytes(b"x" * 300)
+    with pytest.raises(InputError, match="cannot be mapped"):
+        pipeline.open_shards(tmp_path / "cut")[0]
+
+
+def test_validation_is_a_set_of_its_own(sets: dict[str, Path], tmp_path: Path) -> None:
+    text = sets["npy"].parent / "a.txt"
+    for name in ("shards", "train.bin"):
+        encoded = pipeline.encode_corpus(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1)
+        other = tmp_path / ("val.bin" if name == "train.bin" else "shards/validation")
+        train, validation = pipeline.open_shards(tmp_path / name), pipeline.open_shards(other)
+        assert len(train) + len(validation) == encoded.tokens == len(IDS)
+        assert sorted([*train, *validation]) == sorted(IDS)
+        assert len(validation) > 0

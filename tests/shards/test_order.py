@@ -1,0 +1,178 @@
+"""The order of documents: shuffled, weighted, repeated and held out, compared with what it must keep and be free of."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from encoded import EOT, everything, read_shards
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from peers import generated_text
+
+import pipeline
+from pipeline.base.errors import RunDirectoryError, UsageError
+
+TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r"), (b" ", b"t")], [EOT])
+END = TOKENIZER.special_tokens[EOT]
+
+
+def write_lines(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def documents(ids: list[int]) -> list[str]:
+    """Return the texts of ids that separators end."""
+    return TOKENIZER.decode(ids).split(EOT)[:-1]
+
+
+def splits(output: Path) -> tuple[list[str], list[str]]:
+    """Return the documents of training and of validation."""
+    described = json.loads((output / "shards.json").read_text())
+    ids: dict[bool, list[int]] = {False: [], True: []}
+    for shard in described["shards"]:
+        data = (output / shard["name"]).read_bytes()
+        ids[shard["name"].startswith("validation/")] += memoryview(data).cast("H").tolist()
+    return documents(ids[False]), documents(ids[True])
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    return [f"{number} {generated_text(number, 8 + number % 40)}" for number in range(300)]
+
+
+@pytest.fixture
+def corpus(texts: list[str], tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "a.jsonl", texts)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, texts: list[str], tmp_path: Path) -> None:
+    found = {}
+    for name, seed in {"a": 1, "b": 1, "c": 2}.items():
+        pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=seed, chunk_size=4000)
+        found[name] = documents(read_shards(tmp_path / name))
+        assert Counter(found[name]) == Counter(texts)
+    assert found["a"] == found["b"] != found["c"]
+    neighbours = sum(abs(int(one.split()[0]) - int(other.split()[0])) == 1 for one, other in pairwise(found["a"]))
+    assert neighbours < 10  # two of 300 are expected
+    place = [int(text.split()[0]) for text in found["a"]]
+    assert 110 < sum(place[:100]) / 100 < 190  # 149.5 is expected
+
+
+@pytest.mark.usefixtures("in_process")
+def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, texts: list[str], tmp_path: Path) -> None:
+    encoded = pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "o", shuffle=5, repeat=3, chunk_size=4000)
+    found = documents(read_shards(tmp_path / "o"))
+    epochs = [found[start : start + 300] for start in (0, 300, 600)]
+    assert all(Counter(epoch) == Counter(texts) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert encoded.documents == 900
+    pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=5)
+    assert documents(read_shards(tmp_path / "one")) == epochs[0]
+    pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
+    assert documents(read_shards(tmp_path / "plain")) == texts * 2
+
+
+@pytest.mark.usefixtures("in_process")
+def test_weights_are_of_inputs(texts: list[str], tmp_path: Path) -> None:
+    inputs = [write_lines(tmp_path / "one.jsonl", texts[:100]), write_lines(tmp_path / "two.jsonl", texts[100:])]
+    for name, options in {"plain": {}, "shuffled": {"shuffle": 1}}.items():
+        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
+        found = Counter(documents(read_shards(tmp_path / name)))
+        assert all(found[text] in (2, 3) for text in texts[:100])
+        assert 20 < sum(found[text] == 3 for text in texts[:100]) < 80
+        assert all(found[text] in (0, 1) for text in texts[100:])
+        assert 25 < sum(found[text] for text in texts[100:]) < 80
+    pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
+    assert documents(read_shards(tmp_path / "none")) == texts[:100]
+    with pytest.raises(UsageError, match="1 weights for 2 inputs"):
+        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
+    with pytest.raises(RunDirectoryError, match="weight"):
+        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
+
+
+@pytest.mark.usefixtures("in_process")
+def test_validation_stays_when_the_corpus_grows(texts: list[str], tmp_path: Path) -> None:
+    held_out = []
+    for number, count in enumerate((200, 300)):
+        corpus = write_lines(tmp_path / f"{number}.jsonl", [*texts[250:], *texts[:count]])
+        output = tmp_path / str(number)
+        pipeline.encode_corpus(corpus, TOKENIZER, output, val_fraction=0.2, shard_format="bin", chunk_size=3000)
+        train, validation = splits(output)
+        assert Counter(train + validation) == Counter([*texts[250:], *texts[:count]])
+        assert not {*train} & {*validation}
+        held_out.append({*validation})
+    assert held_out[0] < held_out[1]
+    assert 35 < len(held_out[1]) < 90
+
+
+@pytest.mark.usefixtures("in_process")
+def test_validation_of_a_number_of_tokens(corpus: Path, texts: list[str], tmp_path: Path) -> None:
+    sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in texts}
+    for chunk_size in (2000, 100_000):
+        output = tmp_path / str(chunk_size)
+        pipeline.encode_corpus(
+            corpus, TOKENIZER, output, val_tokens=5000, shuffle=1, repeat=2, shard_format="bin", chunk_size=chunk_size
+        )
+        train, validation = splits(output)
+        assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
+        assert Counter(train) == Counter({text: 2 for text in texts if text not in validation})
+    assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
+
+
+PIECES = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
+SHAPES = [
+    {},
+    {"sequence_length": 7},
+    {"sequence_length": 9, "pack": "best-fit"},
+    {"sequence_length": 5, "pack": "none"},
+]
+ORDERS = [
+    {"shuffle": 1}, {"shuffle": 2, "repeat": 2}, {"val_fraction": 0.3}, {"val_tokens": 20, "shuffle": 3},
+    {"weights": ["3/2"]}, {"weights": [2], "val_fraction": 0.5, "repeat": 2},
+]  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=60).map("".join).filter(lambda text: text.strip()),
+    chunks=st.tuples(st.integers(1, 80), st.integers(1, 2000)),
+    shard_size=st.integers(9, 60),
+    order=st.sampled_from(ORDERS),
+    shape=st.sampled_from(SHAPES),
+    shard_format=st.sampled_from(["bin", "npy", "arrow", "megatron", "mds", "parquet"]),
+    by_offsets=st.booleans(),
+    small=st.booleans(),
+)
+@pytest.mark.usefixtures("in_process")
+def test_one_answer_for_any_chunks_and_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    chunks: tuple[int, int],
+    shard_size: int,
+    order: dict[str, object],
+    shape: dict[str, object],
+    shard_format: str,
+    by_offsets: bool,
+    small: bool,
+) -> None:
+    home = tmp_path_factory.mktemp("any")
+    (home / "a.txt").write_text(text)
+    kept = []
+    for number, chunk_size in enumerate(chunks):
+        with monkeypatch.context() as patched:
+            if number and small:  # buckets of a few ids, too large for memory
+                patched.setattr("pipeline.shards.order._SMALL", 40)
+                patched.setattr("pipeline.shards.order._LARGE", 1 << 60)
+                patched.setattr("pipeline.shards.dealt_file._IN_MEMORY", 10)
+            output = home / str(number)
+            pipeline.encode_corpus(
+                home / "a.txt", TOKENIZER, output, chunk_size=chunk_size, shard_size=shard_size,
+                shard_format=shard_format, documents="offsets" if by_offsets else "separator", **order, **shape,
+            )  # fmt: skip
+        kept.append(everything(output))
+    assert kept[0] == kept[1]

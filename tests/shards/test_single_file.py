@@ -1,0 +1,97 @@
+"""`--output train.bin`: a single file, with its manifest next to it, and nothing else left."""
+
+import json
+from pathlib import Path
+
+import command
+import pytest
+from encoded import EOT, expected
+from peers import generated_text
+
+import pipeline
+from pipeline.base.errors import InputError, RunDirectoryError, UsageError
+
+TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT])
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_text(EOT.join(generated_text(seed, 60) for seed in range(30)), newline="")
+    return path
+
+
+def names(home: Path) -> list[str]:
+    return sorted(path.name for path in home.iterdir())
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("extension", ["bin", "npy", "parquet"])
+def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    file = home / f"train.{extension}"
+    encoded = pipeline.encode_corpus(text, TOKENIZER, file, shard_size=100, chunk_size=2000)
+    assert encoded.format == extension
+    assert [shard.name for shard in encoded.shards] == [file.name]
+    assert names(home) == [file.name, f"{file.name}.json"]
+    assert b"".join(pipeline.decode_shards(file, TOKENIZER)) == text.read_bytes() + EOT.encode()
+    if extension == "bin":
+        assert memoryview(file.read_bytes()).cast("H").tolist() == expected(TOKENIZER, [text.read_bytes()])
+
+
+@pytest.mark.usefixtures("in_process")
+def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name, other in {"train.bin": "val.bin", "corpus.bin": "corpus.val.bin"}.items():
+        pipeline.encode_corpus(text, TOKENIZER, home / name, shuffle=1, val_fraction=0.3, documents="offsets")
+        stem, own = name.removesuffix(".bin"), other.removesuffix(".bin")
+        wanted = [name, f"{name}.json", f"{stem}.documents.npy", other, f"{own}.documents.npy"]
+        assert names(home) == sorted(wanted)
+        both = [b"".join(pipeline.decode_shards(home / one, TOKENIZER)).decode() for one in (name, other)]
+        assert sorted("".join(both).split(EOT)) == sorted((text.read_bytes().decode() + EOT).split(EOT))
+        assert all(len(one) > 100 for one in both)
+        for path in home.iterdir():
+            path.unlink()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "train.bin"
+    pipeline.encode_corpus(text, TOKENIZER, file)
+    before, written = file.read_bytes(), file.stat().st_mtime_ns
+    pipeline.encode_corpus(text, TOKENIZER, file)
+    assert file.stat().st_mtime_ns == written
+    file.write_bytes(before[:-2] + b"xx")
+    with pytest.warns(UserWarning, match=r"train\.bin is missing, or not what was written"):
+        pipeline.encode_corpus(text, TOKENIZER, file)
+    assert file.read_bytes() == before
+    assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "train.bin"
+    file.write_bytes(b"somebody's")
+    with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of something else.*--overwrite"):
+        pipeline.encode_corpus(text, TOKENIZER, file)
+    assert names(tmp_path) == ["a.txt", "train.bin"]
+    pipeline.encode_corpus(text, TOKENIZER, file, overwrite=True)
+    with pytest.raises(RunDirectoryError, match="is of something else"):
+        pipeline.encode_corpus(text, TOKENIZER, file, shuffle=1)
+    with pytest.raises(UsageError, match="is a file of the format bin, not arrow"):
+        pipeline.encode_corpus(text, TOKENIZER, file, shard_format="arrow")
+    assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
+    (tmp_path / "train.bin.json").write_text("{}")
+    with pytest.raises(InputError, match="cannot be read"):
+        next(pipeline.decode_shards(file, TOKENIZER))
+
+
+def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "t")
+    words = ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "train.bin", "--workers", 2]
+    done = command.run(*words, "--shuffle", 3, "--val-fraction", "0.2", "--log-json")
+    assert done.returncode == 0, done.stderr
+    described = json.loads((tmp_path / "train.bin.json").read_text())
+    assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
+    assert "is a file of the format" in command.refused(command.run(*words, "--shard-format", "mds"), 2)
