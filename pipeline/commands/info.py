@@ -12,7 +12,7 @@ from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
-from pipeline.shards.manifest import RESULT, SHARDS, tokenizer_fingerprint
+from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
 from pipeline.storage import Location, existing, names_in
 from pipeline.tokenizer import origin as origins
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
@@ -29,6 +29,8 @@ def run_info(path: Location) -> dict[str, Any]:
         return _run(manifest.require(path))
     if (path / RESULT).exists() or (path / SHARDS.manifest).exists():
         return _shards(path)
+    if path.is_file() and (found := find_result(path)) is not None:
+        return _encoded(path, found[1])
     return {**_tokenizer(path), **_origin(path)}
 
 
@@ -93,8 +95,12 @@ def _shards(directory: Location) -> dict[str, Any]:
         done = sum(existing([path for path, _ in encoding.parts()]))
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
         return {"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]}
+    return _encoded(directory, corpus)
+
+
+def _encoded(where: Location, corpus: EncodedCorpus) -> dict[str, Any]:
     return {
-        "shards": str(directory),
+        "shards": str(where),
         "encoded": "completely",
         "format": f"{corpus.format} of {corpus.dtype}",
         "corpus": f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}",

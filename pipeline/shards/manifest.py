@@ -66,6 +66,12 @@ def single_format(output: Location) -> str | None:
     return name if known and not output.is_dir() else None
 
 
+def _single_of(name: str) -> str | None:
+    """Return the name of the single file that is made in a directory of this name, if one is."""
+    extensions = tuple(f".{name}{PARTS}" for name, format_ in FORMATS.items() if format_.alone)
+    return name.removesuffix(PARTS) if name.endswith(extensions) else None
+
+
 def single_names(name: str) -> dict[str, tuple[str, str]]:
     """Return the names of the single files of each split, and of their offsets: `train.bin` -> `val.bin`."""
     stem, _, extension = name.rpartition(".")
@@ -89,8 +95,7 @@ class Encoding:
     @property
     def single(self) -> str | None:
         """The name of the single file that is made, if it is one."""
-        name = self.directory.location.name
-        return name.removesuffix(PARTS) if name.endswith(PARTS) else None
+        return _single_of(self.directory.location.name)
 
     @property
     def home(self) -> Location:
@@ -174,8 +179,7 @@ def load(directory: Directory) -> Encoding | None:
         return None
     with directory.damage():
         names = tuple(map(str, document.get("shards", ())))
-        single = directory.location.name.removesuffix(PARTS)
-        _check_names(names, single if single != directory.location.name else None)
+        _check_names(names, _single_of(directory.location.name))
         inputs = tuple(map(int, document.get("inputs", ())))
         return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names, inputs)
 
@@ -236,8 +240,7 @@ class EncodedCorpus:
     files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
-    options that changed the corpus's own; index:
-    what the format adds to the directory.
+    options that changed the order of the corpus; index: what the format adds to the directory.
     """
 
     format: str

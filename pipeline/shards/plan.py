@@ -24,6 +24,7 @@ from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
+from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
 from pipeline.storage import named
@@ -121,10 +122,13 @@ def as_directory(options: Options) -> Options:
     if options.weights is not None and len(options.weights) != len(options.inputs or ()):
         raise UsageError(f"{len(options.weights)} weights for {len(options.inputs or ())} inputs: give one for each")
     output, asked = options.output, options.shard_format
-    if output is None or (name := shards.single_format(output)) is None:
-        return options
-    if asked not in (name, OPTION_FIELDS["shard_format"].default):
+    name = shards.single_format(output) if output is not None else None
+    if name is not None and asked not in (name, OPTION_FIELDS["shard_format"].default):
         raise UsageError(f"--output {output} is a file of the format {name}, not {asked}: leave out --shard-format")
+    if options.position_ids and not shard_format(name or asked).columns:
+        raise UsageError(f"--position-ids: {name or asked} has no place for them: choose arrow, parquet or mds")
+    if output is None or name is None:
+        return options
     return replace(options, output=output.with_name(output.name + shards.PARTS), shard_format=name)
 
 

@@ -94,4 +94,7 @@ def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     described = json.loads((tmp_path / "train.bin.json").read_text())
     assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
+    assert "bin of uint16" in command.run("info", tmp_path / "train.bin").stdout
+    assert "no place for them" in command.refused(command.run(*words, "--sequence-length", 9, "--position-ids"), 2)
+    assert "give --sequence-length" in command.refused(command.run(*words, "--pack", "best-fit"), 2)
     assert "is a file of the format" in command.refused(command.run(*words, "--shard-format", "mds"), 2)
