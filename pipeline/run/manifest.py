@@ -13,7 +13,7 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.pattern import resolve
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
-from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
+from pipeline.run.format_versions import COUNTER_FORMAT, OLDER_RUN_FORMATS, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
@@ -28,7 +28,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
     *("tokenizer.tiktoken", "tiktoken_encoding.py"),
 )
-RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
+RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_bytes")  # special_ids moves ids alone

@@ -103,6 +103,7 @@ class PairIndex {
   };
   bool worse(const Candidate& one, const Candidate& other) const {
     if (one.count != other.count) return one.count < other.count;
+    if (!greatest_bytes_ && !tokens_.have_ids()) return one.key > other.key;
     if (!greatest_bytes_)
       return tokens_.above(left_of(one.key), right_of(one.key), left_of(other.key), right_of(other.key));
     const int left = tokens_.compare(left_of(one.key), left_of(other.key));

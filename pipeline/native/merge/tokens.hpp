@@ -65,9 +65,9 @@ class Tokens {
     return entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
            (made_ && made_->forbids(id_of(left), id_of(right)));
   }
-  // Whether a pair's ids, the left one first, are above those of another pair.
+  bool have_ids() const { return made_.has_value(); }  // otherwise the order of symbols is that of ids
+  // Whether a pair's ids, the left one first, are above those of another pair, where tokens have ids.
   bool above(Symbol left, Symbol right, Symbol other_left, Symbol other_right) const {
-    if (!made_) return std::pair(left, right) > std::pair(other_left, other_right);
     const auto id = [this](Symbol symbol) { return made_->id(id_of(symbol)); };
     return std::pair(id(left), id(right)) > std::pair(id(other_left), id(other_right));
   }
