@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import struct
+import tempfile
 import threading
 import time
 from typing import Any
@@ -19,6 +20,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from pipeline import _core
 
 Counter = dict[bytes, int]
+SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-words-{os.getpid()}"
 Merges = list[tuple[int, int, int]]
 
 
@@ -86,8 +88,10 @@ tuning = st.fixed_dictionaries(
         "share_from": st.sampled_from([0, 1, 3]),
         "narrow_symbols": st.integers(0, 300),
         "index_positions": st.integers(1, 50),
+        # From a phase of one word, or of none, to one of all; whatever does not fit is on disk.
+        "resident_bytes": st.one_of(st.integers(1, 400), st.integers(1, 20_000)),
     },
-)
+).map(lambda chosen: {**chosen, "scratch": SCRATCH})
 
 
 @settings(max_examples=600, deadline=None)

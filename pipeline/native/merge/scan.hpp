@@ -178,7 +178,7 @@ uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector
         const S right = shard.symbols.data()[i + spans[left]];
         if (right == kBoundary) continue;
         const auto bound = sketch.bound(sketch.counter_of(key_of(left, right)));
-        if (bound != 0) histogram.add_positions(bound, step / kSampled);
+        if (bound != 0) histogram.add_positions(bound, static_cast<double>(step / kSampled));
       }
   }
   return histogram.threshold(max_pairs, max_positions, min_frequency);
