@@ -217,9 +217,14 @@ class MergeEngine:
         Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three times, so that they need not be in memory together.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500) -> MergeResult:
+    def resume(self, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer) -> None:
         """
-        Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result.
+        Continues after these merges, in order of rank, as phase_end was given them: run() makes those that come after them and returns all.
+        """
+
+    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None) -> MergeResult:
+        """
+        Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far.
         """
 
 class Encoder:

@@ -52,7 +52,7 @@ def _described(work: Work, run: Run) -> dict[str, str]:
     counting = budget.taken_bytes + workers.on_one * (budget.worker_bytes + counter)
     # If all pieces were different: one every six bytes.
     shape = forecast.CounterShape(total // 6, total, total + total // 6)
-    merging = forecast.least(shape, merges_for(options)) + budget.taken_bytes + budget.worker_bytes
+    merging = forecast.whole(shape, merges_for(options)) + budget.taken_bytes + budget.worker_bytes
     on_each = " on each node" if nodes else ""
     return {
         "run": str(run.directory),
@@ -64,7 +64,8 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
         "memory while counting": f"at most about {format_bytes(counting)}; a counter beyond "
         f"{format_bytes(workers.work_bytes)} is written in parts",
-        "memory while merging": f"{format_bytes(merging)} if all pieces were different; forecast when they are counted",
+        "memory while merging": f"at most about {format_bytes(min(merging, budget.limit_bytes))}; "
+        "words that do not fit are kept on disk, which takes time",
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 

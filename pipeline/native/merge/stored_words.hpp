@@ -86,7 +86,7 @@ class ScratchFile {
 
 class StoredWords {
  public:
-  explicit StoredWords(const std::string& path) : now_(path + ".a"), next_(path + ".b") {}
+  explicit StoredWords(const std::string& path) : now_(path + ".a.part"), next_(path + ".b.part") {}
 
   uint64_t symbols() const { return symbols_; }
   // Adds a block to the words that there are.
