@@ -25,7 +25,7 @@ _FEW_PIECES = 1000
 _MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
 _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
 _SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
-_STORING_BYTES = 8 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
+_STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
 _PASSES, _PASSES_POWER = 10, 1.6  # over words on disk if all fit but not quite, and how that grows with what does not
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
@@ -119,7 +119,7 @@ def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int)
         if needed <= budget_bytes:
             return Merging(needed, team, streamed)
     for team in range(threads, 0, -1):
-        resident = budget_bytes - _beside_words(merges, team)
+        resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
         if resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES):
             return Merging(budget_bytes, team, streamed=True, resident_bytes=resident)
     return None
@@ -128,7 +128,7 @@ def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int)
 def _beside_words(merges: int, threads: int) -> int:
     """Bytes that merging from disk takes besides words, their lists and pairs."""
     of_tokens = (merges + 256) * (_TOKEN_TABLE_BYTES + threads * _TOKEN_THREAD_BYTES)
-    return _FIXED_BYTES + _READ_BYTES + threads * _STORING_BYTES + of_tokens
+    return _FIXED_BYTES + _READ_BYTES // 2 + threads * _STORING_BYTES + of_tokens
 
 
 def least(merges: int) -> int:

@@ -114,7 +114,7 @@ def test_words_that_do_not_fit_are_kept_on_disk(many_pieces: Path, tmp_path: Pat
                 "--vocab-size=8000", "--workers=2", *options]  # fmt: skip
         measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
         assert measured.status == "ok", measured.stderr
-        models.add((output / "merges.parquet").read_bytes())
+        models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
         on_disk = re.search("resident_bytes=[1-9]", (output / "log.txt").read_text())
         assert (on_disk is not None) == (limit is not None)
         if limit is not None:

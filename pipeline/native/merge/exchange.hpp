@@ -94,9 +94,8 @@ class Exchange {
     shard_.runs.pop_back();
     for (WordBlock<S> block; stored_.read_next(block);) {
       pulse_.beat(member_);
-      block.each_word([&](const S* word, size_t size, uint64_t weight) {
-        if (!take(word, size, weight)) send(word, size, weight);
-      });
+      block.filter([&](const S* word, size_t size, uint64_t weight) { return take(word, size, weight) ? 0 : size; });
+      stored_.keep(block, leaving_);
     }
     stored_.keep(leaving_);
     stored_.end_pass();
@@ -113,12 +112,16 @@ class Exchange {
   // Pairs of the word that may reach the threshold.
   size_t active_pairs(const S* word, size_t size) const {
     if (threshold_ == kNeverReached) return 0;
+    return filter_->in_bytes() ? passing(word, size, [this](uint64_t product) { return filter_->byte(product); })
+                               : passing(word, size, [this](uint64_t product) { return filter_->bit(product); });
+  }
+  template <class Passes>
+  static size_t passing(const S* word, size_t size, const Passes& passes) {
     size_t n = 0;
     auto left = Sketch::product(word[0]);
     for (size_t i = 1; i < size; ++i) {
       const auto right = Sketch::product(word[i]);
-      const auto product = (left << 32) + right;
-      n += filter_->in_bytes() ? filter_->byte(product) : filter_->bit(product);
+      n += passes((left << 32) + right);
       left = right;
     }
     return n;

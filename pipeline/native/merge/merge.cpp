@@ -208,7 +208,7 @@ class Training {
   }
 
   // For the words of a shard and the lists that a phase starts with; as much is left for all else.
-  uint64_t shard_bytes() const { return options_.resident_bytes / 2 / team_.members(); }
+  uint64_t shard_bytes() const { return options_.resident_bytes * 5 / 8 / team_.members(); }
 
   // Brings the words to memory that hold a pair at or above the threshold; returns the one that they are complete for.
   template <class S>

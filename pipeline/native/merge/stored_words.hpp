@@ -35,17 +35,47 @@ struct WordBlock {
     runs.clear();
     if (symbols.capacity() > 8 * kBlockSymbols) symbols.shrink_to_fit();
   }
-  // Calls use(word, size, weight) for each word; it may change the word.
+  // Calls use(word, size, weight) for each word.
   template <class Use>
   void each_word(Use&& use) {
+    filter([&](S* word, size_t size, uint64_t weight) {
+      use(word, size, weight);
+      return size;
+    });
+  }
+  // Keeps of each word its first use(word, size, weight) symbols, and nothing of those for which that is 0.
+  template <class Use>
+  void filter(Use&& use) {
     S* const words = symbols.data();
+    size_t out = 0, at = 0, n_runs = 0;
     for (size_t r = 0; r < runs.size(); ++r) {
       const size_t end = r + 1 < runs.size() ? runs[r + 1].begin : symbols.size();
-      for (size_t begin = runs[r].begin, at = begin; at < end; begin = ++at) {
+      const size_t run_out = out;
+      const auto weight = runs[r].weight;
+      while (at < end) {
+        const size_t begin = at;
         while (words[at] != kBoundary) ++at;
-        use(words + begin, at - begin, runs[r].weight);
+        const size_t kept = use(words + begin, at - begin, weight);
+        ++at;
+        if (kept == 0) continue;
+        if (out != begin || kept != at - begin - 1) {
+          std::copy(words + begin, words + begin + kept, words + out);
+          words[out + kept] = static_cast<S>(kBoundary);
+        }
+        out += kept + 1;
       }
+      if (out != run_out) runs[n_runs++] = {static_cast<Position>(run_out), weight};
     }
+    runs.resize(n_runs);
+    symbols.resize(out);
+  }
+  // Adds all words of another block, which is empty then.
+  void take(WordBlock& other) {
+    for (const auto& run : other.runs)
+      if (runs.empty() || runs.back().weight != run.weight)
+        runs.push_back({static_cast<Position>(symbols.size() + run.begin), run.weight});
+    symbols.insert(symbols.end(), other.symbols.begin(), other.symbols.end());
+    other.clear();
   }
 };
 
@@ -111,6 +141,13 @@ class StoredWords {
   template <class S>
   void keep(WordBlock<S>& block) {
     kept_ += write(next_, block);
+  }
+  // Keeps a block at once or, if it is small, together with what is in `gathered`.
+  template <class S>
+  void keep(WordBlock<S>& block, WordBlock<S>& gathered) {
+    if (2 * block.symbols.size() >= kBlockSymbols) return keep(block);
+    gathered.take(block);
+    if (gathered.full()) keep(gathered);
   }
   void end_pass() {
     std::swap(now_, next_);

@@ -32,12 +32,12 @@ class Batch {
   // `below`: what a pair that is not in the ledger may have.
   void add(const Join& join, uint64_t count, uint64_t below) {
     reachable_ = std::max(reachable_, std::min(count, std::max({below, of(to_right_, join.left), of(from_left_, join.right)})));
-    if (begins_.size() <= join.left) begins_.resize(join.left + 1, 0);
+    if (begins_.size() <= join.made) begins_.resize(join.made + 1, 0);
     begins_[join.left] = 1;
     made_.insert(join.left, join.right, join.made);
     joins_.push_back(join);
   }
-  bool begins(Symbol symbol) const { return symbol < begins_.size() && begins_[symbol] != 0; }
+  bool begins(Symbol symbol) const { return begins_[symbol] != 0; }
   Symbol made(Symbol left, Symbol right) const { return made_.find(left, right); }
   const std::vector<Join>& joins() const { return joins_; }
 
@@ -72,9 +72,11 @@ template <class S>
 size_t join_word(S* word, size_t size, uint64_t weight, const Batch& batch, BatchChanges& changes) {
   const Symbol first_made = batch.joins().front().made;
   size_t out = 0;
-  Symbol before = 0, last_before = 0;  // the token on the left, and what it ended with
+  while (out + 1 < size && (!batch.begins(word[out]) || batch.made(word[out], word[out + 1]) == kNoPair)) ++out;
+  if (out + 1 >= size) return size;
+  Symbol before = out > 0 ? word[out - 1] : 0, last_before = before;  // the token on the left, and what it ended with
   bool joined_before = false;
-  for (size_t i = 0; i < size;) {
+  for (size_t i = out; i < size;) {
     const Symbol first = word[i];
     Symbol last = first, symbol = first;
     bool joined = false;
@@ -109,11 +111,11 @@ BatchChanges join_stored(StoredWords& stored, const Batch& batch, Pulse& pulse, 
   stored.begin_pass();
   for (WordBlock<S> block; stored.read_next(block);) {
     pulse.beat(member);
-    block.each_word([&](S* word, size_t size, uint64_t weight) {
+    block.filter([&](S* word, size_t size, uint64_t weight) {
       const size_t left = join_word(word, size, weight, batch, changes);
-      if (left > 1) out.add(word, left, weight);
-      if (out.full()) stored.keep(out);
+      return left > 1 ? left : 0;
     });
+    stored.keep(block, out);
   }
   stored.keep(out);
   stored.end_pass();
