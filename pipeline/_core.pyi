@@ -347,6 +347,33 @@ class MergeReplay:
     def bytes(self) -> int:
         """Of all pieces, each as often as it was found."""
 
+class StreamedReplay:
+    """
+    The same opinion in a bounded memory, from several readings of all pieces.
+    """
+
+    def __init__(self, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None) -> None: ...
+
+    def add(self, counter: Columns, min_piece_count: int = 1) -> None:
+        """
+        Adds pieces that occur at least that often; all of them in each reading.
+        """
+
+    def next_reading(self) -> bool:
+        """Ends a reading; returns whether another one is needed."""
+
+    def wrong(self) -> tuple[int, tuple[int, int, int] | None, int, int] | None:
+        """
+        After the last reading, the first wrong merge: its rank, the better pair with its count or None, and the count and joined occurrences that the listed pair really has; None where all are right.
+        """
+
+    def token(self, id: int) -> bytes:
+        """The bytes of a token."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all pieces, each as often as it was found."""
+
 def counter_sum(counter: Columns) -> tuple[int, int, int, int, bool]:
     """
     Rows, sum of counts, bytes, a digest, and whether rows ascend by hash and bytes; all but the first and last modulo 2^64, and all but the rows add up over counters.
