@@ -92,7 +92,8 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
     counting = budget.taken_bytes + max(
         workers.on_one * each, budget.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
     )
-    merging = budget.taken_bytes + budget.worker_bytes + _merging_bytes(work, found, workers, pieces, piece_bytes)
+    merging, passes = _merging(work, found, workers, pieces, piece_bytes)
+    merging += budget.taken_bytes + budget.worker_bytes
     of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
     time_s = _START_S + counting_s + combining_s + merging_s
     read = format_bytes(found.points[1][0])
@@ -101,7 +102,7 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
         "different pieces": f"about {pieces:.2g}, {format_bytes(piece_bytes)}".replace("e+0", "e"),
         "disk": _range(disk, "for counters"),
         "memory while counting": _range(counting),
-        "memory while merging": _range(merging),
+        "memory while merging": _range(merging, passes),
     }
 
 
@@ -114,8 +115,8 @@ def _counter_bytes(pieces: float, piece_bytes: float) -> float:
     return piece_bytes + _PACKED_BYTES * pieces + _FILE_BYTES
 
 
-def _merging_bytes(work: Work, found: Sample, workers: Workers, pieces: float, piece_bytes: float) -> int:
-    """Forecast the memory of merging for a counter of this size that is like the sample's."""
+def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_bytes: float) -> tuple[int, str]:
+    """Forecast the memory of merging for a counter of this size that is like the sample's, and its passes over disk."""
     merges = merges_for(work.options)
     tally = _core.CountTally(work.options.min_piece_count)
     tally.add(*found.columns)
@@ -131,9 +132,12 @@ def _merging_bytes(work: Work, found: Sample, workers: Workers, pieces: float, p
         first_positions=int(of_sample.first_positions * grown),
         longest_list=int(of_sample.longest_list * grown),
     )
-    team = threads(work.options, work.nodes)
-    needed = forecast.merging_bytes(shape, merges, threads=team, streamed=False)
-    return needed if needed <= workers.budget.per_worker(1) else forecast.least(shape, merges)
+    budget_bytes = workers.budget.per_worker(1)
+    way = forecast.choose(shape, merges, threads=threads(work.options, work.nodes), budget_bytes=budget_bytes)
+    if way is None:
+        return forecast.least(merges), "at least, which is more than the limit"
+    passes = forecast.passes(shape, merges, way)
+    return way.bytes, f"in about {passes} passes over words on disk" if passes else ""
 
 
 def _merging_s(work: Work, found: Sample) -> float:

@@ -118,8 +118,10 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
 def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
     merging = run.manifest.merging or {}
-    of_what = f"{whole.rows:,} different pieces"
-    available, together = _require_memory("replaying the merges", whole.replay_bytes, of_what, work.options)
+    budget = memory.budget(work.options.memory_limit)
+    available = budget.per_worker(1)
+    streamed = whole.replay_bytes > available
+    together = budget.taken_bytes + memory.WORKER_BYTES + min(whole.replay_bytes, available)
     task = ReplayTask(
         counter=run.counter_path,
         counter_fingerprint=run.manifest.counter_fingerprint(),
@@ -130,20 +132,23 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         max_token_bytes=merging["max_token_bytes"],
         min_piece_count=merging.get("min_piece_count") or 1,
         budget_bytes=available,
+        streamed=streamed,
     )
     [(_, stored)] = work.executor.run(replay_worker.load, [task])
-    work.inform(f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory")
+    often = ", in which the pieces do not fit: they are read several times" if streamed else ""
+    work.inform(f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory{often}")
     with work.stage("replaying", len(stored), "merges") as advance:
-        [(_, merges)] = work.executor.run(replay_worker.replay, [task], advance)
+        [(_, (merges, readings))] = work.executor.run(replay_worker.replay, [task], advance)
     end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
     verified["merges"] = (
-        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {work.times['replaying']:.1f} s)"
+        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {work.times['replaying']:.1f} s"
+        f"{f', reading the counter {readings} times' if readings > 1 else ''})"
     )
     return merges
 
 
-def _require_memory(what: str, needed: int, of_what: str, options: Options) -> tuple[int, int]:
-    """Return the bytes for one process's work, and what all processes take together; `TrainingError` if too much."""
+def _require_memory(what: str, needed: int, of_what: str, options: Options) -> None:
+    """Raise `TrainingError` if one process's work takes too much memory."""
     budget = memory.budget(options.memory_limit)
     available = budget.per_worker(1)
     together = budget.taken_bytes + memory.WORKER_BYTES + needed
@@ -152,7 +157,6 @@ def _require_memory(what: str, needed: int, of_what: str, options: Options) -> t
             f"{what} would take about {format_bytes(together)} for all processes together, and there are "
             f"{format_bytes(budget.limit_bytes)}: it is of {of_what}; give --memory-limit {-(-together >> 20)}MiB"
         )
-    return available, together
 
 
 def _verify_tokenizers(

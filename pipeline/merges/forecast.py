@@ -1,12 +1,13 @@
-"""Forecast the memory that merging and exporting take, and name remedies if it is too much.
+"""Forecast the memory that merging and exporting take, and how it fits.
 
 First the pieces and the words made of them are in memory together. Then come phases, each with an index of pairs and
 their positions: the first is known from the pairs of bytes; later ones hold pairs that do not exist yet, the more the
 rarer the pieces are. The factors were measured; tests hold that the forecast is above what is taken, not far above it.
+Where all of that is too much, the engine keeps words on disk, in any budget above a small one, and takes longer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.units import format_bytes
@@ -24,8 +25,11 @@ _FEW_PIECES = 1000
 _MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
 _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
 _SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
+_STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
+_TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
+_PASSES, _PASSES_POWER = 10, 1.6  # over words on disk if all fit but not quite, and how that grows with what does not
+_LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
-_EXACT_COUNTS = 1024  # up to which a tally has a class for every count
 
 # A class of counts: the lowest, and of its pieces how many, their bytes, their slots in the engine, how often they
 # occur, and the bytes of text that they make up.
@@ -52,6 +56,7 @@ class Merging:
     bytes: int
     threads: int
     streamed: bool  # the engine reads the counter three times instead of holding it in memory
+    resident_bytes: int = 0  # for words, lists and pairs, if words that a phase does not need are on disk
 
 
 def surely_enough(pieces: int, piece_bytes: int, merges: int) -> int:
@@ -108,49 +113,46 @@ def _pairs(merges: int, slots: int) -> int:
 
 
 def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int) -> Merging | None:
-    """Return the fastest way to merge that fits the budget, or None."""
+    """Return the fastest way to merge that fits the budget, or None if it is below the least."""
     for streamed, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
         needed = merging_bytes(shape, merges, threads=team, streamed=streamed)
         if needed <= budget_bytes:
             return Merging(needed, team, streamed)
+    for team in range(threads, 0, -1):
+        resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
+        if resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES):
+            return Merging(budget_bytes, team, streamed=True, resident_bytes=resident)
     return None
 
 
-def least(shape: CounterShape, merges: int) -> int:
-    """Return what merging takes if memory is short."""
+def _beside_words(merges: int, threads: int) -> int:
+    """Bytes that merging from disk takes besides words, their lists and pairs."""
+    of_tokens = (merges + 256) * (_TOKEN_TABLE_BYTES + threads * _TOKEN_THREAD_BYTES)
+    return _FIXED_BYTES + _READ_BYTES // 2 + threads * _STORING_BYTES + of_tokens
+
+
+def least(merges: int) -> int:
+    """Return the least that merging takes on top of the process itself, whatever the counter is."""
+    return _beside_words(merges, 1) + _LEAST_RESIDENT_BYTES
+
+
+def whole(shape: CounterShape, merges: int) -> int:
+    """Return what merging takes with all words in memory and everything else as small as it can be."""
     return min(merging_bytes(shape, merges, threads=1, streamed=streamed) for streamed in (False, True))
 
 
-def smallest_count(classes: Sequence[CountClass], shape: CounterShape, merges: int, budget_bytes: int) -> int | None:
-    """Return about the smallest `min_piece_count` that fits the budget, or None; pairs are assumed to be as before."""
-    for below, one in zip([None, *classes], classes, strict=False):
-        slots, rare = _merged(classes, one[0])
-        left = slots / max(shape.slots, 1)
-        positions, longest = int(shape.first_positions * left), int(shape.longest_list * left)
-        smaller = replace(shape, slots=slots, rare=rare, first_positions=positions, longest_list=longest)
-        if least(smaller, merges) <= budget_bytes * 0.95:
-            return one[0] if below is None or below[0] >= _EXACT_COUNTS else below[0] + 1
-    return None
+def passes(shape: CounterShape, merges: int, way: Merging) -> int:
+    """Estimate how often words on disk are read: the fewer of them fit in memory, the more often."""
+    fitting = way.resident_bytes / max(whole(shape, merges), 1)
+    return max(5, round(_PASSES / fitting**_PASSES_POWER)) if way.resident_bytes else 0
 
 
-def too_large(
-    classes: Sequence[CountClass], shape: CounterShape, merges: int, *, budget_bytes: int, other_bytes: int
-) -> str:
-    """Return the message for a counter that cannot be merged: the numbers, and the remedies."""
-    needed = least(shape, merges) + other_bytes
-    text = (
-        f"merging would take {format_bytes(needed)} for all processes together, and there are "
-        f"{format_bytes(budget_bytes + other_bytes)}: the counter holds {shape.pieces:,} different pieces, "
-        f"{format_bytes(shape.bytes)}; give --memory-limit {-(-needed >> 20)}MiB, take a smaller corpus, "
-    )
-    lowest = smallest_count(classes, shape, merges, budget_bytes)
-    if lowest is None:
-        return text + "or a smaller --vocab-size (no --min-piece-count would be enough)"
-    dropped = [one for one in classes if one[0] < lowest]
-    fraction = sum(one[5] for one in dropped) / sum(one[5] for one in classes)
+def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:
+    """Return the message for a budget in which nothing can be merged."""
+    needed = least(merges) + other_bytes
     return (
-        f"{text}or --min-piece-count {lowest}, which leaves out {sum(one[1] for one in dropped):,} of "
-        f"{shape.pieces:,} different pieces, {fraction:.2%} of the text"
+        f"merging takes at least {format_bytes(needed)} for all processes together, and there are "
+        f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {-(-needed >> 20)}MiB"
     )
 
 

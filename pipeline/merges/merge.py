@@ -7,7 +7,7 @@ from pipeline.counts.count import Counted
 from pipeline.executors import ONE_CORE, Need
 from pipeline.merges import merge_worker
 from pipeline.merges.merge_list import MergeList
-from pipeline.run import memory
+from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.work import Work
@@ -34,6 +34,7 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         tie_break=options.tie_break,
         threads=memory.threads(options, nodes),
         output=run.merges_path,
+        so_far=run.directory / manifest.MERGES_SO_FAR,
         fingerprint=run.manifest.merge_fingerprint(),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,
@@ -57,13 +58,18 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
     for _, stored in work.executor.run(merge_worker.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(task.merges):
             work.times[STAGE] = None
+            work.directory.remove([manifest.MERGES_SO_FAR])
             return stored
     work.directory.require_lock()
-    with work.stage(STAGE, task.merges, "merges") as advance:
+    before = 0
+    for _, known in work.executor.run(merge_worker.known, [task] if any(existing([task.so_far])) else []):
+        before = len(known) if known else 0
+    with work.stage(STAGE, task.merges, "merges", before) as advance:
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
             [(_, needed)] = work.executor.run(merge_worker.check, [task])
             need = Need(task.threads, needed + task.other_bytes)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)
+    work.directory.remove([manifest.MERGES_SO_FAR])
     work.kept = f"all counts, {len(learned):,} merges"
     return learned

@@ -1,7 +1,8 @@
 """Learn the merge list from the combined counter and write it, in a worker process.
 
 The memory that merging takes is forecast first; if it exceeds the budget, the engine reads the counter in partitions,
-with fewer threads; if that is still too much, nothing starts.
+with fewer threads; if that is still too much, it keeps words on disk. The merges so far are stored between phases:
+after a kill the next process continues with them.
 """
 
 import logging
@@ -10,14 +11,18 @@ from array import array
 from dataclasses import dataclass
 
 from pipeline import _core
-from pipeline.base.errors import TrainingError
+from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
-from pipeline.merges.forecast import Merging, choose, shape_of, surely_enough, too_large
+from pipeline.merges.forecast import Merging, choose, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import MergeList
 from pipeline.storage import Location
+from pipeline.storage.atomic import parts_next_to
+from pipeline.storage.scratch import own_mark
 
+_MOST_OF_TIME = 1 / 20  # that storing the merges so far may take
+_FIRST_AFTER_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +39,8 @@ class MergeTask:
     tie_break: str
     threads: int
     output: Location
-    fingerprint: str  # of the output
+    so_far: Location  # the merges of the phases that have ended, until the output is complete
+    fingerprint: str  # of both
     budget_bytes: int  # for merging, on top of the process itself; below 0 if that is too much already
     other_bytes: int  # what everything else takes
 
@@ -53,13 +59,25 @@ def check(task: MergeTask) -> int:
         return _way(task, counter).bytes
 
 
+def known(task: MergeTask) -> MergeList | None:
+    """Read the merges that a process made before it was killed; None if there are none, or damaged ones."""
+    try:
+        found = merge_list.load(task.so_far, task.fingerprint)
+    except RunDirectoryError as error:
+        _log.warning("%s", error)
+        return None
+    return found.first(task.merges) if found else None
+
+
 def learn(task: MergeTask) -> MergeList:
     """Learn the asked number of merges, or all that are frequent enough, and write `merges.parquet`.
 
-    Raises `TrainingError` if counts exceed 64 bits, merging exceeds memory, or every piece is too rare.
+    Raises `TrainingError` if counts exceed 64 bits, memory is below the least, or every piece is too rare, and
+    `RunDirectoryError` if words cannot be written to disk.
     """
-    started, done = time.monotonic(), 0
+    started, before = time.monotonic(), known(task)
     _core.give_back_memory()
+    done = len(before) if before else 0
 
     def progress(now: int, _total: int, _best_count: int) -> None:
         nonlocal done
@@ -67,9 +85,16 @@ def learn(task: MergeTask) -> MergeList:
             report_progress(now - done)
             done = now
 
-    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+    remedy = "free disk space, or give a larger --memory-limit"
+    with (
+        open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter,
+        parts_next_to(task.output) as neighbour,
+        os_error_as(RunDirectoryError, f"the words next to {task.output} cannot be written", remedy),
+    ):
         way = _way(task, counter)
         engine = _core.MergeEngine()
+        if before:
+            engine.resume(before.left, before.right, before.counts, before.joined)
         if way.streamed:
             engine.stream(counter.read_all, counter.piece_bytes)
         else:
@@ -85,10 +110,36 @@ def learn(task: MergeTask) -> MergeList:
                 tie_break=task.tie_break,
                 threads=way.threads,
                 progress=progress,
+                resident_bytes=way.resident_bytes,
+                scratch=str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words")),
+                phase_end=_Storing(task),
             )
         except (OverflowError, ValueError) as error:
             raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
-    learned = MergeList(
+    learned = _as_list(result)
+    _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
+    merge_list.save(learned, task.output, task.fingerprint)
+    _core.give_back_memory()  # this process stays while the coordinator exports
+    return learned
+
+
+class _Storing:
+    """Stores the merges so far when a phase has ended, as often as costs little time."""
+
+    def __init__(self, task: MergeTask) -> None:
+        self._task, self._next_s = task, time.monotonic() + _FIRST_AFTER_S
+
+    def __call__(self, result: _core.MergeResult) -> None:
+        started = time.monotonic()
+        if started < self._next_s or len(result.counts) == 0:
+            return
+        merge_list.save(_as_list(result), self._task.so_far, self._task.fingerprint)
+        took = time.monotonic() - started
+        self._next_s = started + took + took / _MOST_OF_TIME
+
+
+def _as_list(result: _core.MergeResult) -> MergeList:
+    return MergeList(
         array("I", result.left),
         array("I", result.right),
         array("Q", result.counts),
@@ -98,10 +149,6 @@ def learn(task: MergeTask) -> MergeList:
         left_out_pieces=result.left_out_pieces,
         left_out_bytes=result.left_out_bytes,
     )
-    _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
-    merge_list.save(learned, task.output, task.fingerprint)
-    _core.give_back_memory()  # this process stays while the coordinator exports
-    return learned
 
 
 def _way(task: MergeTask, counter: CounterFile) -> Merging:
@@ -126,7 +173,6 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
     shape = shape_of(tally, task.merges, task.min_piece_count)
     way = choose(shape, task.merges, threads=task.threads, budget_bytes=task.budget_bytes)
     if way is None:
-        budgets = {"budget_bytes": task.budget_bytes, "other_bytes": task.other_bytes}
-        raise TrainingError(too_large(tally.classes(), shape, task.merges, **budgets))
+        raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
     return way

@@ -1,6 +1,7 @@
 """What `verify` does in worker processes: add up counters, and replay a merge list by its definition.
 
-The replay shares no code with the merge engine (see native/verify): it is a second opinion.
+The replay shares no code with the merge engine (see native/verify): it is a second opinion. Where all pieces do not fit
+in memory they are read several times, each replayed by itself.
 """
 
 import time
@@ -21,7 +22,7 @@ _REPORT_EVERY_S = 0.2
 _MODULUS = 1 << 64
 # What the replay takes for each different piece and each of their bytes, measured on random words, and on Chinese and
 # Japanese split at white space, whose long pieces have most pairs: these take 0.7 to 0.95 of it, short words in many
-# scripts less. Only long pieces of random characters take more; `replay` notices that.
+# scripts less. Only long pieces of random characters take more; `replay` notices that, and streams them.
 _BYTES_PER_ROW, _BYTES_PER_PIECE_BYTE = 150, 36
 _BYTES_AT_LEAST = 24 << 20
 _COPIES_READ = 3  # of a partition: as read, decoded, and checked
@@ -97,6 +98,7 @@ class ReplayTask:
     max_token_bytes: int | None
     min_piece_count: int
     budget_bytes: int  # for the replay, on top of the process itself
+    streamed: bool  # the pieces are read several times instead of being held in memory
 
     def __str__(self) -> str:
         return f"replaying {self.merges}"
@@ -112,14 +114,89 @@ def load(task: ReplayTask) -> MergeList:
     return merges
 
 
-def replay(task: ReplayTask) -> MergeList:
-    """Replay every merge and return the list, which is then right; `RunDirectoryError` names the first wrong merge.
+def replay(task: ReplayTask) -> tuple[MergeList, int]:
+    """Replay every merge; return the list, which is then right, and how often the counter was read.
 
-    Raises `TrainingError` if the replay exceeds its budget: the memory of many different pairs cannot be predicted.
+    Raises `RunDirectoryError` naming the first wrong merge.
     """
     _core.give_back_memory()
-    before = machine.own_memory()
     merges = load(task)
+    if not task.streamed:
+        try:
+            return _replay_in_memory(task, merges), 1
+        except _TooLargeError:
+            _core.give_back_memory()
+    return merges, _replay_streamed(task, merges)
+
+
+class _TooLargeError(Exception):
+    """The replay exceeds its budget: the memory of many different pairs cannot be predicted."""
+
+
+def _refuse_bytes(task: ReplayTask, merges: MergeList, found: int) -> None:
+    if found != merges.bytes:
+        raise RunDirectoryError(
+            f"{task.merges} was learned from {merges.bytes:,} bytes of pieces, the counter has {found:,}"
+        )
+
+
+def _wrong(task: ReplayTask, rank: int, expected: str, found: str) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{task.merges} is wrong from rank {rank} on: expected {expected}, found {found}; remove it and run merge "
+        "again, which learns it from the counter"
+    )
+
+
+def _shown(engine: _core.MergeReplay | _core.StreamedReplay, left: int, right: int, count: int) -> str:
+    pair = (repr(engine.token(id_).decode(errors="backslashreplace")) for id_ in (left, right))
+    return f"{' and '.join(pair)} with count {count:,}"
+
+
+def _replay_streamed(task: ReplayTask, merges: MergeList) -> int:
+    """Replay in the budget, in as many readings as that takes; returns their number."""
+    engine = _core.StreamedReplay(
+        bytes(BYTE_ORDER),
+        merges.left,
+        merges.right,
+        merges.counts,
+        merges.joined,
+        exhausted=merges.exhausted,
+        budget_bytes=max(task.budget_bytes - _BYTES_AT_LEAST, _BYTES_AT_LEAST),
+        tie_break=task.tie_break,
+        min_frequency=task.min_frequency,
+        max_token_bytes=task.max_token_bytes,
+    )
+    readings, reported, more = 0, 0, True
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        while more:
+            readings += 1
+            for partition, columns in enumerate(counter.read_all(), 1):
+                engine.add(columns, task.min_piece_count)
+                done = len(merges) * partition // (2 * counter.partitions) if readings == 1 else reported
+                report_progress(done - reported)
+                reported = done
+            if readings == 1:
+                _refuse_bytes(task, merges, engine.bytes)
+            more = engine.next_reading()
+    report_progress(len(merges) - reported)
+    if (found := engine.wrong()) is None:
+        return readings
+    rank, due, count, joined = found
+    if rank == len(merges) and due:
+        raise _wrong(task, rank, _shown(engine, *due), "the end of the list, as if no pair were left")
+    listed = _shown(engine, merges.left[rank], merges.right[rank], merges.counts[rank])
+    if due:
+        raise _wrong(task, rank, _shown(engine, *due), listed)
+    if count != merges.counts[rank]:
+        raise _wrong(task, rank, f"count {count:,}", listed)
+    if joined == merges.joined[rank]:
+        raise _wrong(task, rank, "no merge", listed)
+    raise _wrong(task, rank, f"{joined:,} occurrences joined", f"{merges.joined[rank]:,} occurrences joined")
+
+
+def _replay_in_memory(task: ReplayTask, merges: MergeList) -> MergeList:
+    """Replay merge after merge by the definition, with all pieces in memory."""
+    before = machine.own_memory()
     engine = _core.MergeReplay(
         bytes(BYTE_ORDER),
         tie_break=task.tie_break,
@@ -129,39 +206,24 @@ def replay(task: ReplayTask) -> MergeList:
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         for columns in counter.read_all():
             engine.add(columns, task.min_piece_count)
-    if engine.bytes != merges.bytes:
-        raise RunDirectoryError(
-            f"{task.merges} was learned from {merges.bytes:,} bytes of pieces, the counter has {engine.bytes:,}"
-        )
-
-    def wrong(rank: int, expected: str, found: str) -> RunDirectoryError:
-        return RunDirectoryError(
-            f"{task.merges} is wrong from rank {rank} on: expected {expected}, found {found}; remove it and run merge "
-            "again, which learns it from the counter"
-        )
-
-    def shown(left: int, right: int, count: int) -> str:
-        pair = (repr(engine.token(id_).decode(errors="backslashreplace")) for id_ in (left, right))
-        return f"{' and '.join(pair)} with count {count:,}"
-
+    _refuse_bytes(task, merges, engine.bytes)
     reported, report_at = 0, time.monotonic() + _REPORT_EVERY_S
     rows = zip(merges.left, merges.right, merges.counts, merges.joined, strict=True)
     for rank, (left, right, count, joined) in enumerate(rows):
         due = engine.best()
         if due != (left, right, count):
-            raise wrong(rank, "no merge" if due is None else shown(*due), shown(left, right, count))
+            expected = "no merge" if due is None else _shown(engine, *due)
+            raise _wrong(task, rank, expected, _shown(engine, left, right, count))
         really = engine.merge(left, right)
         if really != joined:
-            raise wrong(rank, f"{really:,} occurrences joined", f"{joined:,} occurrences joined")
+            raise _wrong(task, rank, f"{really:,} occurrences joined", f"{joined:,} occurrences joined")
         if time.monotonic() > report_at:
             if machine.own_memory() - before > task.budget_bytes:
-                raise TrainingError(
-                    f"{task} takes more than the {format_bytes(task.budget_bytes)} that there are, at merge "
-                    f"{rank + 1:,} of {len(merges):,}: its pairs are mostly different; give a larger --memory-limit"
-                )
+                report_progress(-reported)
+                raise _TooLargeError
             report_progress(rank + 1 - reported)
             reported, report_at = rank + 1, time.monotonic() + _REPORT_EVERY_S
     further = engine.best()
     if merges.exhausted and further is not None:
-        raise wrong(len(merges), shown(*further), "the end of the list, as if no pair were left")
+        raise _wrong(task, len(merges), _shown(engine, *further), "the end of the list, as if no pair were left")
     return merges

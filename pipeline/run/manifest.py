@@ -21,7 +21,8 @@ from pipeline.run.standard_input import remove_copies
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory
 
-RESULTS = ("merges.parquet", "report.txt", "report.json", "report.html")
+MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
+RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
 _RESERVED = "|".join([*map(re.escape, RESULTS), "tokenizer(-[0-9]+)?", "counts", re.escape("counter.parquet")])
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/[a-z_]+\.[a-z]+")
 _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written

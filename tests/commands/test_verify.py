@@ -100,6 +100,83 @@ def test_the_replay_joins_as_the_engine_does(counts):
         replay.merge(0, 1 << 30)
 
 
+def first_wrong(counts, listed, exhausted, rules):
+    """The rank from which a list is wrong, by the replay in memory; None if it is right."""
+    replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
+    replay.add(columns_of(Counter(counts))[0])
+    for rank, (left, right, count, joined) in enumerate(listed):
+        if replay.best() != (left, right, count) or replay.merge(left, right) != joined:
+            return rank
+    return len(listed) if exhausted and replay.best() is not None else None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    counts=COUNTS,
+    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
+    min_frequency=st.integers(1, 4),
+    max_token_bytes=st.sampled_from([None, 2, 5]),
+    merges=st.integers(0, 30),
+    budget=st.sampled_from([0, 40_000, 1 << 30]),
+    damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]),
+    at=st.integers(0, 30),
+)
+def test_the_streamed_replay_finds_what_the_other_finds(
+    counts, tie_break, min_frequency, max_token_bytes, merges, budget, damage, at
+):
+    rules = {"tie_break": tie_break, "min_frequency": min_frequency, "max_token_bytes": max_token_bytes}
+    engine, columns = _core.MergeEngine(), columns_of(Counter(counts))[0]
+    engine.add(*columns)
+    result = engine.run(merges, **rules)
+    listed = list(zip(result.left, result.right, result.counts, result.joined, strict=True))
+    exhausted = (result.stop == "min-frequency") != (damage == "end")
+    if listed and damage not in ("none", "end"):
+        at %= len(listed)
+        left, right, count, joined = listed[at]
+        other = at // 2
+        if damage == "swap" and max(listed[other][:2]) < 256 > max(left, right):
+            listed[at], listed[other] = listed[other], listed[at]
+        elif damage == "drop":
+            del listed[at:]
+            exhausted = True
+        elif damage in ("count", "joined"):
+            listed[at] = left, right, count + (damage == "count"), joined + (damage == "joined")
+    packed = [array(code, column) for code, column in zip("IIQQ", zip(*listed, strict=True) or [()] * 4, strict=False)]
+    packed = packed or [array(code) for code in "IIQQ"]
+    replay = _core.StreamedReplay(bytes(GPT2_BYTES), *packed, exhausted=exhausted, budget_bytes=budget, **rules)
+    more, readings = True, 0
+    while more:
+        replay.add(columns)
+        more = replay.next_reading()
+        readings += 1
+        assert readings < 60
+    assert replay.bytes == result.bytes
+    found = replay.wrong()
+    assert (found and found[0]) == first_wrong(counts, listed, exhausted, rules)
+
+
+def test_the_streamed_replay_divides_what_does_not_fit():
+    columns = columns_of(WORDS)[0]
+    engine = _core.MergeEngine()
+    engine.add(*columns)
+    result = engine.run(500)
+    readings = []
+    for budget in (1 << 30, 60_000):
+        replay = _core.StreamedReplay(
+            *(bytes(GPT2_BYTES), result.left, result.right, result.counts, result.joined),
+            exhausted=False,
+            budget_bytes=budget,
+        )
+        readings.append(1)
+        replay.add(columns)
+        while replay.next_reading():
+            replay.add(columns)
+            readings[-1] += 1
+        assert replay.wrong() is None
+    assert readings[0] == 2
+    assert readings[1] > 2
+
+
 @settings(max_examples=50, deadline=None)
 @given(COUNTS, COUNTS)
 def test_sums_of_counters_distinguish_counters(one, other):
@@ -415,7 +492,7 @@ run = manifest.require(Path(sys.argv[1]))
 counter, merges = run.manifest.counter_fingerprint(), run.manifest.merge_fingerprint()
 forecast = add_up(SumTask(run.counter_path, counter, 1 << 40)).replay_bytes
 before = psutil.Process().memory_info().rss
-replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, 1, 1 << 40))
+replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, 1, 1 << 40, False))
 peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 print(forecast, peak - before)
 """

@@ -255,27 +255,24 @@ def test_counter_of_many_row_groups_is_valid(imported: Path) -> None:
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(run("verify", imported, "--memory-limit", "50MiB"), 2)
-    line = refused(run("verify", imported, "--memory-limit", "125MiB"), 1)
-    named = re.search(
-        r"replaying the merges would take about .*, and there are 125.0 MiB: .*; give --memory-limit (.*)$", line
-    )
-    assert named
-    argv = [sys.executable, "-P", "-m", "pipeline", "verify", str(imported), f"--memory-limit={named[1]}"]
+    argv = [sys.executable, "-P", "-m", "pipeline", "verify", str(imported), "--memory-limit=160MiB"]
     measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
     assert measured.status == "ok", measured.stderr
-    assert measured.peak_memory_bytes <= int(named[1].removesuffix("MiB")) * MIB
+    assert measured.peak_memory_bytes <= 160 * MIB
     assert "each the right one" in measured.stdout
+    assert re.search("reading the counter [0-9]+ times", measured.stdout)
 
 
-def test_replay_over_budget_is_an_error(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_over_budget_continues_streamed(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = iter(range(0, 1 << 40, 1 << 36))
     monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
     monkeypatch.setattr(machine, "own_memory", lambda: next(used))
     here = manifest.require(imported)
     task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
-                             here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30)  # fmt: skip
-    with pytest.raises(TrainingError, match=r"takes more than the 1\.0 GiB that there are, at merge 1 of"):
-        replay_worker.replay(task)
+                             here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30, False)  # fmt: skip
+    merges, readings = replay_worker.replay(task)  # not even one merge fits
+    assert len(merges) == 1500 - 257
+    assert readings >= 2
 
 
 def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import os
 import random
 import signal
 import struct
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from pipeline import _core
 
 Counter = dict[bytes, int]
+SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-words-{os.getpid()}"
 Merges = list[tuple[int, int, int]]
 
 
@@ -86,8 +89,10 @@ tuning = st.fixed_dictionaries(
         "share_from": st.sampled_from([0, 1, 3]),
         "narrow_symbols": st.integers(0, 300),
         "index_positions": st.integers(1, 50),
+        # From a phase of one word, or of none, to one of all; whatever does not fit is on disk.
+        "resident_bytes": st.one_of(st.integers(1, 400), st.integers(1, 20_000)),
     },
-)
+).map(lambda chosen: {**chosen, "scratch": SCRATCH})
 
 
 @settings(max_examples=600, deadline=None)
@@ -388,6 +393,80 @@ def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(
     rare = [(piece, count) for part in parts for piece, count in part.items() if 0 < count < min_piece_count and piece]
     assert result.left_out_pieces == len(rare)
     assert result.left_out_bytes == sum(len(piece) * count for piece, count in rare)
+
+
+def columns_of_result(result: Any) -> tuple[bytes, bytes, bytes, bytes]:
+    left, right = (struct.pack(f"={len(ids)}I", *ids) for ids in (result.left, result.right))
+    counts, joined = (struct.pack(f"={len(numbers)}Q", *numbers) for numbers in (result.counts, result.joined))
+    return left, right, counts, joined
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    counter=small_counters,
+    max_merges=st.integers(0, 60),
+    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
+    max_token_bytes=st.one_of(st.none(), st.integers(2, 8)),
+    tunings=st.lists(tuning, min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(
+    counter: Counter, max_merges: int, tie_break: str, max_token_bytes: int | None, tunings: list[Any], data: Any
+) -> None:
+    """Again and again, with another budget, other threads and other symbols each time."""
+    rules = {"tie_break": tie_break, "max_token_bytes": max_token_bytes}
+    expected = train_reference(counter, max_merges, tie_break, 1, max_token_bytes)
+    known = None
+    for one in tunings:
+        phases: list[Any] = []
+        engine = engine_of(counter)
+        if known:
+            engine.resume(*known)
+        result = engine.run(max_merges, **rules, **one, phase_end=phases.append)
+        assert merges_of(result) == expected
+        for so_far in phases:
+            assert merges_of(so_far) == expected[: len(so_far.counts)]
+        if phases:
+            known = columns_of_result(data.draw(st.sampled_from(phases)))
+
+
+def test_words_on_disk_and_many_threads_on_a_long_tail() -> None:
+    """Phases in memory and streamed batches take turns; long words are joined by a queue when work is resumed."""
+    counter = natural_counter(seed=8, n_pieces=3000) | {b"abcab" * 400 + b"cab" * 300: 3, b"a" * 999: 2}
+    expected = train(counter, 1500)
+    for resident_bytes, threads in itertools.product([1, 2_000, 20_000, 60_000, 10**7], [1, 3]):
+        phases: list[Any] = []
+        options = {"threads": threads, "thread_bytes": 1, "resident_bytes": resident_bytes, "scratch": SCRATCH}
+        result = engine_of(counter).run(1500, **options, phase_end=phases.append)
+        assert merges_of(result) == expected
+        engine = engine_of(counter)
+        engine.resume(*columns_of_result(phases[len(phases) // 2]))
+        assert merges_of(engine.run(1500, **options)) == expected
+    assert not list(Path(SCRATCH).parent.glob(Path(SCRATCH).name + "*"))
+
+
+def run_resumed(engine: Any, *known: bytes) -> None:
+    engine.resume(*known)
+    engine.run(1)
+
+
+def test_wrong_merges_are_not_continued() -> None:
+    for known, message in [
+        (([0], [0], [1], []), "each"),
+        (([256], [0], [1], [1]), "comes after"),
+        (([0, 1], [0, 1], [1, 1], [1, 1]), "more merges are known"),
+    ]:
+        engine = engine_of({b"ab": 1})
+        packed = [struct.pack(f"={len(one)}{code}", *one) for code, one in zip("IIQQ", known, strict=True)]
+        with pytest.raises(ValueError, match=message):
+            run_resumed(engine, *packed)
+    with pytest.raises(ValueError, match="needs scratch"):
+        engine_of({b"ab": 1}).run(1, resident_bytes=1)
+
+
+def test_words_that_cannot_be_written_name_the_file() -> None:
+    with pytest.raises(FileNotFoundError, match="/nowhere/words"):
+        engine_of({b"ab": 1}).run(1, resident_bytes=1, scratch="/nowhere/words")
 
 
 def test_a_stream_that_fails_stops_the_training() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -86,24 +87,41 @@ def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -
     assert parts > 1
 
 
-def test_too_large_work_is_refused_before_it_starts(many_pieces: Path, tmp_path: Path) -> None:
+def test_too_small_a_limit_is_refused(many_pieces: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(
         run("train", many_pieces, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2
     )
     assert not (tmp_path / "run").exists()
-    line = refused(run("train", many_pieces, "--output", tmp_path / "run", "--memory-limit", "141MiB"), 1)
-    assert "merging would take" in line
-    assert "different pieces," in line.split("which leaves out")[1]
-    count = line.split("--min-piece-count ")[1].split(",")[0]
-    limited = ["--memory-limit", "141MiB", "--min-piece-count", count]
-    result = run("merge", tmp_path / "run", "--vocab-size", 1500, *limited)  # nothing was learned by other options
-    assert result.returncode == 0, result.stderr
-    assert "too rare for --min-piece-count" in result.stdout
-    assert "on the text that was kept" in result.stdout
+    made = run("train", many_pieces, "--output", tmp_path / "run", "--vocab-size", 300)
+    assert made.returncode == 0, made.stderr
     kept = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes()
-    again = ["--vocab-size", 32_000, "--memory-limit", "141MiB", "--min-piece-count", 1, "--overwrite"]
-    assert "merging would take" in refused(run("merge", tmp_path / "run", *again), 1)
+    again = ["merge", tmp_path / "run", "--vocab-size", 32_000, "--min-piece-count", 2, "--overwrite"]
+    line = refused(run(*again, "--memory-limit", "125MiB"), 1)
+    assert "merging takes at least" in line
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == kept  # nothing is lost by asking
+    enough = line.split("give --memory-limit ")[1]
+    result = run(*again, "--memory-limit", enough)
+    assert result.returncode == 0, result.stderr
+
+
+def test_words_that_do_not_fit_are_kept_on_disk(many_pieces: Path, tmp_path: Path) -> None:
+    """The same bytes in a third of the memory, and nothing is left in the directory."""
+    models = set()
+    for limit in (None, 150 * MIB):
+        output = tmp_path / str(limit)
+        options = [] if limit is None else [f"--memory-limit={limit}"]
+        argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
+                "--vocab-size=8000", "--workers=2", *options]  # fmt: skip
+        measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
+        assert measured.status == "ok", measured.stderr
+        models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
+        on_disk = re.search("resident_bytes=[1-9]", (output / "log.txt").read_text())
+        assert (on_disk is not None) == (limit is not None)
+        if limit is not None:
+            assert measured.peak_memory_bytes <= limit
+        assert sorted(path.name for path in output.glob("*merges*")) == ["merges.parquet"]
+        assert not list(output.glob(".*part*"))
+    assert len(models) == 1
 
 
 def test_rare_pieces_are_left_out(tmp_path: Path) -> None:
@@ -219,25 +237,24 @@ def test_forecast_is_above_the_memory_taken(name: str, merges: int, threads: int
     assert taken <= surely
 
 
-def test_fitting_limit_is_found() -> None:
-    """Ten thousand pieces that occur once, a thousand that occur 5 times, ten that occur often."""
-    classes = [(1, 10_000_000, 90_000_000, 100_000_000, 1e7, 9e7), (5, 100_000, 800_000, 900_000, 5e5, 4e6),
-               (2048, 10, 50, 60, 3e4, 1.5e5)]  # fmt: skip
+def test_fitting_way_is_found() -> None:
+    """Ten million pieces: in memory where they fit, else on disk, in ever more passes, down to the least."""
     shape = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
-    everything = forecast.least(shape, 1000)
+    everything, least = forecast.whole(shape, 1000), forecast.least(1000)
+    passes = []
     for threads in (1, 2, 8):
-        assert forecast.choose(shape, 1000, threads=threads, budget_bytes=everything) is not None
-        assert forecast.choose(shape, 1000, threads=threads, budget_bytes=everything - 1) is None
-    assert forecast.smallest_count(classes, shape, 1000, 2 * everything) == 1
-    assert forecast.smallest_count(classes, shape, 1000, everything // 2) == 2
-    assert forecast.smallest_count(classes, shape, 1000, 0) is None
-    text = forecast.too_large(classes, shape, 1000, budget_bytes=everything // 2, other_bytes=50 * MIB)
-    assert "--min-piece-count 2, which leaves out 10,000,000 of 10,100,010 different pieces, 95.59% of the text" in text
-    assert f"--memory-limit {-(-(everything + 50 * MIB) >> 20)}MiB" in text
-    text = forecast.too_large(classes, shape, 1000, budget_bytes=1, other_bytes=50 * MIB)
-    assert "no --min-piece-count would be enough" in text
-    text = forecast.too_large(classes, shape, 1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
-    assert "for all processes together, and there are 40.0 MiB:" in text  # the limit that was given
+        for budget in (everything, everything - 1, everything // 2, everything // 4, least):
+            way = forecast.choose(shape, 1000, threads=threads, budget_bytes=budget)
+            assert way is not None
+            assert way.bytes <= budget
+            assert (way.resident_bytes == 0) == (budget == everything)
+            passes.append(forecast.passes(shape, 1000, way))
+        assert forecast.choose(shape, 1000, threads=threads, budget_bytes=least - 1) is None
+    assert passes[:5] == sorted(passes[:5])
+    assert passes[0] == 0
+    text = forecast.too_little(1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
+    assert f"--memory-limit {-(-(least + 50 * MIB) >> 20)}MiB" in text
+    assert "for all processes together, and there are 40.0 MiB;" in text  # the limit that was given
 
 
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):

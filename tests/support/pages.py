@@ -50,7 +50,7 @@ _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),
     (re.compile(r"(?<=memory )[\d.,]+ [KMG]?i?B"), "#"),
     (re.compile(r"\b\d[\d.,]* (?:s|ms|min)\b"), "# s"),
-    (re.compile(r"(?<=merging would take )[\d.]+ MiB|(?<=give --memory-limit )\d+MiB"), "#"),
+    (re.compile(r"(?<=merging takes at least )[\d.]+ MiB|(?<=give --memory-limit )\d+MiB"), "#"),
     (re.compile(r"(?<=worker has )[\d.]+ MiB"), "#"),
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "#.#.#"),
     (re.compile(r'"(time|elapsed_s)": [\d.]+'), r'"\1": #'),

@@ -1,6 +1,8 @@
 // Shows the folder merge to Python: MergeEngine, MergeResult.
 #include "merge/merge.hpp"
 
+#include <system_error>
+
 #include "bind/casters.hpp"
 
 namespace nb = nanobind;
@@ -43,11 +45,18 @@ void stream(MergeEngine& engine, nb::object read, std::uint64_t piece_bytes) {
       piece_bytes);
 }
 
+// The file that an error of the disk names, before the colon and the reason.
+std::string scratch_name(const std::system_error& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.rfind(": "));
+}
+
 MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
                 std::uint64_t min_piece_count, std::optional<std::uint64_t> max_token_bytes,
                 const std::string& tie_break, unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
                 std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from,
-                const std::optional<StartTuple>& start) {
+                 std::uint64_t resident_bytes, std::string scratch, nb::object phase_end,
+                 const std::optional<StartTuple>& start) {
   bpe::MergeOptions options{.max_merges = max_merges,
                             .min_frequency = min_frequency,
                             .min_piece_count = min_piece_count,
@@ -56,7 +65,9 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
                             .narrow_symbols = narrow_symbols,
                             .index_positions = index_positions,
                             .thread_bytes = thread_bytes,
-                            .share_from = share_from};
+                            .share_from = share_from,
+                            .resident_bytes = resident_bytes,
+                            .scratch = std::move(scratch)};
   bpe::MergeStart from;
   if (start) {
     const auto& [tokens, ids, first_new_id, forbidden, again] = *start;
@@ -69,7 +80,28 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!progress.is_none()) progress(now.merges, now.max_merges, now.best_count);
   };
-  return unlocked([&] { return engine.run(options, poll); });
+  const auto end = [&phase_end](const MergeResult& so_far) {
+    if (phase_end.is_none()) return;
+    const nb::gil_scoped_acquire gil;
+    phase_end(nb::cast(so_far, nb::rv_policy::copy));
+  };
+  try {
+    return unlocked([&] { return engine.run(options, poll, end); });
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, scratch_name(error).c_str());
+    throw nb::python_error();
+  }
+}
+
+void resume(MergeEngine& engine, const Buffer& left, const Buffer& right, const Buffer& counts, const Buffer& joined) {
+  const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
+  MergeResult known;
+  known.left = copy(left.as<std::uint32_t>("left"));
+  known.right = copy(right.as<std::uint32_t>("right"));
+  known.counts = copy(counts.as<std::uint64_t>("counts"));
+  known.joined = copy(joined.as<std::uint64_t>("joined"));
+  engine.resume(std::move(known));
 }
 
 // A property that is a copy of one of a result's columns.
@@ -103,14 +135,21 @@ void bind_merge(nb::module_& module) {
            nb::sig("def stream(self, read: Callable[[], Iterable[Columns]], piece_bytes: int) -> None"),
            "Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three "
            "times, so that they need not be in memory together.")
+      .def("resume", &resume, "left"_a, "right"_a, "counts"_a, "joined"_a,
+           "Continues after these merges, in order of rank, as phase_end was given them: run() makes those that come "
+           "after them and returns all.")
       .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1, "min_piece_count"_a = 1,
            "max_token_bytes"_a = nb::none(), "tie_break"_a = "lowest-ids", "threads"_a = 1,
            "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
-           "share_from"_a = 1500, "start"_a = nb::none(),
+           "share_from"_a = 1500, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
+           "start"_a = nb::none(),
            "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
            "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
-           "(occurrences of a pair) are tuning and change no result. start: where pieces are rows of 32-bit numbers of tokens: "
-           "their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the "
-           "numbers of tokens that may be made again and are then not new.");
+           "(occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are "
+           "in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes "
+           "is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with "
+           "the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their "
+           "bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of "
+           "tokens that may be made again and are then not new.");
 }

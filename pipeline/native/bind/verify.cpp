@@ -1,4 +1,5 @@
 // Shows the folder verify to Python: MergeReplay, counter_sum.
+#include "verify/streamed_replay.hpp"
 #include "verify/verify.hpp"
 
 #include "bind/casters.hpp"
@@ -7,18 +8,37 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using bpe::BorrowedColumns;
 using bpe::MergeReplay;
+using bpe::StreamedReplay;
 using bpe::unlocked;
 
 namespace {
+
+std::array<uint8_t, 256> order_of(const nb::bytes& byte_order) {
+  std::array<uint8_t, 256> order;
+  if (byte_order.size() != order.size()) throw nb::value_error("byte_order must be 256 bytes");
+  std::copy_n(static_cast<const uint8_t*>(byte_order.data()), order.size(), order.begin());
+  return order;
+}
+
+void make_streamed(StreamedReplay* self, const nb::bytes& byte_order, const bpe::Buffer& left, const bpe::Buffer& right,
+                   const bpe::Buffer& counts, const bpe::Buffer& joined, bool exhausted, size_t budget_bytes,
+                   const std::string& tie_break, uint64_t min_frequency, std::optional<uint64_t> max_token_bytes) {
+  bpe::ReplayRules rules{bpe::takes_greatest_bytes(tie_break), min_frequency};
+  if (max_token_bytes) rules.max_token_bytes = *max_token_bytes;
+  const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
+  StreamedReplay::Listed listed{copy(left.as<uint32_t>("left")), copy(right.as<uint32_t>("right")),
+                                copy(counts.as<uint64_t>("counts")), copy(joined.as<uint64_t>("joined")), exhausted};
+  if (listed.right.size() != listed.left.size() || listed.counts.size() != listed.left.size() ||
+      listed.joined.size() != listed.left.size())
+    throw nb::value_error("left, right, counts and joined must be of one length");
+  new (self) StreamedReplay(std::move(listed), rules, order_of(byte_order), budget_bytes);
+}
 
 void make_replay(MergeReplay* self, const nb::bytes& byte_order, const std::string& tie_break, uint64_t min_frequency,
                  std::optional<uint64_t> max_token_bytes) {
   bpe::ReplayRules rules{bpe::takes_greatest_bytes(tie_break), min_frequency};
   if (max_token_bytes) rules.max_token_bytes = *max_token_bytes;
-  std::array<uint8_t, 256> order;
-  if (byte_order.size() != order.size()) throw nb::value_error("byte_order must be 256 bytes");
-  std::copy_n(static_cast<const uint8_t*>(byte_order.data()), order.size(), order.begin());
-  new (self) MergeReplay(rules, order);
+  new (self) MergeReplay(rules, order_of(byte_order));
 }
 
 }  // namespace
@@ -58,6 +78,42 @@ void bind_verify(nb::module_& module) {
           },
           "id"_a, "The bytes of a token.")
       .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
+  nb::class_<StreamedReplay>(module, "StreamedReplay",
+                             "The same opinion in a bounded memory, from several readings of all pieces.")
+      .def("__init__", &make_streamed, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a, nb::kw_only(),
+           "exhausted"_a, "budget_bytes"_a, "tie_break"_a = "lowest-ids", "min_frequency"_a = 1,
+           "max_token_bytes"_a = nb::none())
+      .def(
+          "add",
+          [](StreamedReplay& self, const BorrowedColumns& counter, uint64_t min_piece_count) {
+            const bpe::ColumnsView columns = counter.view();
+            for (size_t row = 0; row < columns.rows; ++row)
+              if (columns.counts[row] >= min_piece_count) self.add(columns.text(row), columns.counts[row]);
+          },
+          "counter"_a, "min_piece_count"_a = 1, nb::call_guard<nb::gil_scoped_release>(),
+          "Adds pieces that occur at least that often; all of them in each reading.")
+      .def("next_reading", &StreamedReplay::next_reading, nb::call_guard<nb::gil_scoped_release>(),
+           "Ends a reading; returns whether another one is needed.")
+      .def(
+          "wrong",
+          [](const StreamedReplay& self)
+              -> std::optional<nb::typed<nb::tuple, int, std::optional<nb::typed<nb::tuple, int, int, int>>, int, int>> {
+            const auto& wrong = self.wrong();
+            if (!wrong) return std::nullopt;
+            nb::object due = nb::none();
+            if (wrong->due) due = nb::make_tuple(wrong->due->left, wrong->due->right, wrong->due->count);
+            return nb::make_tuple(wrong->rank, due, wrong->count, wrong->joined);
+          },
+          "After the last reading, the first wrong merge: its rank, the better pair with its count or None, and the "
+          "count and joined occurrences that the listed pair really has; None where all are right.")
+      .def(
+          "token",
+          [](const StreamedReplay& self, uint32_t id) {
+            const std::string& token = self.token(id);
+            return nb::bytes(token.data(), token.size());
+          },
+          "id"_a, "The bytes of a token.")
+      .def_prop_ro("bytes", &StreamedReplay::bytes, "Of all pieces, each as often as it was found.");
   module.def(
       "counter_sum",
       [](const BorrowedColumns& counter) -> nb::typed<nb::tuple, int, int, int, int, bool> {

@@ -7,8 +7,8 @@
 // Invariants: the index holds every pair whose count reaches the phase's threshold. The threshold may rise during a
 // phase, where far more pairs are indexed than merges are left to make. Counts only fall, and the queue is not
 // notified: an entry whose count is no longer the pair's moves down when it is reached. Pairs added with the count of
-// the open level go to a second heap; none is ever added above it, since a pair cannot occur more often than the pair
-// whose merge made it.
+// the open level go to a second heap. While pairs are merged one by one none is added above it, since a pair cannot occur
+// more often than the pair whose merge made it; where several are taken first, what is above it joins the high counts.
 #pragma once
 #include "count/pair_map.hpp"
 #include "merge/positions.hpp"
@@ -34,6 +34,7 @@ class PairIndex {
         floor_(threshold), threshold_(threshold), open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
 
   uint64_t threshold() const { return threshold_; }
+  const std::vector<IndexedPair>& pairs() const { return pairs_; }
   IndexedPair& pair(PairNumber number) { return pairs_[number]; }
   ListHandle& list(PairNumber number, size_t shard) { return lists_[number * n_shards_ + shard]; }
 
@@ -72,6 +73,8 @@ class PairIndex {
     } while (open_next_level());
     return kNoPair;
   }
+  // Puts a pair that was taken back on the queue.
+  void put_back(PairNumber number) { push(number); }
   // The pair that is `ahead` pairs after the next one if nothing changes, where that is known.
   PairNumber upcoming(size_t ahead) const {
     return ahead < ordered_.size() ? ordered_[ordered_.size() - 1 - ahead].number : kNoPair;
@@ -122,7 +125,7 @@ class PairIndex {
   void push(PairNumber number) {
     auto& pair = pairs_[number];
     if (pair.count < threshold_) return;
-    if (pair.count - floor_ >= kLevels) {
+    if (pair.count - floor_ >= kLevels || pair.count > open_) {
       push_heap(above_, number);
     } else if (pair.count == open_) {
       push_heap(late_, number);

@@ -12,7 +12,9 @@
 #include <numeric>
 
 #include "merge/join.hpp"
+#include "merge/known_merges.hpp"
 #include "merge/scan.hpp"
+#include "merge/streamed.hpp"
 #include "count/pages.hpp"
 
 namespace bpe {
@@ -23,22 +25,33 @@ constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may
 constexpr size_t kLongList = size_t{1} << 18;  // positions
 constexpr uint64_t kMaxPairs = uint64_t{1} << 19;
 constexpr uint64_t kShardSlots = uint64_t{1} << 31;
+constexpr uint64_t kPairBytes = 256;  // of an indexed pair, about
+constexpr size_t kFewMerges = 16;  // so few that a phase is hardly worth its pass over the disk
 constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 
 class Training {
  public:
-  Training(const MergeOptions& options, const MergePoll& poll)
-      : options_(options), pulse_(poll), team_(options.threads, pulse_), tokens_(options.max_token_bytes, options.start),
-        max_merges_(options.max_merges), spans_(tokens_.next(), 1), around_(team_.members()) {
+  Training(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end)
+      : options_(options), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
+        tokens_(options.max_token_bytes, options.start), max_merges_(options.max_merges), spans_(tokens_.next(), 1),
+        around_(team_.members()), result_(std::move(known)) {
     pulse_.progress.max_merges = options.max_merges;
+    pulse_.progress.merges = result_.counts.size();
+    const auto symbol_of = [](uint32_t id) { return id < kBoundary ? id : id + 1; };
+    for (size_t rank = 0; rank < result_.counts.size(); ++rank) {
+      const Symbol left = symbol_of(result_.left[rank]), right = symbol_of(result_.right[rank]);
+      known_.add(left, right, tokens_.add(left, right));
+    }
+    spans_.resize(tokens_.next(), 1);
+    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;  // of the pieces, which are read again
   }
 
   MergeResult run(PieceSource source) {
     const auto end_narrow = options_.start ? 0 : std::min(options_.narrow_symbols, kEndSymbol<uint16_t>);
-    if (end_narrow > kFirstMerge) {
+    if (end_narrow > tokens_.next() && end_narrow > kFirstMerge) {
       auto shards = take<uint16_t>(std::move(source));
       if (train(shards, end_narrow)) return std::move(result_);
-      auto wide = widen(std::move(shards), team_);
+      auto wide = widen(shards);
       std::fill(spans_.begin(), spans_.end(), 1);
       train(wide, kEndSymbol<uint32_t>);
     } else {
@@ -53,20 +66,76 @@ class Training {
   template <class S>
   std::vector<Shard<S>> take(PieceSource source) {
     Corpus corpus;
-    auto shards = take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
+    auto shards = options_.resident_bytes != 0 ? take_stored<S>(source, corpus) : take_resident<S>(source, corpus);
     source = nullptr;
     give_back_memory();
-    sketch_.emplace(corpus.slots, corpus.mass);
-    for (Symbol left = 0; left < 256; ++left)
-      for (Symbol right = 0; right < 256; ++right)
-        if (const auto count = corpus.byte_pairs[256 * left + right];
-            count != 0 && !tokens_.forbids(left, right))
-          sketch_->add(sketch_->counter_of(key_of(left, right)), count);
-    if (start_tokens() != 0) sketch_words(shards, *sketch_, tokens_, pulse_);
+    const auto most_bytes = options_.resident_bytes != 0 ? options_.resident_bytes / 8 : kNeverReached;
+    sketch_.emplace(corpus.slots, corpus.mass, most_bytes);
+    if (result_.counts.empty() && !options_.start) {
+      for (Symbol left = 0; left < 256; ++left)
+        for (Symbol right = 0; right < 256; ++right)
+          if (const auto count = corpus.byte_pairs[256 * left + right];
+              count != 0 && !tokens_.forbids(left, right))
+            sketch_->add(sketch_->counter_of(key_of(left, right)), count);
+    } else {
+      sketch_words(shards);
+    }
+    known_ = {};
     arenas_ = std::vector<PositionArena>(shards.size());
     positions_.resize(shards.size());
     writers_.resize(shards.size());
     return shards;
+  }
+
+  template <class S>
+  std::vector<Shard<S>> take_resident(const PieceSource& source, Corpus& corpus) {
+    auto shards =
+        take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
+    if (!result_.counts.empty())
+      team_.each(shards.size(), [&](size_t s, unsigned) {
+        filter_words(shards[s], [&](S* word, size_t& size, uint64_t) { return (size = known_.apply(word, size)) > 1; });
+        shards[s].symbols.shrink(shards[s].size);
+      });
+    return shards;
+  }
+
+  template <class S>
+  std::vector<Shard<S>> take_stored(const PieceSource& source, Corpus& corpus) {
+    std::vector<Shard<S>> shards;
+    for (size_t s = 0; s < team_.members(); ++s) {
+      stored_.emplace_back(options_.scratch + "." + std::to_string(s));
+      shards.push_back(empty_shard<S>(shard_bytes()));
+    }
+    store_words<S>(source, options_.min_piece_count, known_, stored_, team_, pulse_, corpus, result_);
+    return shards;
+  }
+
+  // Fills the sketch from the words, where these are not bytes any more.
+  template <class S>
+  void sketch_words(std::vector<Shard<S>>& shards) {
+    std::vector<uint64_t> sums(sketch_->size(), 0);
+    const auto add = [&](const S* word, size_t size, uint64_t weight) {
+      for (size_t i = 0; i + 1 < size; ++i)
+        if (!tokens_.forbids(word[i], word[i + 1])) sums[sketch_->counter_of(key_of(word[i], word[i + 1]))] += weight;
+      return true;
+    };
+    for (auto& shard : shards) filter_words(shard, add);
+    for (auto& stored : stored_)
+      stored.look<S>(0, [&](WordBlock<S>& block) {
+        pulse_.beat(0);
+        block.each_word(add);
+      });
+    sketch_->set(sums);
+  }
+
+  // The same words in wide symbols.
+  std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>>& shards) {
+    if (stored_.empty()) return merge::widen(std::move(shards), team_);
+    put_all_away(shards);
+    shards.clear();
+    std::vector<Shard<uint32_t>> wide;
+    for (size_t s = 0; s < stored_.size(); ++s) wide.push_back(empty_shard<uint32_t>(shard_bytes()));
+    return wide;
   }
 
   // Phase after phase; false when the next symbol would pass `end_symbol`.
@@ -76,26 +145,120 @@ class Training {
       // A phase for the last few symbols of a width would cost more than it gains.
       const Symbol left = end_symbol - tokens_.next();
       if (left == 0 || (left < remaining() && left < end_symbol / 8)) return false;
-      auto threshold =
-          choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards), options_.min_frequency);
-      bool progress = false;
-      while (threshold != 0 && !progress) {
-        auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps_, tokens_, options_.greatest_bytes,
-                                       team_, pulse_);
-        gaps_ = false;
-        std::fill(spans_.begin(), spans_.end(), 1);
-        ++result_.phases;
-        progress = merge_indexed(shards, index, end_symbol);
-        gaps_ = progress;
-        // Counters shared by several pairs may promise a count that no pair has.
-        if (!progress) threshold = threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
-      }
-      if (!progress) {
+      if (!(stored_.empty() ? resident_phase(shards, end_symbol) : stored_phase(shards, end_symbol))) {
         result_.exhausted = true;
         return true;
       }
+      phase_end_(result_);
     }
     return true;
+  }
+
+  // With all words in memory; false when no pair is left to be merged.
+  template <class S>
+  bool resident_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    auto threshold =
+        choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards), options_.min_frequency);
+    while (threshold != 0) {
+      gaps_ = merge_above(shards, threshold, gaps_, end_symbol);
+      if (gaps_) return true;
+      threshold = lower(threshold);
+    }
+    return false;
+  }
+
+  // Counters shared by several pairs may promise a count that no pair has: the next threshold then, 0 after the last.
+  uint64_t lower(uint64_t threshold) const {
+    return threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
+  }
+
+  // Indexes the pairs that reach the threshold and merges them; false when there are none.
+  template <class S>
+  bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps, Symbol end_symbol) {
+    auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps, tokens_, options_.greatest_bytes, team_,
+                                   pulse_);
+    std::fill(spans_.begin(), spans_.end(), 1);
+    ++result_.phases;
+    return merge_indexed(shards, index, end_symbol);
+  }
+
+  // With the words in memory that the phase needs. Where these are too many, or allow hardly any merge, merges are made
+  // while words are streamed.
+  template <class S>
+  bool stored_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    const auto before = result_.counts.size();
+    auto threshold = prefer_streaming_ ? kNeverReached : affordable(shards, end_symbol);
+    prefer_streaming_ = false;
+    const auto best = before == 0 ? kNeverReached - 1 : result_.counts.back();  // no pair has a higher count
+    while (threshold != 0 && threshold <= best) {
+      const auto reached = exchange(shards, threshold);
+      if (reached != kNeverReached && merge_above(shards, reached, false, end_symbol)) {
+        prefer_streaming_ = result_.counts.size() - before < kFewMerges;
+        return true;
+      }
+      if (reached > threshold) break;
+      threshold = lower(threshold);
+    }
+    return threshold != 0 && streamed_phase(shards, end_symbol);
+  }
+
+  template <class S>
+  uint64_t affordable(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    return affordable_threshold(shards, stored_, *sketch_, max_pairs(end_symbol),
+                                shard_bytes() * shards.size() / 8 * 7, options_.min_frequency);
+  }
+
+  // For the words of a shard and the lists that a phase starts with; as much is left for all else.
+  uint64_t shard_bytes() const { return options_.resident_bytes * 5 / 8 / team_.members(); }
+
+  // Brings the words to memory that hold a pair at or above the threshold; returns the one that they are complete for.
+  template <class S>
+  uint64_t exchange(std::vector<Shard<S>>& shards, uint64_t threshold) {
+    std::vector<uint64_t> reached(shards.size());
+    team_.each(shards.size(), [&](size_t s, unsigned member) {
+      arenas_[s] = {};
+      std::vector<Position>().swap(positions_[s]);
+      reached[s] = Exchange<S>(shards[s], stored_[s], *sketch_, shard_bytes(), pulse_, member).run(threshold);
+    });
+    std::fill(spans_.begin(), spans_.end(), 1);
+    return *std::max_element(reached.begin(), reached.end());
+  }
+
+  template <class S>
+  void put_all_away(std::vector<Shard<S>>& shards) {
+    team_.each(shards.size(), [&](size_t s, unsigned) {
+      arenas_[s] = {};
+      put_away(shards[s], stored_[s]);
+    });
+    std::fill(spans_.begin(), spans_.end(), 1);
+  }
+
+  // Makes at least one batch of merges while streaming, and more until a phase in memory would make many.
+  template <class S>
+  bool streamed_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    put_all_away(shards);
+    const Learned learned{tokens_, spans_, *sketch_, result_};
+    const auto pairs = max_pairs(end_symbol);
+    auto ledger = count_ledger<S>(stored_, learned, pairs, options_, team_, pulse_);
+    bool any = false;
+    while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol) {
+      const auto batch = choose_batch(ledger, learned, std::min<uint64_t>(remaining(), end_symbol - tokens_.next()));
+      if (batch.joins().empty()) break;
+      any = true;
+      ++result_.phases;
+      merge_batch<S>(stored_, ledger, batch, learned, team_, pulse_);
+      pulse_.progress.merges = result_.counts.size();
+      pulse_.progress.best_count = result_.counts.back();
+      if (result_.counts.size() == max_merges_ || ledger.pairs().size() > 8 * pairs + 4096) break;
+      phase_end_(result_);
+      const auto threshold = affordable(shards, end_symbol);
+      if (threshold == kNeverReached) continue;
+      const auto& known = ledger.pairs();
+      const auto reaching = static_cast<size_t>(
+          std::count_if(known.begin(), known.end(), [&](const auto& pair) { return pair.count >= threshold; }));
+      if (threshold <= ledger.threshold() || reaching >= std::max(2 * kFewMerges, 2 * batch.joins().size())) break;
+    }
+    return any;
   }
 
   size_t start_tokens() const { return options_.start ? options_.start->tokens.size() : 0; }
@@ -104,7 +267,8 @@ class Training {
   // Pairs beyond twice the merges still to make would be indexed for nothing.
   uint64_t max_pairs(Symbol end_symbol) const {
     const auto merges = std::min<uint64_t>(remaining(), end_symbol - tokens_.next());
-    return std::min<uint64_t>(2 * merges + 256, kMaxPairs);
+    const auto most = options_.resident_bytes == 0 ? kMaxPairs : options_.resident_bytes / 8 / kPairBytes + 64;
+    return std::min({2 * merges + 256, kMaxPairs, most});
   }
 
   template <class S>
@@ -120,7 +284,8 @@ class Training {
   template <class S>
   bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
     bool any = false;
-    const auto most_words = 2 * listed_words() + kSpareWords * arenas_.size();
+    const auto most_words = stored_.empty() ? 2 * listed_words() + kSpareWords * arenas_.size()
+                                            : listed_words() + options_.resident_bytes / 8 / sizeof(Position);
     while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol && listed_words() <= most_words) {
       const auto best = index.take_best();
       if (best == kNoPair) break;
@@ -299,11 +464,15 @@ class Training {
   };
 
   const MergeOptions& options_;
+  const PhaseEnd& phase_end_;
   Pulse pulse_;
   Team team_;
   Tokens tokens_;
   uint64_t max_merges_;  // with those that make no new token
   std::optional<Sketch> sketch_;
+  KnownMerges known_;
+  std::vector<StoredWords> stored_;  // by shard; none where all words are in memory
+  bool prefer_streaming_ = true;  // as long as no phase in memory was worth it
   bool gaps_ = false;  // merges were made since the last compaction
   std::vector<uint32_t> spans_;  // by symbol: slots since the last compaction
   std::vector<PositionArena> arenas_;                // by shard
@@ -331,12 +500,27 @@ void MergeEngine::stream(PieceSource source, uint64_t bytes) {
   bytes_ = bytes;
 }
 
-MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll) {
+void MergeEngine::resume(MergeResult known) {
+  const auto merges = known.counts.size();
+  if (known.left.size() != merges || known.right.size() != merges || known.joined.size() != merges)
+    throw std::invalid_argument("known merges need a left, a right, a count and a number of joins each");
+  for (size_t rank = 0; rank < merges; ++rank)
+    if (known.left[rank] >= 256 + rank || known.right[rank] >= 256 + rank)
+      throw std::invalid_argument("a known merge joins a token that comes after it");
+  known_ = std::move(known);
+}
+
+MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll, const PhaseEnd& phase_end) {
   if (used_) throw std::invalid_argument("run() can be called once");
   if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
   if (options.threads == 0) throw std::invalid_argument("threads must be at least 1");
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
   if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");
+  if (options.resident_bytes != 0 && options.scratch.empty())
+    throw std::invalid_argument("resident_bytes needs scratch, a path");
+  if (options.resident_bytes != 0 && options.start)
+    throw std::invalid_argument("words that start from tokens are all kept in memory");
+  if (known_.counts.size() > options.max_merges) throw std::invalid_argument("more merges are known than asked for");
   used_ = true;
   MergeOptions chosen = options;
   chosen.threads = static_cast<unsigned>(std::min<uint64_t>(options.threads, 1 + bytes_ / options.thread_bytes));
@@ -345,7 +529,7 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll)
     source_ = [batches = std::make_shared<decltype(batches_)>(std::move(batches_))](const auto& take) {
       for (const auto& [columns, owner] : *batches) take(columns);
     };
-  return merge::Training(chosen, poll).run(std::exchange(source_, nullptr));
+  return merge::Training(chosen, std::move(known_), poll, phase_end).run(std::exchange(source_, nullptr));
 }
 
 }  // namespace bpe

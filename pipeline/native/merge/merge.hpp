@@ -42,6 +42,10 @@ struct MergeOptions {
   uint64_t index_positions = 0;     // positions indexed in one phase; 0 chooses by the corpus
   uint64_t thread_bytes = 4 << 20;  // bytes of pieces for each thread beyond the first
   uint64_t share_from = 1500;       // occurrences from which a merge is shared by the threads
+  // Bytes for the words, their lists and pairs; 0: all of them stay in memory. Otherwise words that a phase does not need
+  // are in scratch files, whose names begin with `scratch`.
+  uint64_t resident_bytes = 0;
+  std::string scratch;
 };
 
 struct MergeProgress {
@@ -67,6 +71,9 @@ using PieceSource = std::function<void(const std::function<void(const ColumnsVie
 // Called on the calling thread at least every tenth of a second or so of work, also inside long scans.
 using MergePoll = std::function<void(const MergeProgress&)>;
 
+// Called on the calling thread when a phase has ended, with the merges so far.
+using PhaseEnd = std::function<void(const MergeResult&)>;
+
 class MergeEngine {
  public:
   // Columns in any order; a piece may come in several. Pieces of count 0 and empty pieces are ignored. `owner` keeps
@@ -75,12 +82,15 @@ class MergeEngine {
   // Instead of adding: pieces of about that many bytes in all that are read while run() takes them in, so that they
   // need not be in memory all at once. `source` is called on the thread that calls run().
   void stream(PieceSource source, uint64_t bytes);
+  // Takes up a merging that was interrupted: the merges that were made, as a PhaseEnd was given them.
+  void resume(MergeResult known);
   // Trains on everything added and forgets it: run once.
-  MergeResult run(const MergeOptions& options, const MergePoll& poll);
+  MergeResult run(const MergeOptions& options, const MergePoll& poll, const PhaseEnd& phase_end);
 
  private:
   std::vector<std::pair<ColumnsView, std::shared_ptr<void>>> batches_;
   PieceSource source_;
+  MergeResult known_;
   uint64_t bytes_ = 0;
   bool used_ = false;
 };

@@ -69,19 +69,6 @@ void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, 
   shard.symbols.shrink(out);
 }
 
-// Enters the pairs of words that do not start as bytes into a sketch that is empty.
-template <class S>
-void sketch_words(const std::vector<Shard<S>>& shards, Sketch& sketch, const Tokens& tokens, Pulse& pulse) {
-  for (const auto& shard : shards)
-    for (size_t r = 0; r + 1 < shard.runs.size(); ++r) {
-      pulse.beat(0);
-      const S* const symbols = shard.symbols.data();
-      for (Position i = shard.runs[r].begin; i + 1 < shard.runs[r + 1].begin; ++i)
-        if (symbols[i] != kBoundary && symbols[i + 1] != kBoundary && !tokens.forbids(symbols[i], symbols[i + 1]))
-          sketch.add(sketch.counter_of(key_of(symbols[i], symbols[i + 1])), shard.runs[r].weight);
-    }
-}
-
 template <class S>
 PairKey pair_at(const Shard<S>& shard, Position position) {
   return key_of(shard.symbols.data()[position], shard.symbols.data()[position + 1]);
@@ -191,7 +178,7 @@ uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector
         const S right = shard.symbols.data()[i + spans[left]];
         if (right == kBoundary) continue;
         const auto bound = sketch.bound(sketch.counter_of(key_of(left, right)));
-        if (bound != 0) histogram.add_positions(bound, step / kSampled);
+        if (bound != 0) histogram.add_positions(bound, static_cast<double>(step / kSampled));
       }
   }
   return histogram.threshold(max_pairs, max_positions, min_frequency);

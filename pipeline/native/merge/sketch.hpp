@@ -19,9 +19,10 @@ inline Symbol right_of(PairKey pair) { return static_cast<Symbol>(pair); }
 
 class Sketch {
  public:
-  // For a corpus of `slots` slots, whose counts add up to `mass`.
-  Sketch(uint64_t slots, uint64_t mass) {
-    const auto bits = std::clamp(static_cast<unsigned>(std::bit_width(slots / 32)), 14u, kMaxBits);
+  // For a corpus of `slots` slots, whose counts add up to `mass`; of at most about that many bytes.
+  Sketch(uint64_t slots, uint64_t mass, uint64_t most_bytes) {
+    const auto most = std::clamp(static_cast<unsigned>(std::bit_width(most_bytes / 8)), kMinBits, kMaxBits);
+    const auto bits = std::clamp(static_cast<unsigned>(std::bit_width(slots / 32)), kMinBits, most);
     while (mass >> weight_shift_ > kTop / 2) ++weight_shift_;
     size_ = size_t{1} << bits;
     counters_ = Array<uint32_t>(size_);
@@ -41,6 +42,11 @@ class Sketch {
     if (counters_.data()[counter] != kTop) counters_.data()[counter] -= static_cast<uint32_t>(weight >> weight_shift_);
   }
   size_t size() const { return size_; }
+  // Sets all counters from exact sums.
+  void set(const std::vector<uint64_t>& sums) {
+    for (size_t counter = 0; counter < size_; ++counter)
+      if (sums[counter] != 0) add(counter, sums[counter]);
+  }
   // bound(counter) >= threshold, for a given threshold in one comparison.
   uint32_t lowest_reaching(uint64_t threshold) const {
     const auto scaled = (threshold >> weight_shift_) + ((threshold & ((uint64_t{1} << weight_shift_) - 1)) != 0);
@@ -53,7 +59,7 @@ class Sketch {
   static uint64_t spread(uint64_t product) { return product >> (64 - kMaxBits); }
 
  private:
-  static constexpr unsigned kMaxBits = 24;
+  static constexpr unsigned kMinBits = 14, kMaxBits = 24;
   static constexpr uint32_t kTop = std::numeric_limits<uint32_t>::max();
   unsigned weight_shift_ = 0;
   size_t size_;
@@ -107,16 +113,42 @@ class BoundHistogram {
     for (size_t counter = 0; counter < sketch.size(); ++counter)
       if (const auto bound = sketch.bound(counter); bound != 0) ++pairs_[class_of(bound)];
   }
-  void add_positions(uint64_t bound, uint64_t positions) { positions_[class_of(bound)] += positions; }
+  void add_positions(uint64_t bound, double positions) { positions_[class_of(bound)] += positions; }
+  // Slots of words whose highest bound this is.
+  void add_slots(uint64_t bound, double slots) { slots_[class_of(bound)] += slots; }
+  // Adds the positions and slots of a sample of one in `each`.
+  void add(const BoundHistogram& sample, double each) {
+    for (unsigned c = 0; c < kClasses; ++c) {
+      positions_[c] += each * sample.positions_[c];
+      slots_[c] += each * sample.slots_[c];
+    }
+  }
+  // The lowest bound of a class such that it and all higher ones stay within that many pairs and bytes; `none` where not
+  // even the highest class does, 0 when no bound reaches min_frequency.
+  uint64_t affordable(uint64_t max_pairs, size_t slot_bytes, uint64_t position_bytes, uint64_t max_bytes,
+                      uint64_t min_frequency, uint64_t none) const {
+    uint64_t pairs = 0, lowest = 0;
+    double bytes = 0;
+    for (unsigned c = kClasses; c-- > 0;) {
+      if (pairs_[c] == 0) continue;
+      if (c + 1 < kClasses && lowest_of(c + 1) <= min_frequency) break;
+      pairs += pairs_[c];
+      bytes += static_cast<double>(slot_bytes) * slots_[c] + static_cast<double>(position_bytes) * positions_[c];
+      if (pairs > max_pairs || bytes > static_cast<double>(max_bytes)) return lowest != 0 ? lowest : none;
+      lowest = std::max(lowest_of(c), min_frequency);
+    }
+    return lowest;
+  }
   // The lowest threshold, at least min_frequency, whose pairs and positions stay within the given numbers; the highest
   // class is always taken. 0 when no bound reaches min_frequency.
   uint64_t threshold(uint64_t max_pairs, uint64_t max_positions, uint64_t min_frequency) const {
-    uint64_t pairs = 0, positions = 0, lowest = 0;
+    uint64_t pairs = 0, lowest = 0;
+    double positions = 0;
     for (unsigned c = kClasses; c-- > 0;) {
       if (pairs_[c] == 0) continue;
       pairs += pairs_[c];
       positions += positions_[c];
-      if (lowest != 0 && (pairs > max_pairs || positions > max_positions)) break;
+      if (lowest != 0 && (pairs > max_pairs || positions > static_cast<double>(max_positions))) break;
       if (c + 1 < kClasses && lowest_of(c + 1) <= min_frequency) break;
       lowest = std::max(lowest_of(c), min_frequency);
     }
@@ -135,7 +167,8 @@ class BoundHistogram {
     return exponent < 2 ? ((quarters << exponent) + 3) >> 2 : quarters << (exponent - 2);
   }
   static constexpr unsigned kClasses = 256;
-  uint64_t pairs_[kClasses] = {}, positions_[kClasses] = {};
+  uint64_t pairs_[kClasses] = {};
+  double positions_[kClasses] = {}, slots_[kClasses] = {};
 };
 
 // Recount: a second sketch, of the pairs that pass a filter. Far down the tail the sketch has fewer counters than there

@@ -44,6 +44,9 @@ struct Shard {
   std::vector<Run> runs;  // ends with a guard that starts at `size`
 };
 
+class KnownMerges;
+class StoredWords;
+
 struct Corpus {
   uint64_t slots = 0;
   uint64_t mass = 0;                  // slots weighted with counts: no sum of pair counts exceeds it
@@ -57,6 +60,12 @@ struct Corpus {
 template <class S>
 std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
                                  size_t start_tokens, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
+
+// The same pieces as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
+// columns are read once.
+template <class S>
+void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& known, std::vector<StoredWords>& stored,
+                 Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
 
 // The same words, compacted, in wide symbols.
 std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team);

@@ -1,0 +1,245 @@
+// Merging while words are on their way from disk to disk: for pairs whose words do not fit in memory.
+//
+// Idea: only counts are in memory: a ledger (an index without positions) of all pairs whose count reaches its threshold,
+// exact at all times. A batch of merges is applied in one pass over the words, and the changes of all pair counts are
+// summed. A batch is certified: of the pairs in it, taken in the order of the queue, no one's merge changes the count of
+// a later one, and none makes a pair whose count could reach that of a later one.
+//
+// Certificate: (a, b) -> x takes apart the pairs (y, a) and (b, z) only, and makes (y, x) and (x, z), which occur no more
+// often than those did. So a pair (c, d) is merged next, with the count that it has, where d is not a, c is not b, and its
+// count is above those of all (y, a) and (b, z). Such pairs overlap nowhere, so a word's batch is one walk over it.
+#pragma once
+#include "merge/exchange.hpp"
+
+namespace bpe::merge {
+
+inline constexpr size_t kMostBatch = 128;
+
+class Batch {
+ public:
+  explicit Batch(const PairIndex& ledger) {
+    for (const auto& pair : ledger.pairs()) {
+      raise(to_right_, right_of(pair.key), pair.count);
+      raise(from_left_, left_of(pair.key), pair.count);
+    }
+  }
+  // Whether the pair is the next one to be merged after those that are in the batch.
+  bool certifies(PairKey key, uint64_t count) const {
+    for (const auto& join : joins_)
+      if (right_of(key) == join.left || left_of(key) == join.right) return false;
+    return joins_.empty() || count > reachable_;
+  }
+  // `below`: what a pair that is not in the ledger may have.
+  void add(const Join& join, uint64_t count, uint64_t below) {
+    reachable_ = std::max(reachable_, std::min(count, std::max({below, of(to_right_, join.left), of(from_left_, join.right)})));
+    if (begins_.size() <= join.made) begins_.resize(join.made + 1, 0);
+    begins_[join.left] = 1;
+    made_.insert(join.left, join.right, join.made);
+    joins_.push_back(join);
+  }
+  bool begins(Symbol symbol) const { return begins_[symbol] != 0; }
+  Symbol made(Symbol left, Symbol right) const { return made_.find(left, right); }
+  const std::vector<Join>& joins() const { return joins_; }
+
+ private:
+  static void raise(std::vector<uint64_t>& highest, Symbol symbol, uint64_t count) {
+    if (highest.size() <= symbol) highest.resize(symbol + symbol / 2 + 1, 0);
+    highest[symbol] = std::max(highest[symbol], count);
+  }
+  static uint64_t of(const std::vector<uint64_t>& highest, Symbol symbol) {
+    return symbol < highest.size() ? highest[symbol] : 0;
+  }
+  std::vector<uint64_t> to_right_, from_left_;  // by token: the highest count of a pair with it on the right, on the left
+  std::vector<Join> joins_;
+  std::vector<uint8_t> begins_;  // by symbol: whether a join begins with it
+  PairMap<false> made_;
+  uint64_t reachable_ = 0;  // no pair that the batch makes has a higher count
+};
+
+// What one walk over words has changed. Counts of pairs may be negative: they are modulo 2^64.
+struct BatchChanges {
+  PairTally counts;
+  std::vector<uint64_t> joined;  // by join
+
+  void add(PairKey key, uint64_t weight) {
+    counts.reserve(1);
+    counts.at(key, counts.place_of(key)).count += weight;
+  }
+};
+
+// Makes the batch's merges in a word, left to right; returns its new size.
+template <class S>
+size_t join_word(S* word, size_t size, uint64_t weight, const Batch& batch, BatchChanges& changes) {
+  const Symbol first_made = batch.joins().front().made;
+  size_t out = 0;
+  while (out + 1 < size && (!batch.begins(word[out]) || batch.made(word[out], word[out + 1]) == kNoPair)) ++out;
+  if (out + 1 >= size) return size;
+  Symbol before = out > 0 ? word[out - 1] : 0, last_before = before;  // the token on the left, and what it ended with
+  bool joined_before = false;
+  for (size_t i = out; i < size;) {
+    const Symbol first = word[i];
+    Symbol last = first, symbol = first;
+    bool joined = false;
+    if (i + 1 < size && batch.begins(first)) {
+      if (const auto made = batch.made(first, word[i + 1]); made != kNoPair) {
+        joined = true;
+        last = word[i + 1];
+        symbol = made;
+        changes.joined[made - first_made] += weight;
+        changes.add(key_of(first, last), 0 - weight);
+      }
+    }
+    if (out > 0 && (joined || joined_before)) {
+      changes.add(key_of(last_before, first), 0 - weight);
+      changes.add(key_of(before, symbol), weight);
+    }
+    word[out++] = static_cast<S>(symbol);
+    i += joined ? 2 : 1;
+    before = symbol;
+    last_before = last;
+    joined_before = joined;
+  }
+  return out;
+}
+
+// Makes the batch's merges in all words of a shard, which are on disk.
+template <class S>
+BatchChanges join_stored(StoredWords& stored, const Batch& batch, Pulse& pulse, unsigned member) {
+  BatchChanges changes;
+  changes.joined.assign(batch.joins().size(), 0);
+  WordBlock<S> out;
+  stored.begin_pass();
+  for (WordBlock<S> block; stored.read_next(block);) {
+    pulse.beat(member);
+    block.filter([&](S* word, size_t size, uint64_t weight) {
+      const size_t left = join_word(word, size, weight, batch, changes);
+      return left > 1 ? left : 0;
+    });
+    stored.keep(block, out);
+  }
+  stored.keep(out);
+  stored.end_pass();
+  return changes;
+}
+
+// Counts exactly the pairs of a shard on disk whose bound reaches the threshold, which rises where they are too many.
+template <class S>
+PairTally count_stored(StoredWords& stored, const Sketch& sketch, uint64_t& threshold, size_t max_pairs, Pulse& pulse,
+                       unsigned member) {
+  PairTally tally;
+  auto lowest = sketch.lowest_reaching(threshold);
+  const auto count = [&](const S* word, size_t size, uint64_t weight) {
+    for (size_t i = 0; i + 1 < size; ++i) {
+      const auto key = key_of(word[i], word[i + 1]);
+      if (!sketch.reaches(sketch.counter_of(key), lowest)) continue;
+      tally.reserve(1);
+      tally.at(key, tally.place_of(key)).count += weight;
+    }
+  };
+  stored.look<S>(0, [&](WordBlock<S>& block) {
+    pulse.beat(member);
+    block.each_word(count);
+    while (tally.used() > max_pairs && threshold < kNeverReached / 2) {
+      lowest = sketch.lowest_reaching(threshold *= 2);
+      PairTally fewer;
+      for (const auto& slot : tally.slots()) {
+        if (slot.key == PairTally::kFree || !sketch.reaches(sketch.counter_of(slot.key), lowest)) continue;
+        fewer.reserve(1);
+        fewer.at(slot.key, fewer.place_of(slot.key)).count = slot.count;
+      }
+      tally = std::move(fewer);
+    }
+  });
+  return tally;
+}
+
+// What training knows, for the phases that merge while they stream.
+struct Learned {
+  Tokens& tokens;
+  std::vector<uint32_t>& spans;
+  Sketch& sketch;
+  MergeResult& result;
+};
+
+// All pairs of the words on disk that reach a threshold: the lowest for which they are about `max_pairs`.
+template <class S>
+PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned, uint64_t max_pairs,
+                       const MergeOptions& options, Team& team, Pulse& pulse) {
+  const auto& [tokens, spans, sketch, result] = learned;
+  auto wanted = BoundHistogram(sketch).threshold(max_pairs, kNeverReached, options.min_frequency);
+  while (true) {
+    std::vector<PairTally> tallies(stored.size());
+    std::vector<uint64_t> thresholds(stored.size(), std::max(wanted, options.min_frequency));
+    team.each(stored.size(), [&](size_t s, unsigned member) {
+      tallies[s] = count_stored<S>(stored[s], sketch, thresholds[s], max_pairs, pulse, member);
+    });
+    const auto threshold = *std::max_element(thresholds.begin(), thresholds.end());
+    for (size_t s = 1; s < tallies.size(); ++s)
+      for (const auto& slot : tallies[s].slots()) {
+        if (slot.key == PairTally::kFree) continue;
+        tallies[0].reserve(1);
+        tallies[0].at(slot.key, tallies[0].place_of(slot.key)).count += slot.count;
+      }
+    PairIndex ledger(tokens, options.greatest_bytes, 0, threshold, tallies[0].used());
+    for (const auto& slot : tallies[0].slots())
+      if (slot.key != PairTally::kFree && slot.count >= threshold &&
+          sketch.bound(sketch.counter_of(slot.key)) >= threshold &&
+          !tokens.forbids(left_of(slot.key), right_of(slot.key)))
+        ledger.add(slot.key, slot.count, 0);
+    if (!ledger.pairs().empty() || threshold == options.min_frequency) return ledger;
+    wanted /= 2;  // counters promise a count that no pair has
+    max_pairs = std::min(4 * max_pairs, uint64_t{1} << 40);
+  }
+}
+
+// Takes the next merges off the ledger's queue, as many as are certified.
+inline Batch choose_batch(PairIndex& ledger, const Learned& learned, uint64_t most_merges) {
+  auto& [tokens, spans, sketch, result] = learned;
+  Batch batch(ledger);
+  while (batch.joins().size() < std::min<uint64_t>(most_merges, kMostBatch)) {
+    const auto best = ledger.take_best();
+    if (best == kNoPair) break;
+    auto& pair = ledger.pair(best);
+    if (!batch.certifies(pair.key, pair.count)) {
+      ledger.put_back(best);
+      break;
+    }
+    const Join join{left_of(pair.key), right_of(pair.key), tokens.add(left_of(pair.key), right_of(pair.key))};
+    spans.push_back(1);
+    batch.add(join, pair.count, ledger.threshold() - 1);
+    result.left.push_back(id_of(join.left));
+    result.right.push_back(id_of(join.right));
+    result.counts.push_back(pair.count);
+    result.joined.push_back(0);
+  }
+  return batch;
+}
+
+// Makes a batch in all words on disk, and enters what changed into sketch and ledger.
+template <class S>
+void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const Batch& batch, const Learned& learned,
+                 Team& team, Pulse& pulse) {
+  auto& [tokens, spans, sketch, result] = learned;
+  const size_t first_rank = result.joined.size() - batch.joins().size();
+  std::vector<BatchChanges> changes(stored.size());
+  team.each(stored.size(), [&](size_t s, unsigned member) {
+    changes[s] = join_stored<S>(stored[s], batch, pulse, member);
+  });
+  for (size_t s = 0; s < changes.size(); ++s) {
+    for (size_t i = 0; i < batch.joins().size(); ++i) result.joined[first_rank + i] += changes[s].joined[i];
+    for (const auto& slot : changes[s].counts.slots())
+      if (s != 0 && slot.key != PairTally::kFree) changes[0].add(slot.key, slot.count);
+  }
+  for (const auto& slot : changes[0].counts.slots()) {
+    if (slot.key == PairTally::kFree || tokens.forbids(left_of(slot.key), right_of(slot.key))) continue;
+    const auto counter = sketch.counter_of(slot.key);
+    const bool fell = slot.count > kNeverReached / 2;
+    fell ? sketch.subtract(counter, 0 - slot.count) : sketch.add(counter, slot.count);
+    if (const auto number = ledger.find(slot.key); number != kNoPair)
+      ledger.pair(number).count += slot.count;
+    else if (!fell && slot.count >= ledger.threshold())
+      ledger.add(slot.key, slot.count, 0);
+  }
+}
+
+}  // namespace bpe::merge
