@@ -354,7 +354,10 @@ def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: 
     A hash of each document that ends in a block, the state at the first end, and the state after the block.
     """
 
-HASH_STEP: int = 15074714826142052245
+def hash_step() -> int:
+    """
+    hash(a + b) == hash(a) * hash_step() ** len(b) + hash(b), modulo 2 ** 64.
+    """
 
 def order_of(words: Buffer) -> memoryview:
     """The numbers of a bucket's entries in the order of their keys."""

@@ -159,10 +159,10 @@ def parse_paths(value: object) -> tuple[str, ...]:
 
 def parse_weights(value: object) -> tuple[str, ...]:
     """Read weights, one per input, as fractions; 0 is a weight here."""
-    listed = list(value) if isinstance(value, list | tuple) else [value]
+    listed = list(value) if isinstance(value, list | tuple) else []
     weights = [Fraction(0) if one in (0, "0") and one is not False else parse_weight(one) for one in listed]
     if not any(weights) or max(weights) > _MOST_COPIES:
-        raise ValueError(f"a number for each input, at most {_MOST_COPIES:,}, not all of them 0")
+        raise ValueError(f"a list of numbers, one for each input, at most {_MOST_COPIES:,}, not all of them 0")
     return tuple(map(str, weights))
 
 

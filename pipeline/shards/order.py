@@ -185,7 +185,7 @@ def _survey(
 
 def _joined(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
     """Return hash and number of ids of one sequence after another."""
-    return (before[0] * pow(_core.HASH_STEP, after[1], _ALL) + after[0]) % _ALL, before[1] + after[1]
+    return (before[0] * pow(_core.hash_step(), after[1], _ALL) + after[0]) % _ALL, before[1] + after[1]
 
 
 def _carried(surveys: Sequence[Survey], parts: Sequence[Part]) -> list[tuple[int, int]]:

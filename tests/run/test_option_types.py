@@ -26,6 +26,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "pad_token": {str: "<|pad|>"},
     "special_tokens": {str: "<|x|>"},
     "export": {str: "hf"},
+    "val_fraction": {str: "0.1"},
     "chat_template": {str: "chatml"},
 }
 

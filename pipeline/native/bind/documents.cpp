@@ -114,7 +114,7 @@ void bind_documents(nb::module_& module) {
              nb::sig("def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> "
                      "tuple[memoryview, int, int]"),
              "A hash of each document that ends in a block, the state at the first end, and the state after the block.");
-  module.attr("HASH_STEP") = bpe::kStep;
+  module.def("hash_step", [] { return bpe::kStep; }, "hash(a + b) == hash(a) * hash_step() ** len(b) + hash(b), modulo 2 ** 64.");
   module.def("order_of", [](const Buffer& words) { return bpe::give_copy(bpe::order_of(words.as<uint64_t>("words"))); },
              "words"_a, "The numbers of a bucket's entries in the order of their keys.");
   module.def(
