@@ -27,7 +27,7 @@ _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
 _SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
 _STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
-_PASSES, _PASSES_POWER = 10, 1.6  # over words on disk if all fit but not quite, and how that grows with what does not
+_PASSES, _PASSES_POWER = 7, 1.8  # over words on disk if all fit but not quite, and how that grows with what does not
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 

@@ -15,7 +15,7 @@ from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
-from pipeline.merges.forecast import Merging, choose, shape_of, surely_enough, too_little
+from pipeline.merges.forecast import Merging, choose, passes, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import MergeList
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
@@ -175,4 +175,7 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
     if way is None:
         raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
+    if way.resident_bytes:
+        readings = passes(shape, task.merges, way)
+        _log.info("merging: words that do not fit in memory are on disk; about %d passes over them", readings)
     return way

@@ -6,6 +6,7 @@ lines for machines are the result that was asked for and go to standard output.
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ from pipeline.base.units import format_bytes, format_count
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
+_FIRST_MERGES = 10  # merges take time by how often their pairs occur: the n-th one as 1 / (n + 10), about
 _StageEvent = StageStarted | Advanced | StageEnded
 _MARKS = {"warning": "warning: ", "info": ""}
 _NAMES = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stage_ended", Notice: "notice"}
@@ -105,6 +107,7 @@ class _Stage:
 
     def __init__(self, started: StageStarted) -> None:
         self.total, self.unit, self.done = started.total, started.unit, started.done
+        self._merges = started.stage == "merging"
         self.next_s = 0.0
         self.bar: Any = None
         self._earlier = started.done  # it says nothing about the rate
@@ -112,6 +115,16 @@ class _Stage:
 
     def amount(self, count: float) -> str:
         return format_bytes(count) if self.unit == "bytes" else format_count(round(count), self.unit)
+
+    def _left_s(self, elapsed_s: float) -> float | None:
+        """Estimate the seconds left from those since the start; None if it is too early to know, or done."""
+        if self.total <= self.done or (self._merges and self.done - self._earlier < _FIRST_MERGES):
+            return None
+        earlier, done, total = (self._work(count) for count in (self._earlier, self.done, self.total))
+        return elapsed_s * (total - done) / (done - earlier)
+
+    def _work(self, count: float) -> float:
+        return math.log1p(count / _FIRST_MERGES) if self._merges else count
 
     def text(self) -> str:
         """Say how much is done, the rate since it started, the time left at this rate, and the memory in use."""
@@ -123,8 +136,8 @@ class _Stage:
         if elapsed_s >= _RATE_AFTER_S and new > 0:
             rate = new / elapsed_s
             words.append(f"{self.amount(rate) if self.unit == 'bytes' or rate >= 10 else f'{rate:.1f} {self.unit}'}/s")
-            if self.total > self.done:
-                words.append(f"about {duration((self.total - self.done) / rate)} left")
+            if (left_s := self._left_s(elapsed_s)) is not None:
+                words.append(f"about {duration(left_s)} left")
         if now_s - self._memory_s >= _MEMORY_EVERY_S:
             self._memory_s = now_s
             with contextlib.suppress(OSError):
