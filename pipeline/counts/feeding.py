@@ -100,7 +100,7 @@ def feed_chunk(
     return feeding.found()
 
 
-def _in_text_bytes(text_bytes: int, span_bytes: int) -> Callable[[int], None]:
+def in_text_bytes(text_bytes: int, span_bytes: int) -> Callable[[int], None]:
     """Return what reports progress in bytes of a compressed file as progress in bytes of text, as planned."""
     done = 0
 
@@ -156,7 +156,7 @@ class _Feeding:
         text: tuple[int, int | None] = (start, None)
         resumed = self._resumable.start[1] if number == self._resumable.start[0] else 0
         if file.compression != "none":
-            progress = _in_text_bytes(task.sizes[number] if task.sizes else stop - start, stop - start)
+            progress = in_text_bytes(task.sizes[number] if task.sizes else stop - start, stop - start)
             first, last = text_range(file, start, stop, self._cutting, budget)
             text = max(first, resumed), last
         begin = counter.fed_bytes()

@@ -15,6 +15,7 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
 from pipeline.shards.chat.align import Conversation, MissingColumnError, align_chat
@@ -38,6 +39,7 @@ class RowsTask:
 
     name: str
     spans: tuple[tuple[CorpusFile, int, int], ...]
+    sizes: tuple[int, ...]  # of the spans' text, as planned
     output: Location
     fingerprint: str
     data_set: DataSet
@@ -80,8 +82,9 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
         columns, ends, held = [], array("Q"), 0
 
     budget = ReadBudget(task.budget_bytes, ignore, limit_bytes=task.limit_bytes, workers=task.workers)
-    for file, start, stop in task.spans:
-        for found, position in read_rows(file, start, stop, report_progress, budget):
+    for (file, start, stop), text_bytes in zip(task.spans, task.sizes, strict=True):
+        progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
+        for found, position in read_rows(file, start, stop, progress, budget):
             row = None
             if isinstance(found, str):
                 tally.add(found, 1, [file.location(position)])

@@ -40,6 +40,7 @@ def encode_conversations(
         return RowsTask(
             name=f"chunk {index}",
             spans=spans,
+            sizes=plan.sizes(index),
             output=stored[index][0],
             fingerprint=stored[index][1],
             data_set=sets[owners[spans[0][0].path]],
