@@ -482,6 +482,7 @@ def test_a_stream_that_fails_stops_the_training() -> None:
         engine_of({b"ab": 1}).stream(failing, 1)
 
 
+@settings(deadline=None)
 @given(st.lists(counters("abc", 2**40), max_size=3), st.integers(1, 5))
 def test_the_tally_of_counts(parts: list[Counter], min_count: int) -> None:
     tally = _core.CountTally(min_count)

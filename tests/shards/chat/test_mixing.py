@@ -2,7 +2,7 @@
 
 import pytest
 from chat_cases import cases
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
@@ -22,6 +22,7 @@ def test_recorded_orders_are_equal() -> None:
         assert [f"a{row}" if row < 8 else f"b{row - 8}" for row in order] == case["order"]
 
 
+@settings(deadline=None)
 @given(SIZES, st.booleans(), st.integers(0, 99))
 def test_every_row_once_where_all_are_wanted(sizes: list[int], drawn: bool, seed: int) -> None:
     probabilities = (1 / len(sizes),) * len(sizes) if drawn else ()
@@ -33,6 +34,7 @@ def test_every_row_once_where_all_are_wanted(sizes: list[int], drawn: bool, seed
     assert len(set(under)) == len(under)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 99))
 def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: int) -> None:
     rows, _ = order_rows([size], Mixing(num_samples=(wanted,), seed=seed))
