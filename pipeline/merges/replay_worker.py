@@ -124,9 +124,10 @@ def replay(task: ReplayTask) -> tuple[MergeList, int]:
     if not task.streamed:
         try:
             return _replay_in_memory(task, merges), 1
-        except _TooLargeError:
+        except _TooLargeError as error:
             _core.give_back_memory()
-    return merges, _replay_streamed(task, merges)
+            return merges, _replay_streamed(task, merges, error.args[0])
+    return merges, _replay_streamed(task, merges, 0)
 
 
 class _TooLargeError(Exception):
@@ -152,8 +153,8 @@ def _shown(engine: _core.MergeReplay | _core.StreamedReplay, left: int, right: i
     return f"{' and '.join(pair)} with count {count:,}"
 
 
-def _replay_streamed(task: ReplayTask, merges: MergeList) -> int:
-    """Replay in the budget, in as many readings as that takes; returns their number."""
+def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
+    """Replay in the budget, in as many readings as that takes; returns their number. reported: merges until now."""
     engine = _core.StreamedReplay(
         bytes(BYTE_ORDER),
         merges.left,
@@ -166,15 +167,15 @@ def _replay_streamed(task: ReplayTask, merges: MergeList) -> int:
         min_frequency=task.min_frequency,
         max_token_bytes=task.max_token_bytes,
     )
-    readings, reported, more = 0, 0, True
+    readings, more = 0, True
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         while more:
             readings += 1
             for partition, columns in enumerate(counter.read_all(), 1):
                 engine.add(columns, task.min_piece_count)
-                done = len(merges) * partition // (2 * counter.partitions) if readings == 1 else reported
-                report_progress(done - reported)
-                reported = done
+                done = len(merges) * partition // (2 * counter.partitions) if readings == 1 else 0
+                report_progress(max(done - reported, 0))
+                reported = max(done, reported)
             if readings == 1:
                 _refuse_bytes(task, merges, engine.bytes)
             more = engine.next_reading()
@@ -219,8 +220,7 @@ def _replay_in_memory(task: ReplayTask, merges: MergeList) -> MergeList:
             raise _wrong(task, rank, f"{really:,} occurrences joined", f"{joined:,} occurrences joined")
         if time.monotonic() > report_at:
             if machine.own_memory() - before > task.budget_bytes:
-                report_progress(-reported)
-                raise _TooLargeError
+                raise _TooLargeError(reported)
             report_progress(rank + 1 - reported)
             reported, report_at = rank + 1, time.monotonic() + _REPORT_EVERY_S
     further = engine.best()
