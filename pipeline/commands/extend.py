@@ -108,7 +108,7 @@ def run_extend(
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
     chosen = {
-        "add": (wanted := whole_number("add", add)),
+        "add": (wanted := whole_number("add", add, 1)),
         "first_id": None if first_id is None else whole_number("first_id", first_id),
         "min_frequency": options.min_frequency,
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Unpack
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.extend import whole_number
@@ -86,8 +86,10 @@ def prune(
     kept: list[str | bytes]
     if isinstance(protect, str | PathLike | Remote):
         kept = [*read_protected(named(protect, "protect"))]
-    else:
+    elif not isinstance(protect, bytes) and isinstance(protect, Sequence) and {*map(type, protect)} <= {str, bytes}:
         kept = list(protect)
+    else:
+        raise unfit("protect", "a list of tokens, or a file with one a line", protect)
     with for_python(progress) as listener, executor_here(settled) as executor:
         paths = named(base, "base"), named(run, "run")
         return run_prune(

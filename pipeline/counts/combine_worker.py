@@ -127,9 +127,10 @@ def rewrite_as_counted(written: Path, output: Location, task: CombineTask) -> Co
         if partitions == file.partitions:
             put(written, output)
             return CounterFacts(file.rows, task.statistics)
-        sums: Iterator[Columns] = (source.partition(index, partitions, 1) for index in range(partitions))
         if partitions < file.partitions:
             sums = _joined(file.read_all(), file.partitions // partitions)
+        else:
+            sums = _joined((source.partition(index, partitions, 1) for index in range(partitions)), 1)
         return write_counter(output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
     finally:
         source.close()

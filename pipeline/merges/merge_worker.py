@@ -6,6 +6,7 @@ after a kill the next process continues with them.
 """
 
 import logging
+import os
 import time
 from array import array
 from dataclasses import dataclass
@@ -127,7 +128,8 @@ class _Storing:
     """Stores the merges so far when a phase has ended, as often as costs little time."""
 
     def __init__(self, task: MergeTask) -> None:
-        self._task, self._next_s = task, time.monotonic() + _FIRST_AFTER_S
+        first_after_s = min(float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _FIRST_AFTER_S)), _FIRST_AFTER_S)
+        self._task, self._next_s = task, time.monotonic() + first_after_s
 
     def __call__(self, result: _core.MergeResult) -> None:
         started = time.monotonic()

@@ -172,9 +172,16 @@ def open_shards(
     """
     paths = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
     sets = [_open(named(one)) for one in paths]
-    if weights is not None and (len(weights) != len(sets) or min(weights) < 0 or not any(weights)):
+    if weights is not None and not _fit(weights, len(sets)):
         raise unfit("weights", f"{len(sets)} numbers, not all of them 0", weights)
     return sets[0] if len(sets) == 1 else _together(sets, weights)
+
+
+def _fit(weights: object, count: int) -> bool:
+    """Return whether these are that many weights."""
+    if not isinstance(weights, Sequence) or isinstance(weights, str | bytes) or len(weights) != count:
+        return False
+    return all(isinstance(one, int | float) and one >= 0 for one in weights) and any(weights)
 
 
 def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards:

@@ -60,13 +60,18 @@ def threads_of(num_threads: int | None) -> int:
     """Return a number of threads; None: that of the cores."""
     if num_threads is None:
         return default_workers()
+    return min(at_least_one("num_threads", num_threads), _MOST_THREADS)
+
+
+def at_least_one(name: str, value: Any) -> int:
+    """Return a whole number of at least 1."""
     try:
-        threads = index(num_threads)
+        number = index(value)
     except TypeError:
-        threads = 0
-    if threads < 1:
-        raise unfit("num_threads", "a whole number of at least 1", num_threads)
-    return min(threads, _MOST_THREADS)
+        number = 0
+    if number < 1:
+        raise unfit(name, "a whole number of at least 1", value)
+    return number
 
 
 def integer_dtype(dtype: Any, max_id: int) -> Any:

@@ -79,16 +79,15 @@ MUTATIONS = (
     Mutation(
         "a phase that finds nothing is the last one",
         "native/merge/merge.cpp",
-        "if (!progress) threshold = threshold > options_.min_frequency ?"
-        " std::max(threshold / 2, options_.min_frequency) : 0;",
-        "if (!progress) threshold = 0;",
+        "return threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;",
+        "return threshold > options_.min_frequency ? 0 : 0;",
         _LARGE,
     ),
     Mutation(
         "a phase goes below the minimum frequency",
         "native/merge/sketch.hpp",
-        "lowest = std::max(lowest_of(c), min_frequency);",
-        "lowest = lowest_of(c);",
+        "<= min_frequency) break;\n      lowest = std::max(lowest_of(c), min_frequency);",
+        "<= min_frequency) break;\n      lowest = lowest_of(c);",
         _REFERENCE,
     ),
     Mutation(
@@ -129,8 +128,8 @@ MUTATIONS = (
     Mutation(
         "pieces of just the minimum count are left out",
         "native/merge/words.cpp",
-        "if (bytes < 2 || batch.counts[i] < min_count) continue;",
-        "if (bytes < 2 || batch.counts[i] <= min_count) continue;",
+        "if (tokens < 2 || batch.counts[i] < min_count) continue;",
+        "if (tokens < 2 || batch.counts[i] <= min_count) continue;",
         _RARE,
     ),
     Mutation(

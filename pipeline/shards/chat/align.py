@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.base.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError, unfit
 
 FORMATTINGS = ("alpaca", "sharegpt", "openai")
 ALPACA_COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
@@ -78,6 +78,9 @@ def align_chat(
         UsageError: the formatting is unknown.
         InputError: the row lacks a column that is named; a KeyError too.
     """
+    for name, value in (("row", row), ("columns", columns), ("tags", tags)):
+        if not isinstance(value, Mapping) and not (value is None and name != "row"):
+            raise unfit(name, "a mapping, such as a dict", value)
     if formatting not in FORMATTINGS:
         raise UsageError(f"formatting {formatting!r} is unknown: choose one of {', '.join(FORMATTINGS)}")
     if formatting == "alpaca":
@@ -99,7 +102,9 @@ def is_complete(messages: Sequence[Mapping[str, Any]]) -> bool:
         bool(messages)
         and len(messages) % 2 == 0
         and all(
-            message.get("role") in (ANSWERING if index % 2 else ASKING) and isinstance(message.get("content"), str)
+            isinstance(message, Mapping)
+            and message.get("role") in (ANSWERING if index % 2 else ASKING)
+            and isinstance(message.get("content"), str)
             for index, message in enumerate(messages)
         )
     )

@@ -13,7 +13,8 @@ from datetime import date
 from typing import Any
 
 from pipeline import _core
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import UsageError, unfit
+from pipeline.run.option_types import AnyPath
 from pipeline.shards.chat.align import is_complete
 from pipeline.shards.chat.templates import (
     BOS,
@@ -27,6 +28,8 @@ from pipeline.shards.chat.templates import (
     template_named,
 )
 from pipeline.shards.chat.tools import called, described
+from pipeline.shards.plan import model_of
+from pipeline.tokenizer.arguments import at_least_one, flag
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -36,6 +39,7 @@ ID_BYTES = 4
 IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
 Row = tuple[bytes, bytes]  # ids and labels
 Messages = Sequence[Mapping[str, str]]
+_CONVERSATIONS = "conversations as align_chat returns them: mappings with a list of messages"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,7 @@ class ChatSettings:
 
 def encode_chat(
     conversations: Iterable[Mapping[str, Any]],
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | AnyPath,
     template: str,
     sequence_length: int = 2048,
     train_on_prompt: bool = False,
@@ -88,25 +92,31 @@ def encode_chat(
     Raises:
         UsageError: the template is unknown or has marks that the tokenizer lacks, or options exclude each other.
     """
+    if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
+        raise unfit("conversations", _CONVERSATIONS, conversations)
+    if not isinstance(default_system, str | None):
+        raise unfit("default_system", "a text", default_system)
     settings = ChatSettings(
-        sequence_length=sequence_length,
-        train_on_prompt=train_on_prompt,
-        mask_history=mask_history,
+        sequence_length=at_least_one("sequence_length", sequence_length),
+        train_on_prompt=flag("train_on_prompt", train_on_prompt),
+        mask_history=flag("mask_history", mask_history),
         default_system=default_system,
-        enable_thinking=enable_thinking,
-        preserve_thinking=preserve_thinking,
+        enable_thinking=None if enable_thinking is None else flag("enable_thinking", enable_thinking),
+        preserve_thinking=flag("preserve_thinking", preserve_thinking),
         today=today(),
     )
-    found = template_named(template)
-    missing = missing_marks(found, tokenizer.model)
-    require_marks(found, tokenizer.model, missing if found.eos in missing else [])
+    found, model = template_named(template), model_of(tokenizer, conversations)
+    missing = missing_marks(found, model)
+    require_marks(found, model, missing if found.eos in missing else [])
     if missing:
         _log.warning("template %s: %s are text for this vocabulary", found.name, " ".join(missing))
-    return _rows(ChatEncoder(found, tokenizer.model, settings), conversations)
+    return _rows(ChatEncoder(found, model, settings), conversations)
 
 
 def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, list[int]]]:
     for conversation in conversations:
+        if not isinstance(conversation, Mapping) or not isinstance(conversation.get("messages", ()), Sequence):
+            raise unfit("conversations", _CONVERSATIONS, conversation)
         if row := encoder.encode(conversation):
             ids, labels = (array("i", column).tolist() for column in row)
             yield {"input_ids": ids, "labels": labels}

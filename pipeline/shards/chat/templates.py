@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import UsageError, unfit
 from pipeline.run.values import TOOL_FORMATS
 from pipeline.storage import Location, named
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
@@ -55,6 +55,8 @@ class Template:
 
 def template_named(name: str) -> Template:
     """Return a template by its name, or read it from a file; raises `UsageError`."""
+    if not isinstance(name, str):
+        raise unfit("template", "the name of a template, or a file", name)
     known = _known()
     if "/" in name or "." in name:
         path = named(name)
