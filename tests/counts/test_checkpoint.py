@@ -10,7 +10,7 @@ import sys
 import pyarrow as pa
 import pytest
 from chunk_tasks import chunk_task
-from killing import KillAt, ended, require_clean, start
+from killing import KILLS, KillAt, ended, require_clean, start
 from peers import generated_text
 
 from pipeline import _core
@@ -98,7 +98,7 @@ def test_killed_at_changes_of_files(counted, library, tmp_path):
 
 @pytest.mark.slow
 def test_killed_at_many_changes_of_files(counted, library, tmp_path):
-    assert kill_often(counted, library, tmp_path, 40) >= 10
+    assert kill_often(counted, library, tmp_path, 4 * KILLS) >= KILLS
 
 
 @pytest.mark.parametrize("counted", ["jsonl"], indirect=True)
