@@ -127,7 +127,7 @@ def _bgzip(read_at: ReadAt, size: int) -> Iterator[Frame]:
 
 
 def _xz(read_at: ReadAt, size: int) -> Iterator[Frame]:
-    """List the blocks of every stream; its index, at its end, tells their sizes."""
+    """List the blocks of every stream; the index at its end has their sizes."""
     streams = []
     end = size
     while end:

@@ -1,7 +1,7 @@
 """The order of documents in the shards: the corpus's own, or one that is shuffled, weighted, repeated or held out.
 
-Two passes bound the memory: workers deal the documents of each part out to buckets by keys, and whoever reads a bucket
-sorts it. Keys depend on the seed, the epoch and the number of the document alone, so the order does not depend on
+Two passes bound the memory: workers deal the documents of each part out to buckets by keys, and then sort each bucket.
+Keys depend on the seed, the epoch and the number of the document alone, so the order does not depend on
 parts, buckets, workers or memory. Validation is chosen by a hash of a document's ids: equal documents are on one side,
 and stay there when the corpus grows.
 """
