@@ -6,6 +6,7 @@ A shard is the number of samples, where each starts, the description of the colu
 import json
 import shutil
 import struct
+import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,28 +36,24 @@ class StreamingShards:
         """Write the samples, and then the shard, whose beginning says where they are."""
         assert second is None, "rows separate documents"
         written, sizes = 0, array("I")
-        samples = path.with_name(f"{path.name}.samples")
         names = sorted(layout.columns)
         widths = {name: value_bytes(layout.columns[name]) for name in names}
-        try:
-            with samples.open("wb") as file:
-                for group in row_groups(layout, rows):
-                    start = 0
-                    for end in group.ends:
-                        data = [group.columns[name][start * widths[name] : end * widths[name]] for name in names]
-                        shape = _SHAPE.pack(1 << 2 | 2, end - start)
-                        lengths = struct.pack(f"<{len(names)}I", *(len(one) + len(shape) for one in data))
-                        sample = lengths + b"".join(shape + one for one in data)
-                        file.write(sample)
-                        sizes.append(len(sample))
-                        start = end
-                    written += len(group.ends)
-            head = self._head(layout, sizes)
-            with path.open("wb") as file, samples.open("rb") as own:
-                file.write(head)
-                shutil.copyfileobj(own, file, _COPIED_BYTES)
-        finally:
-            samples.unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent) as samples:  # without a name, so that no killed run leaves it
+            for group in row_groups(layout, rows):
+                start = 0
+                for end in group.ends:
+                    data = [group.columns[name][start * widths[name] : end * widths[name]] for name in names]
+                    shape = _SHAPE.pack(1 << 2 | 2, end - start)
+                    lengths = struct.pack(f"<{len(names)}I", *(len(one) + len(shape) for one in data))
+                    sample = lengths + b"".join(shape + one for one in data)
+                    samples.write(sample)
+                    sizes.append(len(sample))
+                    start = end
+                written += len(group.ends)
+            samples.seek(0)
+            with path.open("wb") as file:
+                file.write(self._head(layout, sizes))
+                shutil.copyfileobj(samples, file, _COPIED_BYTES)
         return written
 
     def _head(self, layout: Layout, sizes: "array[int]") -> bytes:
