@@ -39,8 +39,8 @@ _COUNT = (
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _MERGE = (
-    *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "special_ids", "export"),
-    *(*_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
+    *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "whole_characters"),
+    *("special_ids", "export", *_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
     *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
@@ -134,7 +134,7 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
 
 
-@run_command("output", "min_frequency", "overwrite", *RUN_OPTIONS, only_here=True)
+@run_command("output", "min_frequency", "whole_characters", "overwrite", *RUN_OPTIONS, only_here=True)
 @base_argument
 @run_argument
 @click.option("--add", required=True, metavar="N", help="how many new tokens")

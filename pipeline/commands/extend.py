@@ -57,6 +57,7 @@ def extend(
     add: int,
     first_id: int | None = None,
     min_frequency: int = 1,
+    whole_characters: bool = False,
     progress: bool = False,
     **options: Unpack[OutputOptions],
 ) -> Extended:
@@ -76,6 +77,7 @@ def extend(
         add: how many new ids.
         first_id: the first of them; default: one more than the largest of the base.
         min_frequency: join no pair of tokens that occurs less often.
+        whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
         progress: as of `pipeline.train`.
         **options: `output`, the new tokenizer's directory, and `overwrite`, `workers`, `memory_limit`.
 
@@ -88,7 +90,7 @@ def extend(
         TrainingError: there is nothing to learn, or too little memory.
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
-    settled = make_options({**options, "min_frequency": min_frequency})
+    settled = make_options({**options, "min_frequency": min_frequency, "whole_characters": whole_characters})
     with for_python(progress) as listener, executor_here(settled) as executor:
         paths = named(base, "base"), named(run, "run")
         return run_extend(*paths, settled, executor, listener, add=add, first_id=first_id)
@@ -111,6 +113,7 @@ def run_extend(
         "add": (wanted := whole_number("add", add, 1)),
         "first_id": None if first_id is None else whole_number("first_id", first_id),
         "min_frequency": options.min_frequency,
+        "whole_characters": options.whole_characters,
     }
     model, run = load_model(base), manifest.require(location)
     require_extendable(model)
@@ -156,6 +159,7 @@ def make_extended(
         start=start_of(model, asked["add"], asked["first_id"]),
         add=asked["add"],
         min_frequency=asked["min_frequency"],
+        whole_characters=asked.get("whole_characters", False),
         threads=memory.threads(work.options),
         budget_bytes=budget_bytes,
         output=directory / PLAN_NAME,

@@ -130,6 +130,7 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         tie_break=merging["tie_break"],
         min_frequency=merging["min_frequency"],
         max_token_bytes=merging["max_token_bytes"],
+        whole_characters=merging["whole_characters"],
         min_piece_count=merging.get("min_piece_count") or 1,
         budget_bytes=available,
         streamed=streamed,

@@ -31,6 +31,7 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         min_frequency=options.min_frequency,
         min_piece_count=options.min_piece_count,
         max_token_bytes=options.max_token_bytes,
+        whole_characters=options.whole_characters,
         tie_break=options.tie_break,
         threads=memory.threads(options, nodes),
         output=run.merges_path,

@@ -37,6 +37,7 @@ class MergeTask:
     min_frequency: int
     min_piece_count: int
     max_token_bytes: int | None
+    whole_characters: bool
     tie_break: str
     threads: int
     output: Location
@@ -108,6 +109,7 @@ def learn(task: MergeTask) -> MergeList:
                 min_frequency=task.min_frequency,
                 min_piece_count=task.min_piece_count,
                 max_token_bytes=task.max_token_bytes,
+                whole_characters=task.whole_characters,
                 tie_break=task.tie_break,
                 threads=way.threads,
                 progress=progress,

@@ -96,6 +96,7 @@ class ReplayTask:
     tie_break: str
     min_frequency: int
     max_token_bytes: int | None
+    whole_characters: bool
     min_piece_count: int
     budget_bytes: int  # for the replay, on top of the process itself
     streamed: bool  # the pieces are read several times instead of being held in memory
@@ -166,6 +167,7 @@ def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
         tie_break=task.tie_break,
         min_frequency=task.min_frequency,
         max_token_bytes=task.max_token_bytes,
+        whole_characters=task.whole_characters,
     )
     readings, more = 0, True
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
@@ -203,6 +205,7 @@ def _replay_in_memory(task: ReplayTask, merges: MergeList) -> MergeList:
         tie_break=task.tie_break,
         min_frequency=task.min_frequency,
         max_token_bytes=task.max_token_bytes,
+        whole_characters=task.whole_characters,
     )
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         for columns in counter.read_all():

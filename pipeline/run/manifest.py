@@ -32,6 +32,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
+_RULES = ("whole_characters",)  # of learning, too: older runs were merged without them
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_bytes")  # special_ids moves ids alone
 
 
@@ -71,7 +72,8 @@ class Manifest:
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
         assert self.merging is not None, "store_merge_options comes first"
-        return fingerprint(self.counter_fingerprint(), {name: self.merging[name] for name in LEARNING_OPTIONS})
+        learning = {name: self.merging[name] for name in LEARNING_OPTIONS}
+        return fingerprint(self.counter_fingerprint(), learning | {name: True for name in _RULES if self.merging[name]})
 
     def owned_counts(self) -> Iterator[str]:
         """List the files of counting: the counters and the log."""
@@ -162,7 +164,7 @@ def load(location: Location) -> Run | None:
     with directory.damage():
         manifest = Manifest(
             counting=dict(document["counting"]),
-            merging=None if document["merging"] is None else dict(document["merging"]),
+            merging=None if document["merging"] is None else dict.fromkeys(_RULES, False) | document["merging"],
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             plan=Plan.from_json(document, directory),

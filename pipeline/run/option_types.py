@@ -72,6 +72,7 @@ class MergeOptions(OutputOptions, total=False):
     min_frequency: int | str
     min_piece_count: int | str
     max_token_bytes: int | str | None
+    whole_characters: bool
     special_ids: Literal["last", "first"]
     export: str | Sequence[str] | None
     chat_template: str | None

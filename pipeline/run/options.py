@@ -71,6 +71,7 @@ class Options:
     min_frequency: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
     min_piece_count: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
     max_token_bytes: int | None = _option("merge", None, parse_whole_number(2, 1 << 30), "N")
+    whole_characters: bool = _option("merge", False, parse_flag)
     special_ids: str = _option("merge", "last", parse_one_of("last", "first"))
     bos_token: str | None = _option("special", None, parse_special_token, "TEXT")
     eos_token: str | None = _option("special", None, parse_special_token, "TEXT")
@@ -152,6 +153,7 @@ HELP = {  # of the flags
     "min_frequency": "merge no pair that occurs less often",
     "min_piece_count": "leave pieces that occur less often out of merging",
     "max_token_bytes": "make no token longer than this",
+    "whole_characters": "join no part of a character of UTF-8 with anything but its other bytes",
     "special_ids": "where the special tokens' ids are: after the merges or before",
     "bos_token": "the special token that starts a text; added if it is none yet",
     "eos_token": "the special token that ends a text; default: the one that separates the corpus",

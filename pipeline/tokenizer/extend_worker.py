@@ -29,6 +29,7 @@ class ExtendTask:
     start: Start
     add: int
     min_frequency: int
+    whole_characters: bool
     threads: int
     budget_bytes: int
     output: Location
@@ -54,6 +55,7 @@ def learn(task: ExtendTask) -> Learned:
     result = engine.run(
         task.add,
         min_frequency=task.min_frequency,
+        whole_characters=task.whole_characters,
         threads=task.threads,
         progress=progress,
         start=(start.tokens, start.ids, start.first_new_id, start.forbidden, start.again),

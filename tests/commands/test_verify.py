@@ -38,21 +38,31 @@ from pipeline.pattern import PRESETS
 from pipeline.run.directory import fingerprint
 
 COUNTS = st.dictionaries(
-    st.one_of(st.text("ab", min_size=1, max_size=8).map(str.encode), st.binary(min_size=1, max_size=12)),
+    st.one_of(
+        st.text("ab", min_size=1, max_size=8).map(str.encode),
+        st.text("éèa日本🙂", min_size=1, max_size=6).map(str.encode),
+        st.binary(min_size=1, max_size=12),
+    ),
     st.integers(1, 50),
     max_size=12,
+)
+RULES = st.fixed_dictionaries(
+    {
+        "tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]),
+        "min_frequency": st.integers(1, 4),
+        "max_token_bytes": st.sampled_from([None, 2, 5]),
+        "whole_characters": st.booleans(),
+    }
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(COUNTS, st.sampled_from(["lowest-ids", "greatest-bytes"]), st.integers(1, 4), st.sampled_from([None, 2, 5]))
-def test_the_replay_is_the_definition(counts, tie_break, min_frequency, max_token_bytes):
-    replay = _core.MergeReplay(
-        bytes(GPT2_BYTES), tie_break=tie_break, min_frequency=min_frequency, max_token_bytes=max_token_bytes
-    )
+@given(COUNTS, RULES)
+def test_the_replay_is_the_definition(counts, rules):
+    replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
     replay.add(columns_of(Counter(counts))[0])
     assert replay.bytes == sum(len(piece) * count for piece, count in counts.items())
-    expected = train_reference(counts, 30, tie_break, min_frequency, max_token_bytes)
+    expected = train_reference(counts, 30, **rules)
     for merge in expected:
         assert replay.best() == merge
         replay.merge(*merge[:2])
@@ -113,18 +123,13 @@ def first_wrong(counts, listed, exhausted, rules):
 @settings(max_examples=200, deadline=None)
 @given(
     counts=COUNTS,
-    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
-    min_frequency=st.integers(1, 4),
-    max_token_bytes=st.sampled_from([None, 2, 5]),
+    rules=RULES,
     merges=st.integers(0, 30),
     budget=st.sampled_from([0, 40_000, 1 << 30]),
     damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]),
     at=st.integers(0, 30),
 )
-def test_the_streamed_replay_finds_what_the_other_finds(
-    counts, tie_break, min_frequency, max_token_bytes, merges, budget, damage, at
-):
-    rules = {"tie_break": tie_break, "min_frequency": min_frequency, "max_token_bytes": max_token_bytes}
+def test_the_streamed_replay_finds_what_the_other_finds(counts, rules, merges, budget, damage, at):
     engine, columns = _core.MergeEngine(), columns_of(Counter(counts))[0]
     engine.add(*columns)
     result = engine.run(merges, **rules)

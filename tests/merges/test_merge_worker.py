@@ -80,6 +80,10 @@ small_counters = st.one_of(
     counters("abc", 2**40),
     counters("abcdé", 3),
     counters(" etaoin", 1000),
+    counters("éèêa日本 語🙂", 9),
+    st.dictionaries(
+        st.lists(st.sampled_from(b"a\xc3\xa9\xe0\xa0\x80\xed\xf0\x9f\xc1"), max_size=9).map(bytes), st.integers(0, 9)
+    ),
 )
 tuning = st.fixed_dictionaries(
     {},
@@ -102,6 +106,7 @@ tuning = st.fixed_dictionaries(
     tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
     min_frequency=st.integers(1, 12),
     max_token_bytes=st.one_of(st.none(), st.integers(0, 8)),
+    whole_characters=st.booleans(),
     tuning=tuning,
 )
 def test_same_merges_as_the_reference(
@@ -110,10 +115,16 @@ def test_same_merges_as_the_reference(
     tie_break: str,
     min_frequency: int,
     max_token_bytes: int | None,
+    whole_characters: bool,
     tuning: dict[str, int],
 ) -> None:
-    expected = train_reference(counter, max_merges, tie_break, min_frequency, max_token_bytes)
-    options = {"tie_break": tie_break, "min_frequency": min_frequency, "max_token_bytes": max_token_bytes}
+    options = {
+        "tie_break": tie_break,
+        "min_frequency": min_frequency,
+        "max_token_bytes": max_token_bytes,
+        "whole_characters": whole_characters,
+    }
+    expected = train_reference(counter, max_merges, **options)
     assert train(counter, max_merges, **options, **tuning) == expected
 
 

@@ -1,5 +1,6 @@
 """Naive, obviously right oracles that the fast code is raced against. Slow on purpose; used by tests only."""
 
+import codecs
 import itertools
 from collections import Counter
 
@@ -30,12 +31,23 @@ def merge_word(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
     return merged
 
 
+def whole_or_begun(token: bytes) -> bool:
+    """Whether bytes are characters, or the beginning of one."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(token)
+    except UnicodeDecodeError:
+        return False
+    return not text or not decoder.getstate()[0]
+
+
 def train_reference(
     counter: dict[bytes, int],
     n_merges: int,
     tie_break: str = "lowest-ids",
     min_frequency: int = 1,
     max_token_bytes: int | None = None,
+    whole_characters: bool = False,
 ) -> list[tuple[int, int, int]]:
     """Byte-level BPE with a full recount before each merge: (left id, right id, count) of each, in order.
 
@@ -51,6 +63,7 @@ def train_reference(
             for pair, count in count_pairs(words).items()
             if count >= max(min_frequency, 1)
             and (max_token_bytes is None or sum(len(token_bytes[side]) for side in pair) <= max_token_bytes)
+            and (not whole_characters or whole_or_begun(token_bytes[pair[0]] + token_bytes[pair[1]]))
         }
         if not pairs:
             break

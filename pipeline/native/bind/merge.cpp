@@ -52,7 +52,7 @@ std::string scratch_name(const std::system_error& error) {
 }
 
 MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
-                std::uint64_t min_piece_count, std::optional<std::uint64_t> max_token_bytes,
+                std::uint64_t min_piece_count, std::optional<std::uint64_t> max_token_bytes, bool whole_characters,
                 const std::string& tie_break, unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
                 std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from,
                  std::uint64_t resident_bytes, std::string scratch, nb::object phase_end,
@@ -60,6 +60,7 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
   bpe::MergeOptions options{.max_merges = max_merges,
                             .min_frequency = min_frequency,
                             .min_piece_count = min_piece_count,
+                            .whole_characters = whole_characters,
                             .greatest_bytes = bpe::takes_greatest_bytes(tie_break),
                             .threads = threads,
                             .narrow_symbols = narrow_symbols,
@@ -139,11 +140,11 @@ void bind_merge(nb::module_& module) {
            "Continues after these merges, in order of rank, as phase_end was given them: run() makes those that come "
            "after them and returns all.")
       .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1, "min_piece_count"_a = 1,
-           "max_token_bytes"_a = nb::none(), "tie_break"_a = "lowest-ids", "threads"_a = 1,
+           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "tie_break"_a = "lowest-ids", "threads"_a = 1,
            "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
            "share_from"_a = 1500, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
            "start"_a = nb::none(),
-           "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
+           "Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
            "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
            "(occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are "

@@ -33,7 +33,7 @@ class Training {
  public:
   Training(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end)
       : options_(options), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
-        tokens_(options.max_token_bytes, options.start), max_merges_(options.max_merges), spans_(tokens_.next(), 1),
+        tokens_(options), max_merges_(options.max_merges), spans_(tokens_.next(), 1),
         around_(team_.members()), result_(std::move(known)) {
     pulse_.progress.max_merges = options.max_merges;
     pulse_.progress.merges = result_.counts.size();

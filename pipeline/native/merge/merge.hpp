@@ -32,6 +32,7 @@ struct MergeOptions {
   uint64_t min_frequency = 1;
   uint64_t min_piece_count = 1;  // pieces counted less often are ignored
   uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();  // longer pairs are never merged
+  bool whole_characters = false;  // tokens are characters of UTF-8, or the beginning of one
   // Among equal counts, the greater (left bytes, right bytes), compared as a tuple: the choice of Stanford's CS336.
   // Otherwise the smaller (left id, right id): the choice of Hugging Face's BpeTrainer.
   bool greatest_bytes = false;

@@ -30,8 +30,10 @@ class Batch {
     return joins_.empty() || count > reachable_;
   }
   // `below`: what a pair that is not in the ledger may have.
-  void add(const Join& join, uint64_t count, uint64_t below) {
-    reachable_ = std::max(reachable_, std::min(count, std::max({below, of(to_right_, join.left), of(from_left_, join.right)})));
+  // freed: it may make pairs out of such that could not be merged, of which nothing is known.
+  void add(const Join& join, uint64_t count, uint64_t below, bool freed) {
+    const auto neighbours = std::max({below, of(to_right_, join.left), of(from_left_, join.right)});
+    reachable_ = std::max(reachable_, freed ? count : std::min(count, neighbours));
     if (begins_.size() <= join.made) begins_.resize(join.made + 1, 0);
     begins_[join.left] = 1;
     made_.insert(join.left, join.right, join.made);
@@ -206,7 +208,7 @@ inline Batch choose_batch(PairIndex& ledger, const Learned& learned, uint64_t mo
     }
     const Join join{left_of(pair.key), right_of(pair.key), tokens.add(left_of(pair.key), right_of(pair.key))};
     spans.push_back(1);
-    batch.add(join, pair.count, ledger.threshold() - 1);
+    batch.add(join, pair.count, ledger.threshold() - 1, tokens.frees(join.left));
     result.left.push_back(id_of(join.left));
     result.right.push_back(id_of(join.right));
     result.counts.push_back(pair.count);

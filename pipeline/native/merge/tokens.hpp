@@ -8,6 +8,7 @@
 // quadratic in its length. Its first 16 bytes decide nearly every comparison; the rest walks down the two derivations
 // and skips what they share.
 #pragma once
+#include "merge/characters.hpp"
 #include "merge/start.hpp"
 
 namespace bpe::merge {
@@ -33,16 +34,22 @@ inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symb
 
 class Tokens {
  public:
-  Tokens(uint64_t max_token_bytes, const MergeStart* start)
-      : max_token_bytes_(max_token_bytes), entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
+  explicit Tokens(const MergeOptions& options)
+      : max_token_bytes_(options.max_token_bytes), whole_characters_(options.whole_characters),
+        entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
+    const auto* const start = options.start;
+    if (whole_characters_) characters_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
     if (start != nullptr) {
       made_.emplace(*start);
       entries_.resize(start->tokens.size() + 1);
       for (size_t id = 0; id < start->tokens.size(); ++id)
-        entries_[id < kBoundary ? id : id + 1].bytes = start->tokens[id].size();
+        set(id < kBoundary ? static_cast<Symbol>(id) : static_cast<Symbol>(id + 1), start->tokens[id]);
       return;
     }
-    for (unsigned id = 0; id < 256; ++id) entries_[id] = {{uint64_t{byte_of_id(id)} << 56, 0}, 1, id, id};
+    for (unsigned id = 0; id < 256; ++id) {
+      entries_[id] = {{uint64_t{byte_of_id(id)} << 56, 0}, 1, id, id};
+      set(id, std::string(1, static_cast<char>(byte_of_id(id))));
+    }
   }
   Symbol add(Symbol left, Symbol right) {
     const Entry &a = entries_[left], &b = entries_[right];
@@ -55,16 +62,20 @@ class Tokens {
       joined.head[1] |= b.head[0] >> (8 * (a.bytes - 8));
     }
     entries_.push_back(joined);
+    if (whole_characters_) characters_.push_back(CharacterState::joined(characters_[left], characters_[right]));
     last_is_new_ = !made_ || made_->add(id_of(left), id_of(right));
     return next() - 1;
   }
   bool last_is_new() const { return last_is_new_; }  // whether the last one that was added has an id of its own
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
-  // Whether the two may not be merged: for max_token_bytes, or what a stage starts from forbids it.
+  // Whether the two may not be merged: for max_token_bytes, for whole_characters, or a stage starts from what forbids it.
   bool forbids(Symbol left, Symbol right) const {
     return entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
+           (whole_characters_ && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
            (made_ && made_->forbids(id_of(left), id_of(right)));
   }
+  // Whether what a merge makes may be merged with tokens that could not be merged with its left or right token.
+  bool frees(Symbol left) const { return whole_characters_ && !characters_[left].is_complete(); }
   bool have_ids() const { return made_.has_value(); }  // otherwise the order of symbols is that of ids
   // Whether a pair's ids, the left one first, are above those of another pair, where tokens have ids.
   bool above(Symbol left, Symbol right, Symbol other_left, Symbol other_right) const {
@@ -87,6 +98,10 @@ class Tokens {
     uint64_t bytes;
     Symbol left, right;
   };
+  void set(Symbol symbol, const std::string& bytes) {
+    entries_[symbol].bytes = bytes.size();
+    if (whole_characters_) characters_[symbol] = CharacterState(bytes);
+  }
   int compare_beyond_heads(Symbol one, Symbol other) const {
     // What is still to be compared, the next part last.
     std::vector<Symbol> rest_a{one}, rest_b{other};
@@ -108,6 +123,8 @@ class Tokens {
     return static_cast<int>(!rest_a.empty()) - static_cast<int>(!rest_b.empty());
   }
   const uint64_t max_token_bytes_;
+  const bool whole_characters_;
+  std::vector<CharacterState> characters_;  // by symbol, with whole_characters
   std::vector<Entry> entries_;
   std::optional<MadeBytes> made_;  // of a stage that starts from tokens
   bool last_is_new_ = true;

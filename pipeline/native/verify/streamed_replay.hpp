@@ -92,7 +92,7 @@ class StreamedReplay {
   size_t bound_of(const Key& key) const { return KeyHash()(key) * 0xd6e8feb86659fd93u >> 20 & (bounds_.size() - 1); }
   bool in_part(const Key& key) const { return (KeyHash()(key) & ((uint64_t{1} << part_.bits) - 1)) == part_.value; }
   bool allowed(const Key& key) const {
-    return token_bytes_[key.first].size() + token_bytes_[key.second].size() <= rules_.max_token_bytes;
+    return rules_.allow(token_bytes_[key.first], token_bytes_[key.second]);
   }
   // A pair changes by so much in the merge of that rank; -1: as the piece was at first.
   void change(const Key& key, int64_t by, int64_t rank) {

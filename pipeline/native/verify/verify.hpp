@@ -20,6 +20,33 @@ struct ReplayRules {
   bool greatest_bytes = false;  // the tie-break; otherwise lowest ids
   uint64_t min_frequency = 1;
   uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();
+  bool whole_characters = false;
+
+  // Whether two tokens may become one, whatever their count.
+  bool allow(const std::string& left, const std::string& right) const {
+    return left.size() + right.size() <= max_token_bytes && (!whole_characters || is_text(left + right));
+  }
+
+ private:
+  // Whether bytes are characters of UTF-8, or the beginning of one (the grammar of RFC 3629).
+  static bool is_text(const std::string& bytes) {
+    const auto in = [&](size_t at, unsigned low, unsigned high) {
+      return low <= static_cast<uint8_t>(bytes[at]) && static_cast<uint8_t>(bytes[at]) <= high;
+    };
+    for (size_t at = 0; at < bytes.size();) {
+      const auto first = static_cast<uint8_t>(bytes[at]);
+      const size_t size = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+      if (size == 0) return false;
+      for (size_t i = 1; i < size; ++i) {
+        if (at + i == bytes.size()) return at == 0;
+        const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+        const unsigned high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+        if (!in(at + i, low, high)) return false;
+      }
+      at += size;
+    }
+    return true;
+  }
 };
 
 class MergeReplay {
@@ -142,7 +169,7 @@ class MergeReplay {
   }
   bool may_be_merged(const Key& key, uint64_t count) const {
     return count >= rules_.min_frequency && count > 0 &&
-           token_bytes_[key.first].size() + token_bytes_[key.second].size() <= rules_.max_token_bytes;
+           rules_.allow(token_bytes_[key.first], token_bytes_[key.second]);
   }
   void begin() {
     if (begun_) return;

@@ -1,0 +1,77 @@
+"""`--whole-characters`: no token holds a part of a character beside anything else."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from command import run
+from reference import whole_or_begun
+
+import pipeline
+from pipeline.base.errors import RunDirectoryError
+from pipeline.merges.vocabulary import text_to_token
+
+CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
+TEXT = "Über die Brücke führt ein Weg. На мосту стоят люди. 橋の上に人がいます。다리 위에 사람들이 있다. 🙂🙃🙂 " * 20
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "corpus.txt").write_text(TEXT, encoding="utf-8")
+    return tmp_path / "corpus.txt"
+
+
+@pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of exhausted counters
+@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
+def test_recorded_cases(tmp_path: Path) -> None:
+    paths = sorted(CASES.glob("whole-*.json"))
+    assert paths
+    for path in paths:
+        case = json.loads(path.read_text())
+        counter = {text_to_token(text): count for text, count in case["counter"].items()}
+        counts = pipeline.import_counts(counter, output=tmp_path / path.stem, special_tokens=[], pattern="none")
+        size = case["vocab_size"]
+        tokenizer = pipeline.merge_run(counts, vocab_size=size, whole_characters=True)[size]
+        assert tokenizer.merges == [(text_to_token(left), text_to_token(right)) for left, right, _ in case["merges"]]
+        for probe in case["probes"]:
+            assert tokenizer.encode(probe["text"]) == probe["ids"], path
+
+
+def test_every_token_is_characters_or_the_beginning_of_one(corpus: Path, tmp_path: Path) -> None:
+    broken, whole = (
+        pipeline.train(corpus, vocab_size=500, whole_characters=asked, output=tmp_path / str(asked)).tokenizer
+        for asked in (False, True)
+    )
+    alone = {bytes([byte]) for byte in range(256)}
+    assert all(map(whole_or_begun, {left + right for left, right in whole.merges}))
+    assert not all(map(whole_or_begun, {left + right for left, right in broken.merges} - alone))
+    assert whole.decode(whole.encode(TEXT)) == TEXT
+
+
+def test_the_command_is_verified_and_keeps_to_its_rule(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    options = ["--vocab-size", 400, "--output", output, "--quiet"]
+    assert run("train", corpus, "--whole-characters", *options).returncode == 0
+    assert run("verify", output).returncode == 0
+    other = run("train", corpus, *options)
+    assert other.returncode == 1
+    assert "its merging was done with --whole-characters True, not False" in other.stderr
+    assert run("merge", output, "--vocab-size", 350, "--quiet").returncode == 0
+    by_hand = json.loads((output / "run.json").read_text())
+    by_hand["merging"]["whole_characters"] = False
+    (output / "run.json").write_text(json.dumps(by_hand))
+    with pytest.raises(RunDirectoryError):
+        pipeline.verify(output)
+
+
+def test_a_tokenizer_is_extended_by_whole_characters(corpus: Path, tmp_path: Path) -> None:
+    pipeline.Tokenizer.from_merges([(b"\xbc", b"r")]).save(tmp_path / "base")  # the end of a character, and a letter
+    assert run("count", corpus, "--like", tmp_path / "base", "--output", tmp_path / "run").returncode == 0
+    extended = [tmp_path / "base", tmp_path / "run", "--add", 150, "--whole-characters", "--output", tmp_path / "more"]
+    assert run("extend", *extended).returncode == 0
+    assert run("verify", tmp_path / "more").returncode == 0
+    first, *new = pipeline.load(tmp_path / "more").merges
+    assert first == (b"\xbc", b"r")
+    assert len(new) == 150
+    assert all(whole_or_begun(left + right) for left, right in new)
