@@ -9,8 +9,9 @@ import sys
 
 import pyarrow as pa
 import pytest
+from amount import KILLS
 from chunk_tasks import chunk_task
-from killing import KILLS, KillAt, ended, require_clean, start
+from killing import KillAt, ended, require_clean, start
 from peers import generated_text
 
 from pipeline import _core

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import peers
 import pytest
+from amount import KILLS
 from encoded import EOT, everything
-from killing import KILLS, KillAt, ended, start
+from killing import KillAt, ended, start
 
 import pipeline
 

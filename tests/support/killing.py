@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 EOT = "<|endoftext|>"
-KILLS = int(os.environ.get("BPE_PIPELINE_KILLS", 3))  # of each case of a slow test; `.ci/full` asks for more
 _OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries")  # in a report: what is not the run's
 
 
