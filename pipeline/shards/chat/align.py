@@ -98,16 +98,16 @@ def align_chat(
 
 def is_complete(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether messages are turns of a question and an answer, all of them texts."""
-    return (
-        bool(messages)
-        and len(messages) % 2 == 0
-        and all(
-            isinstance(message, Mapping)
-            and message.get("role") in (ANSWERING if index % 2 else ASKING)
-            and isinstance(message.get("content"), str)
-            for index, message in enumerate(messages)
-        )
-    )
+    if not messages or len(messages) % 2:
+        return False
+    roles = ASKING
+    for message in messages:
+        if not (isinstance(message, Mapping) and isinstance(message.get("content"), str)):
+            return False
+        if message.get("role") not in roles:
+            return False
+        roles = ANSWERING if roles is ASKING else ASKING
+    return True
 
 
 def _column(row: Mapping[str, Any], columns: Names, name: str, default: Any = "") -> Any:

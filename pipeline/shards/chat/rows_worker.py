@@ -20,7 +20,7 @@ from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
 from pipeline.shards.chat.align import Conversation, MissingColumnError, align_chat
 from pipeline.shards.chat.dataset import DataSet
-from pipeline.shards.chat.encode import ID_BYTES, ChatEncoder, ChatSettings
+from pipeline.shards.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
 from pipeline.shards.chat.rows import read_rows
 from pipeline.shards.chat.templates import Template
 from pipeline.shards.encode_worker import loaded

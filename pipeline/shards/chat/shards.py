@@ -10,7 +10,7 @@ from pipeline.shards import manifest
 from pipeline.shards.chat.assemble import Assembly, assemble, cut
 from pipeline.shards.chat.assemble_worker import AssemblyTask, write_rows
 from pipeline.shards.chat.dataset import DataSet
-from pipeline.shards.chat.encode import ID_BYTES
+from pipeline.shards.chat.encoder import ID_BYTES
 from pipeline.shards.chat.mixing import order_rows
 from pipeline.shards.chat.plan import Chat, owners_of
 from pipeline.shards.chat.rows_worker import RowsTask, encode_rows

@@ -84,7 +84,7 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         if for_tokenizers(compiled) in (expression, written_now):
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
-    if (known := _spelled_presets().get(expression)) is not None:
+    if (known := _preset_spelled(expression)) is not None:
         return compile_pattern(known)
     expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
     compiled = compile_pattern(
@@ -96,10 +96,17 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
 
 
+def _preset_spelled(expression: str) -> str | None:
+    """Return the named pattern with this spelling for tokenizers, or None; those of like length are tried first."""
+    if expression == _GPT2_AS_PUBLISHED:
+        return "gpt2"
+    nearest = sorted(PRESETS, key=lambda name: abs(len(PRESETS[name]) - len(expression)))
+    return next((name for name in nearest if _spelling(name) == expression), None)
+
+
 @cache
-def _spelled_presets() -> dict[str, str]:
-    """Return the spellings of the named patterns for tokenizers, and their names."""
-    return {for_tokenizers(compile_pattern(name)): name for name in PRESETS} | {_GPT2_AS_PUBLISHED: "gpt2"}
+def _spelling(preset: str) -> str:
+    return for_tokenizers(compile_pattern(preset))
 
 
 def public_pre_tokenizer(model: Model) -> dict[str, Any]:
