@@ -5,7 +5,6 @@ import gzip
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from operator import ne as unlike
 from pathlib import Path
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from chat_cases import cases, recorded_tokenizer, small_tokenizer
 from command import refused, run
-from killing import KillAt, ended, start
 from object_store import Store
 
 import pipeline
@@ -195,22 +193,6 @@ def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path
     rows = pq.read_table(tmp_path / "out" / "shard-00000.parquet").to_pylist()
     assert rows[::2] == rows[1::2]
     assert len(rows) > 4
-
-
-def test_a_killed_encoding_resumes_to_the_same_bytes(home: Path, tmp_path: Path, library: Path) -> None:
-    packed = ("--chat", "--pack", "neat", "--sequence-length", 64)
-    arguments = (home / "rows.jsonl", *packed, "--chunk-size", "16KiB", "--shard-size", 4096, "--workers", 1)
-    assert _encode(home, tmp_path / "whole", *arguments).returncode == 0
-    output = tmp_path / "killed"
-    words = ["encode", *arguments, "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output]
-    command = [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
-    killed = 0
-    for number, change in enumerate((2, 6, 11, 17, 25)):
-        killer = KillAt(library, tmp_path / f"counter-{number}")
-        killed += ended(start(command, **killer.environment(output, change))) != 0
-    assert killed > 2
-    assert _encode(home, output, *arguments).returncode == 0
-    assert _files(output) == _files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(
