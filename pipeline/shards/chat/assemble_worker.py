@@ -43,6 +43,11 @@ class AssemblyTask:
     parts: tuple[tuple[Location, str, int], ...]
 
     @property
+    def names(self) -> list[str]:
+        """The names of its files."""
+        return [self.name]
+
+    @property
     def row_tokens(self) -> int:
         """Tokens of a packed row."""
         assert self.layout.row_tokens is not None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from pipeline import _core
@@ -77,7 +78,8 @@ class ChatEncoder:
         start, stop = template.thought_words
         self._thought = re.compile(f"{re.escape(start)}(.*?){re.escape(stop)}", re.DOTALL)
         self._thought_marks = start.strip(), stop.strip()
-        self._no_thought = self._text(start + stop) if template.kind == "reasoning" else b""
+        self._no_thought = self._slots((start + stop,), "") if template.kind == "reasoning" else b""
+        self._slots_of = {role: getattr(template, role) for role in ("user", "assistant", "observation", "function")}
         self._start = lru_cache(16)(self._start_of)  # system texts repeat
         self._system = template.default_system if settings.default_system is None else settings.default_system
 
@@ -124,21 +126,21 @@ class ChatEncoder:
 
     def _start_of(self, system: str | None) -> bytes:
         """Return the ids before the first message."""
-        prefix, about = self._template.prefix, b"" if system is None else self._slots(self._template.system, system)
-        return b"".join(self._ids[slot] if isinstance(slot, int) else self._text(slot) for slot in prefix) + about
+        about = b"" if system is None else self._slots(self._template.system, system)
+        return self._slots(self._template.prefix, "") + about
 
     def _message(self, role: str, content: str, turn: int) -> bytes:
-        template = self._template
-        if role == "user":
-            return self._slots(template.user, content, turn if template.kind != "system_in_user" else None)
+        template, numbered = self._template, None
+        if role == "user" and template.kind != "system_in_user":
+            numbered = turn
         if role == "function":
             thought_words = None if template.kind == "system_in_user" else template.thought_words
-            return self._slots(template.function, called(content, template.tools, thought_words))
-        return self._slots(template.assistant if role == "assistant" else template.observation, content)
+            content = called(content, template.tools, thought_words)
+        return self._slots(self._slots_of[role], content, numbered)
 
     def _slots(self, slots: Slots, content: str, turn: int | None = None) -> bytes:
         """Return the ids of slots, each text encoded on its own. turn: what `{{idx}}` becomes, also in a content."""
-        parts = []
+        parts: list[bytes | memoryview] = []
         for slot in slots:
             if isinstance(slot, int):
                 parts.append(self._ids[slot])
@@ -146,15 +148,18 @@ class ChatEncoder:
             text = slot.replace(CONTENT, content, 1)
             if turn is not None and TURN in text:
                 text = text.replace(TURN, str(turn), 1)
-            parts.append(self._text(text))
+            if text:
+                parts.append(self._encoder.encode_to_buffer(text, self._special))
         return b"".join(parts)
-
-    def _text(self, text: str) -> bytes:
-        return bytes(self._encoder.encode_to_buffer(text, self._special)) if text else b""
 
     def _labelled(self, pairs: list[Row]) -> Row:
         """Cut the turns to the length of a row, and put them together with what is learned."""
         settings, eos = self._settings, self._eos
+        size = sum(len(source) + len(target) for source, target in pairs)
+        if size <= ID_BYTES * settings.sequence_length and not (eos or settings.mask_history):  # all of it fits
+            ids = b"".join(chain.from_iterable(pairs))
+            masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in pairs)
+            return ids, ids if settings.train_on_prompt else b"".join(chain.from_iterable(masked))
         left = settings.sequence_length - bool(eos)
         taken: list[Row] = []
         for source, target in reversed(pairs) if settings.mask_history else pairs:
@@ -163,15 +168,15 @@ class ChatEncoder:
             lengths = infer_seqlen(len(source) // ID_BYTES, len(target) // ID_BYTES, left)
             asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
-            masked = asked if settings.train_on_prompt else IGNORED * lengths[0]
+            question = asked if settings.train_on_prompt else IGNORED * lengths[0]
             if eos and taken and asked:  # without ids of a question no place is left for the label
-                masked = eos + masked[ID_BYTES:]
+                question = eos + question[ID_BYTES:]
             learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
-            taken.append((asked + answered, masked + learned))
+            taken.append((asked + answered, question + learned))
         if settings.mask_history:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
-        self.cut += len(ids) < sum(len(source) + len(target) for source, target in pairs)
+        self.cut += len(ids) < size
         return ids + eos, labels + eos
 
 

@@ -65,13 +65,13 @@ def encode_rows(task: RowsTask) -> Part:
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, ID_BYTES)
         written = part.finish(task.fingerprint, _write_rows(task, encoder, part))
-    _log.info("%s: %d bytes in %.2f s", task, written.statistics.bytes, time.monotonic() - started)
+    _log.info("%s: %d rows, %d ids in %.2f s", task, written.documents, written.ids // 2, time.monotonic() - started)
     return written
 
 
 def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> ChunkStatistics:
     """Write the blocks of a part; returns what was read and dropped."""
-    tally, size, values = Tally(), 0, 0
+    tally, values = Tally(), 0
     columns: list[bytes] = []
     ends = array("Q")
     held = 0
@@ -103,9 +103,8 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
             ends.append(values)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()
-        size += stop - start if file.format != "parquet" else 0
     write()
-    return ChunkStatistics(bytes=size, losses=tally.found)
+    return ChunkStatistics(losses=tally.found)
 
 
 def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation | None:

@@ -85,7 +85,7 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
     if (known := _preset_spelled(expression)) is not None:
-        return compile_pattern(known)
+        return known
     expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
     compiled = compile_pattern(
         _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
@@ -96,17 +96,18 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
 
 
-def _preset_spelled(expression: str) -> str | None:
+def _preset_spelled(expression: str) -> CompiledPattern | None:
     """Return the named pattern with this spelling for tokenizers, or None; those of like length are tried first."""
     if expression == _GPT2_AS_PUBLISHED:
-        return "gpt2"
+        return _preset("gpt2")[0]
     nearest = sorted(PRESETS, key=lambda name: abs(len(PRESETS[name]) - len(expression)))
-    return next((name for name in nearest if _spelling(name) == expression), None)
+    return next((compiled for compiled, spelling in map(_preset, nearest) if spelling == expression), None)
 
 
 @cache
-def _spelling(preset: str) -> str:
-    return for_tokenizers(compile_pattern(preset))
+def _preset(name: str) -> tuple[CompiledPattern, str]:
+    compiled = compile_pattern(name)
+    return compiled, for_tokenizers(compiled)
 
 
 def public_pre_tokenizer(model: Model) -> dict[str, Any]:
