@@ -38,6 +38,7 @@ _ROLES = {
 }
 ASKING, ANSWERING = ("user", "observation"), ("assistant", "function")
 _NO_THINKING = "detailed thinking off"  # what LLaMA-Factory adds to the system text of openai rows
+_MAPPINGS = dict, Mapping  # the first is recognised fast
 Conversation = dict[str, Any]
 Names = Mapping[str, str | None]
 
@@ -83,6 +84,11 @@ def align_chat(
             raise unfit(name, "a mapping, such as a dict", value)
     if formatting not in FORMATTINGS:
         raise UsageError(f"formatting {formatting!r} is unknown: choose one of {', '.join(FORMATTINGS)}")
+    return aligned(row, formatting, columns, tags)
+
+
+def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags: Names | None) -> Conversation:
+    """Return the conversation in a row, as `align_chat` does, of arguments that are right."""
     if formatting == "alpaca":
         return _alpaca(row, ALPACA_COLUMNS if columns is None else columns)
     if columns is None:
@@ -102,9 +108,9 @@ def is_complete(messages: Sequence[Mapping[str, Any]]) -> bool:
         return False
     roles = ASKING
     for message in messages:
-        if not (isinstance(message, Mapping) and isinstance(message.get("content"), str)):
-            return False
-        if message.get("role") not in roles:
+        if not (
+            isinstance(message, _MAPPINGS) and message.get("role") in roles and type(message.get("content")) is str
+        ):
             return False
         roles = ANSWERING if roles is ASKING else ASKING
     return True

@@ -144,11 +144,9 @@ class ChatEncoder:
         for slot in slots:
             if isinstance(slot, int):
                 parts.append(self._ids[slot])
-                continue
-            text = slot.replace(CONTENT, content, 1)
-            if turn is not None and TURN in text:
-                text = text.replace(TURN, str(turn), 1)
-            if text:
+            elif text := slot.replace(CONTENT, content, 1):
+                if turn is not None and TURN in text:
+                    text = text.replace(TURN, str(turn), 1)
                 parts.append(self._encoder.encode_to_buffer(text, self._special))
         return b"".join(parts)
 

@@ -18,7 +18,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
-from pipeline.shards.chat.align import Conversation, MissingColumnError, align_chat
+from pipeline.shards.chat.align import Conversation, MissingColumnError, aligned
 from pipeline.shards.chat.dataset import DataSet
 from pipeline.shards.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
 from pipeline.shards.chat.rows import read_rows
@@ -111,9 +111,9 @@ def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: in
     """Return the conversation of a row, None for one that is malformed; raises `InputError` for a missing column."""
     try:
         try:
-            return align_chat(row, of.formatting, of.columns, of.tags)
+            return aligned(row, of.formatting, of.columns, of.tags)
         except MissingColumnError:
-            return align_chat({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
+            return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
     except MissingColumnError as error:
         raise InputError(f"{file.location(position)}: {error} (data set {of.name})") from None
     except (TypeError, ValueError, AttributeError, KeyError):
