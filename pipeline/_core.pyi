@@ -336,7 +336,7 @@ def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], lis
 class Dealer:
     """Groups the documents of a run by the buckets of their keys."""
 
-    def __init__(self, id_bytes: int, *, buckets: int, validation_buckets: int, shuffled: bool, key: int, documents: int, passes: int, copies: int, share: int, held_out: int, validation: bool) -> None: ...
+    def __init__(self, id_bytes: int, *, buckets: int, validation_buckets: int, shuffled: bool, key: int, documents: int, passes: int, copies: int, share: int, held_out: int, validation: bool, expected: int) -> None: ...
 
     def add(self, ids: Buffer, ends: Buffer, first: int, hashes: Buffer, number: int) -> None:
         """A block whose first document has this number."""
@@ -362,7 +362,7 @@ def hash_step() -> int:
 def order_of(words: Buffer) -> memoryview:
     """The numbers of a bucket's entries in the order of their keys."""
 
-def in_order(words: Buffer, ids: Buffer, id_bytes: int) -> tuple[memoryview, memoryview]:
+def in_order(words: Buffer, runs: Sequence[Buffer], id_bytes: int) -> tuple[memoryview, memoryview]:
     """
     The ids of one bucket in the order of their keys, and where documents end.
     """

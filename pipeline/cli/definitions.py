@@ -431,7 +431,7 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
     elif text is not None or ordinary:
         raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
     else:
-        from pipeline.run.workers import ENCODING, executor_for
+        from pipeline.run.workers import CHAT, ENCODING, executor_for
 
         def encode_corpus(session: Session) -> Result:
             from pipeline.commands.encode import run_encode
@@ -444,7 +444,7 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
             summary = run(options, load_model(tokenizer), session.executor, session.listener)
             return Result("summary", summary.to_json(), summary.render(tokenizer), str(summary.directory))
 
-        carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))
+        carry_out(request, encode_corpus, lambda options: executor_for(options, CHAT if is_chat else ENCODING))
 
 
 @command()

@@ -5,7 +5,7 @@ depends on corpus, tokenizer and options alone: not on workers, chunk size, memo
 """
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
@@ -20,8 +20,10 @@ from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
+from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
+from pipeline.shards.part_file import Part
 from pipeline.shards.plan import (
     OF_TRAINING,
     as_directory,
@@ -118,25 +120,52 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
     if not encoding.single:
         work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_chunks(work, encoding, model)
-    total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
-    if work.options.fail_on_loss and total.losses:
-        raise fail_on_loss_error(in_words(total.losses))
+    total = total_of(work, encoding, parts)
     splits = put_in_order(work, encoding, parts)
     written, index, layout = write_shards(work, encoding, model, splits)
     options, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     if warning := other_separator(model, separator, total.special_found, documents, encoding.plan):
         work.warn(warning)
-    corpus = EncodedCorpus(
-        format=options["shard_format"],
-        dtype=options["dtype"],
-        vocab_size=model.vocabulary.max_id + 1,
-        tokenizer=options["tokenizer"],
+    return saved_result(
+        encoding,
+        model,
+        layout,
+        total,
+        written,
         documents_by=options["documents"],
         separator=separator,
         separator_id=None if separator is None else model.vocabulary.special_tokens[separator],
+        pack=None if layout.documents else options.get("pack", "concat"),
+        order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
+        index=tuple(index),
+    )
+
+
+def total_of(work: Work, encoding: Encoding, parts: Sequence[Part]) -> ChunkStatistics:
+    """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
+    total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
+    if work.options.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
+    return total
+
+
+def saved_result(
+    encoding: Encoding,
+    model: Model,
+    layout: Layout,
+    total: ChunkStatistics,
+    written: Sequence[ShardFacts],
+    **more: Any,
+) -> EncodedCorpus:
+    """Write `shards.json`, with which the shards are complete, and return what it says."""
+    corpus = EncodedCorpus(
+        format=encoding.options["shard_format"],
+        dtype=encoding.options["dtype"],
+        vocab_size=model.vocabulary.max_id + 1,
+        tokenizer=encoding.options["tokenizer"],
         tokens=sum(shard.tokens for shard in written),
-        documents=documents,
+        documents=sum(shard.documents for shard in written),
         text_bytes=total.bytes,
         files=len(encoding.plan.files),
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
@@ -144,9 +173,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         encoding=encoding.fingerprint(),
         columns=dict(layout.columns) if len(layout.columns) > 1 else None,
         row_tokens=layout.row_tokens,
-        pack=None if layout.documents else options.get("pack", "concat"),
-        order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
-        index=tuple(index),
+        **more,
     )
     manifest.save_result(corpus, encoding)
     return corpus

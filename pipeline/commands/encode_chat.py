@@ -4,11 +4,12 @@ Workers encode chunks of rows into parts, each a checkpoint; then rows are put i
 What they hold depends on data sets, tokenizer, template and options alone: not on workers, chunk size or kills.
 """
 
+from dataclasses import replace
+
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener
-from pipeline.commands.encode import finished_corpus
-from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words
-from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.commands.encode import finished_corpus, saved_result, total_of
+from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.executors import Executor
 from pipeline.report.summary import EncodingSummary
 from pipeline.run.options import Options
@@ -44,32 +45,12 @@ def run_encode_chat(options: Options, model: Model, executor: Executor, listener
 def _encode(work: Work, encoding: Encoding, model: Model, chat: Chat, sets: list[DataSet]) -> EncodedCorpus:
     work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_conversations(work, encoding, model, chat, sets)
-    total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
-    if work.options.fail_on_loss and total.losses:
-        raise fail_on_loss_error(in_words(total.losses))
+    total = total_of(work, encoding, parts)
     written, index = write_conversations(work, encoding, chat, sets)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
         raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
-    corpus = EncodedCorpus(
-        format=encoding.options["shard_format"],
-        dtype=encoding.options["dtype"],
-        vocab_size=model.vocabulary.max_id + 1,
-        tokenizer=encoding.options["tokenizer"],
-        documents_by="offsets",
-        separator=None,
-        separator_id=None,
-        tokens=sum(shard.tokens for shard in written),
-        documents=sum(shard.documents for shard in written),
-        text_bytes=sum(file.size for file in encoding.plan.files),
-        files=len(encoding.plan.files),
-        losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
-        shards=tuple(written),
-        encoding=encoding.fingerprint(),
-        columns=dict(chat.layout.columns),
-        row_tokens=chat.layout.row_tokens,
-        pack=None if chat.pack == "none" else chat.pack,
-        index=tuple(index),
-    )
-    manifest.save_result(corpus, encoding)
-    return corpus
+    pack = None if chat.pack == "none" else chat.pack
+    total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
+    separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
+    return saved_result(encoding, model, chat.layout, total, written, **separated, pack=pack, index=tuple(index))

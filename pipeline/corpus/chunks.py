@@ -4,7 +4,7 @@ A file is cut evenly, and each cut then moves forward to the next safe position:
 none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
 any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
 files between row groups. Compressed files are cut between frames (`pipeline.corpus.frames`), if they have any; the
-worker moves such a cut to the next safe position. JSON arrays are not cut. Small files share a chunk.
+worker moves such a cut to the next safe position. JSON arrays, CSV and Arrow are not cut. Small files share a chunk.
 """
 
 from bisect import bisect_left
@@ -17,6 +17,7 @@ from itertools import pairwise
 from pipeline._core import Automaton, SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, file_size, opened
+from pipeline.corpus.formats import WHOLE_FORMATS
 from pipeline.corpus.frames import Frame, frames_of, text_bytes
 
 _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two around a cut
@@ -116,7 +117,7 @@ def plan_chunks(
 
             groups = enumerate(row_group_bytes(file, cutting.text_field))
             found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
-        elif file.format == "json":
+        elif file.format in WHOLE_FORMATS:
             found = [Span(index, 0, file.size)]
         elif file.compression != "none":
             found = _compressed_spans(index, file, cutting, chunk_bytes)

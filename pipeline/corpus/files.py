@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.formats import FileType, recognise
+from pipeline.corpus.formats import WHOLE_FORMATS, FileType, recognise
 from pipeline.corpus.inputs import expand, reading, sample_corpus
 from pipeline.storage import OpenFile, each, is_uri, named, open_file
 
@@ -38,7 +38,7 @@ class CorpusFile:
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
-        if self.format in ("parquet", "json"):
+        if self.format in ("parquet", *WHOLE_FORMATS):
             return f"{self.path}, row {number}"
         return f"{self.path}, byte {number}" + ("" if self.compression == "none" else " of the decompressed text")
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pipeline.base.errors import InputError
+from pipeline.storage import named
 
-FORMATS = ("text", "lines", "jsonl", "parquet", "json")  # the last: one array, of chat data alone
+WHOLE_FORMATS = ("json", "csv", "arrow")  # of chat data alone, a file in one go; the first: one array
+FORMATS = ("text", "lines", "jsonl", "parquet", *WHOLE_FORMATS)
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
 AUTO = "auto"
 
@@ -46,7 +48,7 @@ def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
             f"is with {option}"
         )
 
-    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
+    suffixes = [suffix.lower() for suffix in PurePath(named(path).name).suffixes]  # not of the query of a URI
     by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
     compression = compression_marked(head) if asked.compression == AUTO else asked.compression
     if asked.compression == AUTO and compression == "none" and by_name and head:

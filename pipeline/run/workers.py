@@ -25,6 +25,7 @@ SETUP = WorkerSetup(
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
 ENCODING = replace(SETUP, preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
+CHAT = replace(SETUP, preload=("pipeline.shards.chat.rows_worker", "pipeline.shards.chat.assemble_worker"))
 
 
 def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":

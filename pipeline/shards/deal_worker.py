@@ -126,7 +126,10 @@ def deal_part(task: DealTask) -> "array[int]":
     Runs in a worker process. Raises `RunDirectoryError` for a damaged part.
     """
     values = vars(task.selection)
-    dealer = _core.Dealer(task.id_bytes, buckets=task.buckets[0], validation_buckets=task.buckets[1], **values)
+    expected = min(task.part_ids, task.run_bytes // task.id_bytes)
+    dealer = _core.Dealer(
+        task.id_bytes, buckets=task.buckets[0], validation_buckets=task.buckets[1], **values, expected=expected
+    )
     number, at = task.number, 0
     with open_part(task.part, task.fingerprint) as reader, whole_file(task.output) as path, path.open("wb") as file:
         writer = DealtWriter(file, task.id_bytes, sum(task.buckets))

@@ -160,7 +160,7 @@ class BucketReader:
     def _sorted(self, start: int) -> Iterator[Block]:
         """Yield all documents in order; of a bucket that is too large for memory, without the ids before `start`."""
         if sum(run.size for run in self._runs) * _IN_MEMORY <= self._memory_bytes:
-            ids, ends = _core.in_order(self._words, b"".join(run.ids() for run in self._runs), self._id_bytes)
+            ids, ends = _core.in_order(self._words, [run.ids() for run in self._runs], self._id_bytes)
             yield ids, array("Q", ends)
             return
         sizes = array("Q", self._words)[1::2]

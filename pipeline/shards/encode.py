@@ -9,7 +9,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,34 +96,47 @@ def write_shards(
     work: Work, encoding: Encoding, model: Model, splits: Sequence[Split]
 ) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
     """Write the shards that are missing, and the files of their format; returns all of them, in order."""
-    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
+    options = encoding.options
     packing, layout = rows_asked(options, model)
     directories = directories_of(options["shard_format"], [split.name for split in splits])
-    tasks: list[ShardTask] = []
-    counts = []
-    for split, directory in zip(splits, directories, strict=True):
-        own = list(_shard_tasks(encoding, split, directory, packing, layout))
-        counts.append(len(own))
-        tasks += own
-    names = [name for task in tasks for name in (task.name, task.offsets) if name is not None]
-    names += format_.index(layout, dict.fromkeys(directories, ())) if not encoding.single else {}
+    tasks = {
+        directory: list(_shard_tasks(encoding, split, directory, packing, layout))
+        for split, directory in zip(splits, directories, strict=True)
+    }
+    total = sum(task.tokens for own in tasks.values() for task in own)
+    return *write_missing(work, encoding, layout, write_shard, tasks, total, "tokens"), layout
+
+
+def write_missing(
+    work: Work,
+    encoding: Encoding,
+    layout: Layout,
+    write: Callable[[Any], ShardFacts],
+    by_split: Mapping[str, Sequence[Any]],
+    total: int,
+    unit: str,
+) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Write the shards that are missing, each by its task, and the files of their format; returns all, in order.
+
+    by_split: directory, or "", -> the tasks of its shards, which have `names`; total, unit: of progress.
+    """
+    format_, tasks = shard_format(encoding.options["shard_format"]), [*chain(*by_split.values())]
+    names = [name for task in tasks for name in task.names]
+    names += format_.index(layout, dict.fromkeys(by_split, ())) if not encoding.single else {}
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    for directory in filter(None, directories if not encoding.single else ()):
+    for directory in filter(None, by_split if not encoding.single else ()):
         make_directory(work.directory / directory)
-    workers = writers(work, len(tasks), dealt=is_dealt(options))
-    with work.stage(WRITING_STAGE, sum(task.tokens for task in tasks), "tokens") as advance:
-        run = work.executor.run(write_shard, tasks, advance, at_once=workers.at_once, need=workers.need)
-        written = dict(run)
+    workers = writers(work, len(tasks), dealt=is_dealt(encoding.options))
+    with work.stage(WRITING_STAGE, total, unit) as advance:
+        written = dict(work.executor.run(write, tasks, advance, at_once=workers.at_once, need=workers.need))
     facts = [written[index] for index in range(len(tasks))]
     if encoding.single:
         for name in names:
             _move(work.directory / name, encoding.home / name)
-        return facts, [], layout
-    firsts = accumulate(counts, initial=0)
-    by_split = {
-        one: facts[first : first + count] for one, first, count in zip(directories, firsts, counts, strict=False)
-    }
-    return facts, [index_file(work, *file) for file in format_.index(layout, by_split).items()], layout
+        return facts, []
+    rest = iter(facts)
+    shards = {directory: [*islice(rest, len(own))] for directory, own in by_split.items()}
+    return facts, [_index_file(work, *file) for file in format_.index(layout, shards).items()]
 
 
 def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None, Layout]:
@@ -184,7 +197,7 @@ def _move(path: Location, where: Location) -> None:
         shutil.copyfileobj(source, target, _COPIED_BYTES)
 
 
-def index_file(work: Work, name: str, text: str) -> FileFacts:
+def _index_file(work: Work, name: str, text: str) -> FileFacts:
     """Write a file that a format adds to the directory."""
     work.directory.require_lock()
     write_whole(work.directory / name, text)

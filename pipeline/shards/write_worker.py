@@ -37,6 +37,11 @@ class ShardTask:
     dropped: int = 0
     split: str | None = None
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its files."""
+        return [self.name] if self.offsets is None else [self.name, self.offsets]
+
     def __str__(self) -> str:
         return f"shard {self.directory / self.name}"
 

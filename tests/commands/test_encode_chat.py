@@ -1,9 +1,10 @@
 """`encode --chat`: recorded packing of LLaMA-Factory, one answer however the work is cut or killed, and refusals."""
 
+import csv
+import gzip
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from operator import ne as unlike
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from chat_cases import cases, recorded_tokenizer, small_tokenizer
 from command import refused, run
-from killing import KillAt, ended, start
+from object_store import Store
 
 import pipeline
 from pipeline.shards.chat.encode import encode_chat
@@ -60,7 +61,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = _rows(300)
     _write_lines(home / "rows.jsonl", rows)
     (home / "rows.json").write_text(json.dumps(rows, indent=2))
-    pq.write_table(pa.Table.from_pylist(rows), home / "rows.parquet", row_group_size=70)
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, home / "rows.parquet", row_group_size=70)
+    for name, opened in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):
+        with opened(home / f"{name}.arrow", table.schema) as writer:
+            writer.write_table(table, max_chunksize=90)
     listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
     listed["b"] = {"file_name": "rows.json", "formatting": "sharegpt"}
     (home / "dataset_info.json").write_text(json.dumps(listed))
@@ -113,14 +118,51 @@ def test_one_answer_for_any_workers_chunks_and_formats_of_files(home: Path, tmp_
     packed = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
     first = _encode(home, tmp_path / "1", home / "rows.jsonl", *packed, "--workers", 1)
     assert first.returncode == 0, first.stderr
-    others = [("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB"), ("rows.json",), ("rows.parquet",)]
+    others: list[tuple[object, ...]] = [("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB")]
+    others += [(name,) for name in ("rows.json", "rows.parquet", "stream.arrow", "file.arrow")]
     expected = {name: data for name, data in _files(tmp_path / "1").items() if name != "shards.json"}
     assert {"train/state.json", "validation/state.json", "dataset_dict.json"} < set(expected)
     for number, (name, *options) in enumerate(others, 2):
-        result = _encode(home, tmp_path / str(number), home / name, *packed, *options)
+        result = _encode(home, tmp_path / str(number), home / str(name), *packed, *options)
         assert result.returncode == 0, result.stderr
         found = {name: data for name, data in _files(tmp_path / str(number)).items() if name != "shards.json"}
         assert found == expected, (name, options)
+
+
+def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None:
+    texts = ['two\nlines, "quoted"', "low", "7", ""]
+    names = ("instruction", "input", "output")
+    rows = [dict(zip(names, (f"{text}x", text, texts[-1 - at]), strict=True)) for at, text in enumerate(texts)]
+    _write_lines(tmp_path / "rows.jsonl", [{name: text or None for name, text in row.items()} for row in rows])
+    with gzip.open(tmp_path / "rows.csv.gz", "wt", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    (tmp_path / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
+    found = []
+    for name in ("rows.jsonl", "rows.csv.gz"):
+        result = _encode(home, tmp_path / f"of {name}", tmp_path / name, "--chat")
+        assert result.returncode == 0, result.stderr
+        assert f"(first: {tmp_path / name}, " in result.stdout
+        found.append(read_rows(tmp_path / f"of {name}"))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+    result = _encode(home, tmp_path / "out", tmp_path / "bad.csv", "--chat")
+    assert "bad.csv cannot be read as CSV after 1 rows (a row has more cells" in refused(result, 1)
+
+
+def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, tmp_path: Path, store: Store) -> None:
+    for name in ("rows.jsonl", "dataset_info.json"):
+        store.put(f"data/{name}", (home / name).read_bytes())
+    packed = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
+    assert _encode(home, tmp_path / "here", home / "rows.jsonl", *packed).returncode == 0
+    listed = ("--dataset-info", store.uri("data/dataset_info.json"), "--dataset", "a", *packed[1:])
+    asked = [(store.uri("data/rows.jsonl"), *packed, "--chunk-size", "16KiB"), listed]
+    for number, arguments in enumerate(asked):
+        result = _encode(home, store.uri(f"out-{number}"), *arguments)  # type: ignore[arg-type]
+        assert result.returncode == 0, result.stderr
+        expected = {name: data for name, data in _files(tmp_path / "here").items() if name != "shards.json"}
+        assert {name: store.get(f"out-{number}/{name}") for name in expected} == expected
 
 
 def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
@@ -151,22 +193,6 @@ def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path
     rows = pq.read_table(tmp_path / "out" / "shard-00000.parquet").to_pylist()
     assert rows[::2] == rows[1::2]
     assert len(rows) > 4
-
-
-def test_a_killed_encoding_resumes_to_the_same_bytes(home: Path, tmp_path: Path, library: Path) -> None:
-    packed = ("--chat", "--pack", "neat", "--sequence-length", 64)
-    arguments = (home / "rows.jsonl", *packed, "--chunk-size", "16KiB", "--shard-size", 4096, "--workers", 1)
-    assert _encode(home, tmp_path / "whole", *arguments).returncode == 0
-    output = tmp_path / "killed"
-    words = ["encode", *arguments, "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output]
-    command = [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
-    killed = 0
-    for number, change in enumerate((2, 6, 11, 17, 25)):
-        killer = KillAt(library, tmp_path / f"counter-{number}")
-        killed += ended(start(command, **killer.environment(output, change))) != 0
-    assert killed > 2
-    assert _encode(home, output, *arguments).returncode == 0
-    assert _files(output) == _files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

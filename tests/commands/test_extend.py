@@ -2,20 +2,18 @@
 
 import itertools
 import json
-import os
 from pathlib import Path
 
 import peers
 import pytest
 from command import refused, run
-from vocabulary_rules import base_of_case
+from vocabulary_cases import recorded_cases, require_probes
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.merges.vocabulary import text_to_token
 
 tokenizers = pytest.importorskip("tokenizers")
-CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
 OTHER = "uus uusim jõulud õlu " * 50
 
 
@@ -37,31 +35,19 @@ def counted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
-@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
 def test_recorded_cases(tmp_path: Path) -> None:
-    paths = sorted(CASES.glob("extend-*.json"))
-    assert paths
-    for path in paths:
-        case = json.loads(path.read_text())
-        home = tmp_path / path.stem
-        home.mkdir()
-        base = base_of_case(case["base"]).save(home / "base")
-        counter = {text_to_token(text): count for text, count in case["counter"].items()}
-        counts = pipeline.import_counts(counter, output=home / "run", special_tokens=[])
-        options = {"add": case["add"], "min_frequency": case["min_frequency"], "output": home / "extended"}
+    for case, base, counts in recorded_cases("extend", tmp_path):
+        options = {"add": case["add"], "min_frequency": case["min_frequency"], "output": base.parent / "extended"}
         done = pipeline.extend(base, counts, **options)
         merges = [(text_to_token(left), text_to_token(right)) for left, right, _ in case["merges"]]
-        assert done.tokenizer.merges == [*pipeline.load(base).merges, *merges], path
+        assert done.tokenizer.merges == [*pipeline.load(base).merges, *merges], base
         assert {one.token: one.id for one in done.plan} == {text_to_token(t): i for t, i in case["new_ids"].items()}
         assert [{"id": one.id, "old_ids": list(one.old_ids)} for one in done.plan] == case["plan"]
         assert list(done.made_again) == case["revived"]
         assert {one.token: one.count for one in done.plan}.items() <= {
             (left + right, count) for (left, right), (_, _, count) in zip(merges, case["merges"], strict=True)
         }
-        encoders = pipeline.load(base).model.encoder(), done.tokenizer.model.encoder()
-        for probe in case["probes"]:
-            found = [one.encode_pieces([text_to_token(probe["piece"])]) for one in encoders]
-            assert found == [probe["old"], probe["new"]], (path, probe)
+        require_probes(case, base, done.tokenizer)
 
 
 def test_old_ids_stay_and_tokenizers_and_transformers_agree(base: Path, counted: Path, tmp_path: Path) -> None:

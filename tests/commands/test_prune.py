@@ -1,21 +1,19 @@
 """`prune`, from a corpus to a tokenizer that other libraries load."""
 
 import json
-import os
 from pathlib import Path
 
 import peers
 import pyarrow.parquet as pq
 import pytest
 from command import refused, run
-from vocabulary_rules import base_of_case
+from vocabulary_cases import recorded_cases, require_probes
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.merges.vocabulary import text_to_token
 
 tokenizers = pytest.importorskip("tokenizers")
-CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
 
 
 @pytest.fixture(scope="module")
@@ -27,33 +25,21 @@ def counted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
-@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
 def test_recorded_cases(tmp_path: Path) -> None:
-    paths = sorted(CASES.glob("prune-*.json"))
-    assert paths
-    for path in paths:
-        case = json.loads(path.read_text())
-        home = tmp_path / path.stem
-        home.mkdir()
-        base = base_of_case(case["base"]).save(home / "base")
-        counter = {text_to_token(text): count for text, count in case["counter"].items()}
-        counts = pipeline.import_counts(counter, output=home / "run", special_tokens=[])
-        options = {"min_count": case["min_count"], "protect": case["protect"], "output": home / "pruned"}
+    for case, base, counts in recorded_cases("prune", tmp_path):
+        options = {"min_count": case["min_count"], "protect": case["protect"], "output": base.parent / "pruned"}
         if not case["reached"]:
             with pytest.raises(UsageError, match=f"{case['size']} tokens are bytes, added or protected"):
                 pipeline.prune(base, counts, keep=case["keep"], **options)
-            assert not (home / "pruned").exists()
+            assert not (base.parent / "pruned").exists()
             case["keep"] = case["size"]
         done = pipeline.prune(base, counts, keep=case["keep"], **options)
         removed = [(text_to_token(one["token"]), one["id"], one["score"]) for one in case["removed"]]
-        assert [(one.token, one.old_id, one.score) for one in done.removed] == removed, path
+        assert [(one.token, one.old_id, one.score) for one in done.removed] == removed, base
         assert done.tokenizer.merges == [(text_to_token(left), text_to_token(right)) for left, right in case["merges"]]
         assert len(done.tokenizer) == case["size"]
         assert [[old, new] for new, old in done.id_map.items() if new != old] == case["moved"]
-        encoders = pipeline.load(base).model.encoder(), done.tokenizer.model.encoder()
-        for probe in case["probes"]:
-            found = [one.encode_pieces([text_to_token(probe["piece"])]) for one in encoders]
-            assert found == [probe["old"], probe["new"]], (path, probe)
+        require_probes(case, base, done.tokenizer)
 
 
 @pytest.mark.parametrize("keep_ids", [False, True])

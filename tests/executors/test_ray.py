@@ -1,6 +1,7 @@
 """Runs on a Ray cluster of several nodes write the same bytes, also when workers, nodes or the coordinator are lost."""
 
 import gc
+import json
 import os
 import random
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 import worker_tasks
+from chat_cases import small_tokenizer
 from encoded import everything
 from object_store import CREDENTIALS, Store
 from ray_cluster import ADDRESS, add_node, cluster_of, kill_a_busy_worker, lose, workers_of
@@ -184,6 +186,27 @@ def test_cluster_encodes_the_same_shards(
     pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
     pipeline.encode_corpus(corpus, tokenizer, "b", executor="ray", ray_address=address, **asked)
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
+
+
+@on_a_cluster
+def test_cluster_encodes_the_same_rows_of_chat_data(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_tokenizer().save("tokenizer")
+    rows = [{"instruction": f"low {number} " * (number % 9), "output": "lower"} for number in range(500)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("dataset_info.json").write_text(
+        json.dumps({"a": {"file_name": "rows.jsonl", "columns": {"prompt": "instruction", "response": "output"}}})
+    )
+    encode = ["encode", "--dataset-info", "dataset_info.json", "--dataset", "a", "--template", "chatml"]
+    encode += ["--tokenizer", "tokenizer", "--pack", "neat", "--sequence-length", "64", "--shard-size", "5000"]
+    encode += ["--chunk-size", "4000"]
+    assert _bpe_pipeline(*encode, "--output", "here").returncode == 0
+    result = _bpe_pipeline(*encode, "--output", "there", "--executor", "ray", "--ray-address", address)
+    assert result.returncode == 0, result.stderr
+    assert everything(tmp_path / "there") == everything(tmp_path / "here")
+    assert "had work" in result.stdout
 
 
 @on_a_cluster

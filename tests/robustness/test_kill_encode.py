@@ -1,5 +1,6 @@
 """Encoding that is killed at any change of a file: the next run resumes and writes the same bytes."""
 
+import json
 import random
 import shutil
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import peers
 import pytest
 from amount import KILLS
+from chat_cases import small_tokenizer
 from encoded import EOT, everything
 from killing import KillAt, ended, start
 
@@ -15,13 +17,20 @@ import pipeline
 
 
 class Encoded:
-    """A corpus, and its shards when encoding is not killed."""
+    """A corpus or chat data, and its shards when encoding is not killed."""
 
     def __init__(self, home: Path, options: tuple[str, ...]) -> None:
         self.home, self.options = home, options
-        self.text = home / "a.txt"
-        self.text.write_text(EOT.join(peers.generated_text(seed, 900) for seed in range(8)), newline="")
-        pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT]).save(home / "tokenizer")
+        if "--chat" in options:
+            self.text = home / "a.jsonl"
+            words = peers.generated_text(1, 900).split(" ")
+            rows = [{"instruction": " ".join(words[at : at + at % 9]), "output": words[at]} for at in range(300)]
+            self.text.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            small_tokenizer().save(home / "tokenizer")
+        else:
+            self.text = home / "a.txt"
+            self.text.write_text(EOT.join(peers.generated_text(seed, 900) for seed in range(8)), newline="")
+            pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT]).save(home / "tokenizer")
         assert ended(start(self.command(home / "whole", 2))) == 0
         self.shards = everything(home / "whole")
 
@@ -63,16 +72,21 @@ def _chunks(log: str) -> int:
     return int(line.split(" chunks,")[0].split()[-1])
 
 
+CHAT = ("--chat", "--template", "chatml", "--sequence-length", "64", "--val-size", "0.2", "--shard-format")
 ORDERED = ("--shuffle", "1", "--val-fraction", "0.3", "--shard-format")
 MORE = [
     *[("--shard-format", name) for name in ("npy", "bin", "arrow", "megatron", "mds")],
     *[(*ORDERED, name) for name in ("npy", "bin", "parquet", "arrow", "megatron", "mds")],
+    *[(*CHAT, name, "--pack", pack) for name in ("arrow", "parquet") for pack in ("neat", "none")],
     ("--val-tokens", "900", "--repeat", "2", "--shuffle", "1"),
     ("--sequence-length", "64", "--pack", "best-fit", "--shard-format", "arrow"),
 ]
 
 
-@pytest.fixture(params=[("--documents", "offsets"), ("--shard-format", "parquet")], ids=lambda words: words[-1])
+FAST = [("--documents", "offsets"), ("--shard-format", "parquet"), (*CHAT, "arrow", "--pack", "neat")]
+
+
+@pytest.fixture(params=FAST, ids=lambda words: words[-1])
 def encoded(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
     (tmp_path / "home").mkdir()
     return Encoded(tmp_path / "home", request.param)

@@ -1,6 +1,7 @@
 """The order of documents: shuffled, weighted, repeated and held out, compared with what it must keep and be free of."""
 
 import json
+from array import array
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from peers import generated_text
 
 import pipeline
+from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, UsageError
 
 TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r"), (b" ", b"t")], [EOT])
@@ -36,6 +38,28 @@ def splits(output: Path) -> tuple[list[str], list[str]]:
         data = (output / shard["name"]).read_bytes()
         ids[shard["name"].startswith("validation/")] += memoryview(data).cast("H").tolist()
     return documents(ids[False]), documents(ids[True])
+
+
+_DOCUMENTS = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 9), max_size=4), st.booleans()), max_size=6)
+
+
+@given(st.lists(_DOCUMENTS, max_size=4))
+def test_a_bucket_of_several_runs_is_a_stable_sort(runs: list[list[tuple[int, list[int], bool]]]) -> None:
+    entries = [entry for run in runs for entry in run]
+    words = array("Q", [word for key, ids, ended in entries for word in (key, len(ids) | ended << 63)])
+    parts = [array("H", [id_ for _, ids, _ in run for id_ in ids]) for run in runs]
+    expected, ends = [], []
+    for _, ids, ended in sorted(entries, key=lambda entry: entry[0]):
+        expected += ids
+        ends += [len(expected)] * ended
+    found, positions = _core.in_order(words, parts, 2)
+    assert (found.tolist(), positions.tolist()) == (expected, ends)
+    with pytest.raises(ValueError, match="other ids"):
+        _core.in_order(words, [*parts, array("H", [1])], 2)
+    if expected:
+        last = max(at for at, part in enumerate(parts) if part)
+        with pytest.raises(ValueError, match="other ids"):
+            _core.in_order(words, [*parts[:last], parts[last][:-1], *parts[last + 1 :]], 2)
 
 
 @pytest.fixture

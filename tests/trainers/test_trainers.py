@@ -3,6 +3,7 @@
 They may be in another environment, whose Python BPE_PIPELINE_TRAINERS names.
 """
 
+import csv
 import json
 import os
 import random
@@ -29,6 +30,7 @@ CONFIGS: list[dict[str, Any]] = [  # what their configuration files say of rows
     {"template": "chatml", "dataset": "alpaca,turns", "cutoff_len": 200, "neat_packing": True, "val_size": 0.05},
     {"template": "qwen3", "dataset": "turns", "cutoff_len": 90, "mask_history": True, "enable_thinking": False},
     {"template": "qwen", "dataset": "tools", "cutoff_len": 600, "train_on_prompt": True},
+    {"template": "llama3", "dataset": "cells,batches", "cutoff_len": 128},
     {"template": "llama3", "dataset": "openai,turns", "cutoff_len": 99, "packing": True, "max_samples": 300},
     {"template": "fewshot", "dataset": "few,turns", "mix_strategy": "interleave_over", "interleave_probs": "0.7,0.3"},
     {"template": "default", "dataset": "alpaca,turns", "mix_strategy": "interleave_under", "val_size": 50, "seed": 7},
@@ -105,6 +107,15 @@ def _write_data_sets(home: Path) -> None:
     for name, (listed, _) in rows.items():
         (home / f"{name}.json").write_text(json.dumps(listed))
     info = {name: {"file_name": f"{name}.json", **entry} for name, (_, entry) in rows.items()}
+    cells = [{**row, "input": row["input"] * (number % 3)} for number, row in enumerate(rows["alpaca"][0][:100])]
+    with (home / "cells.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(cells[0]))
+        writer.writeheader()
+        writer.writerows(cells)
+    table = pa.Table.from_pylist(rows["turns"][0][:100])
+    with pa.ipc.new_stream(home / "batches.arrow", table.schema) as batches:
+        batches.write_table(table)
+    info |= {"cells": {"file_name": "cells.csv"}, "batches": {"file_name": "batches.arrow", "formatting": "sharegpt"}}
     (home / "dataset_info.json").write_text(json.dumps(info))
 
 

@@ -82,14 +82,15 @@ void bind_documents(nb::module_& module) {
       .def(
           "__init__",
           [](Dealer* self, int id_bytes, size_t buckets, size_t validation_buckets, bool shuffled, uint64_t key,
-             uint64_t documents, uint64_t passes, uint64_t copies, uint64_t share, uint64_t held_out, bool validation) {
+             uint64_t documents, uint64_t passes, uint64_t copies, uint64_t share, uint64_t held_out, bool validation,
+             size_t expected) {
             if (!buckets || !validation_buckets || !documents || !passes)
               throw nb::value_error("buckets, documents and passes must be at least 1");
             const bpe::Selection selection{shuffled, key, documents, passes, copies, share, held_out, validation};
-            new (self) Dealer(id_bytes, selection, buckets, validation_buckets);
+            new (self) Dealer(id_bytes, selection, buckets, validation_buckets, expected);
           },
           "id_bytes"_a, nb::kw_only(), "buckets"_a, "validation_buckets"_a, "shuffled"_a, "key"_a, "documents"_a,
-          "passes"_a, "copies"_a, "share"_a, "held_out"_a, "validation"_a)
+          "passes"_a, "copies"_a, "share"_a, "held_out"_a, "validation"_a, "expected"_a)
       .def(
           "add",
           [](Dealer& self, const Buffer& ids, const Buffer& ends, uint64_t first, const Buffer& hashes,
@@ -119,16 +120,17 @@ void bind_documents(nb::module_& module) {
              "words"_a, "The numbers of a bucket's entries in the order of their keys.");
   module.def(
       "in_order",
-      [](const Buffer& words, const Buffer& ids, int id_bytes) {
+      [](const Buffer& words, const std::vector<Buffer>& runs, int id_bytes) {
         return with_ids(id_bytes, [&]<class Id>(Id) {
           const auto entries = words.as<uint64_t>("words");
-          const auto own = ids.as<Id>("ids");
+          std::vector<std::span<const Id>> own;
+          for (const Buffer& ids : runs) own.push_back(ids.as<Id>("ids"));
           auto [sorted, ends] = unlocked([&] { return bpe::in_order<Id>(entries, own); });
           return nb::make_tuple(bpe::give(std::move(sorted)), bpe::give(std::move(ends)));
         });
       },
-      "words"_a, "ids"_a, "id_bytes"_a,
-      nb::sig("def in_order(words: Buffer, ids: Buffer, id_bytes: int) -> tuple[memoryview, memoryview]"),
+      "words"_a, "runs"_a, "id_bytes"_a,
+      nb::sig("def in_order(words: Buffer, runs: Sequence[Buffer], id_bytes: int) -> tuple[memoryview, memoryview]"),
       "The ids of one bucket in the order of their keys, and where documents end.");
   nb::class_<Packer>(module, "Packer", "Packs documents into rows of a fixed number of tokens.")
       .def(

@@ -55,8 +55,11 @@ class Dealer {
     std::vector<uint64_t> table;  // of each bucket: entries, ids, those of `words` and `ids`
   };
 
-  Dealer(Selection selection, size_t buckets, size_t validation_buckets)
-      : selection_(selection), buckets_(buckets), validation_(validation_buckets) {}
+  // expected: ids until `take`, whose memory is touched once
+  Dealer(Selection selection, size_t buckets, size_t validation_buckets, size_t expected)
+      : selection_(selection), buckets_(buckets), validation_(validation_buckets) {
+    ids_.reserve(expected);
+  }
 
   // A block whose first document has this number; hashes: one for each document in the block, if some are held out.
   void add(std::span<const Id> ids, std::span<const uint64_t> ends, uint64_t first, std::span<const uint64_t> hashes,
@@ -141,19 +144,30 @@ inline std::vector<uint64_t> order_of(std::span<const uint64_t> words) {
   return order;
 }
 
-// The ids of one bucket in order, and where documents end among them.
+// The ids of one bucket in order, and where documents end among them. runs: the ids; no entry is of two runs.
 template <class Id>
-std::pair<std::vector<Id>, std::vector<uint64_t>> in_order(std::span<const uint64_t> words, std::span<const Id> ids) {
+std::pair<std::vector<Id>, std::vector<uint64_t>> in_order(std::span<const uint64_t> words,
+                                                           const std::vector<std::span<const Id>>& runs) {
   constexpr uint64_t kEnded = Dealer<Id>::kEnded;
-  std::vector<size_t> starts(words.size() / 2 + 1);
-  for (size_t entry = 0; entry + 1 < starts.size(); ++entry)
-    starts[entry + 1] = starts[entry] + (words[2 * entry + 1] & ~kEnded);
-  if (starts.back() != ids.size()) throw std::invalid_argument("the entries are of other ids");
+  std::vector<const Id*> starts(words.size() / 2);
+  size_t run = 0, used = 0, total = 0;
+  for (size_t entry = 0; entry < starts.size(); ++entry) {
+    const size_t size = words[2 * entry + 1] & ~kEnded;
+    while (run < runs.size() && size && used == runs[run].size()) ++run, used = 0;
+    if (size && (run == runs.size() || size > runs[run].size() - used))
+      throw std::invalid_argument("the entries are of other ids");
+    starts[entry] = size ? runs[run].data() + used : nullptr;
+    used += size;
+    total += size;
+  }
+  for (const auto& ids : runs) total -= ids.size();
+  if (total) throw std::invalid_argument("the entries are of other ids");
   std::vector<Id> sorted;
   std::vector<uint64_t> ends;
-  sorted.reserve(ids.size());
+  for (const auto& ids : runs) total += ids.size();
+  sorted.reserve(total);
   for (const uint64_t entry : order_of(words)) {
-    sorted.insert(sorted.end(), ids.begin() + starts[entry], ids.begin() + starts[entry + 1]);
+    sorted.insert(sorted.end(), starts[entry], starts[entry] + (words[2 * entry + 1] & ~kEnded));
     if (words[2 * entry + 1] & kEnded) ends.push_back(sorted.size());
   }
   return {std::move(sorted), std::move(ends)};

@@ -38,6 +38,7 @@ _ROLES = {
 }
 ASKING, ANSWERING = ("user", "observation"), ("assistant", "function")
 _NO_THINKING = "detailed thinking off"  # what LLaMA-Factory adds to the system text of openai rows
+_MAPPINGS = dict, Mapping  # the first is recognised fast
 Conversation = dict[str, Any]
 Names = Mapping[str, str | None]
 
@@ -83,6 +84,11 @@ def align_chat(
             raise unfit(name, "a mapping, such as a dict", value)
     if formatting not in FORMATTINGS:
         raise UsageError(f"formatting {formatting!r} is unknown: choose one of {', '.join(FORMATTINGS)}")
+    return aligned(row, formatting, columns, tags)
+
+
+def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags: Names | None) -> Conversation:
+    """Return the conversation in a row, as `align_chat` does, of arguments that are right."""
     if formatting == "alpaca":
         return _alpaca(row, ALPACA_COLUMNS if columns is None else columns)
     if columns is None:
@@ -98,16 +104,16 @@ def align_chat(
 
 def is_complete(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether messages are turns of a question and an answer, all of them texts."""
-    return (
-        bool(messages)
-        and len(messages) % 2 == 0
-        and all(
-            isinstance(message, Mapping)
-            and message.get("role") in (ANSWERING if index % 2 else ASKING)
-            and isinstance(message.get("content"), str)
-            for index, message in enumerate(messages)
-        )
-    )
+    if not messages or len(messages) % 2:
+        return False
+    roles = ASKING
+    for message in messages:
+        if not (
+            isinstance(message, _MAPPINGS) and message.get("role") in roles and type(message.get("content")) is str
+        ):
+            return False
+        roles = ANSWERING if roles is ASKING else ASKING
+    return True
 
 
 def _column(row: Mapping[str, Any], columns: Names, name: str, default: Any = "") -> Any:

@@ -7,11 +7,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from pipeline.executors.worker import report_progress
-from pipeline.shards.chat.encode import ID_BYTES, IGNORED, Row
+from pipeline.shards.chat.encoder import ID_BYTES, IGNORED, Row
 from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.shard_format import Layout, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts
 from pipeline.shards.manifest import checksum
 from pipeline.shards.part_file import PartReader, open_part
 from pipeline.storage import Location
@@ -40,6 +41,17 @@ class AssemblyTask:
     rows: bytes
     ends: bytes | None
     parts: tuple[tuple[Location, str, int], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files."""
+        return [self.name]
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens of a packed row."""
+        assert self.layout.row_tokens is not None
+        return self.layout.row_tokens
 
     def __repr__(self) -> str:
         return f"shard {self.output}"
@@ -70,18 +82,25 @@ class StoredRows:
         self._parts, self._stack = parts, open_parts
         self._firsts = [first for _, _, first in parts]
         self._open: dict[int, PartReader] = {}
-        self._block = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
+        self._stored = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
+        self._first = self._after = 0  # rows of the block that was used last
+        self._block: Block = memoryview(b""), array("Q")
 
     def __getitem__(self, row: int) -> Row:
-        part = bisect_right(self._firsts, row) - 1
-        numbers = self._reader(part).row_numbers
-        local = row - self._firsts[part]
-        number = bisect_right(numbers, local) - 1
-        values, ends = self._block(part, number)
-        place = local - numbers[number]
+        if not self._first <= row < self._after:
+            self._find(row)
+        values, ends = self._block
+        place = row - self._first
         start, stop = ends[place - 1] if place else 0, ends[place]
         middle = (start + stop) // 2
         return bytes(values[start:middle]), bytes(values[middle:stop])
+
+    def _find(self, row: int) -> None:
+        part = bisect_right(self._firsts, row) - 1
+        numbers, first = self._reader(part).row_numbers, self._firsts[part]
+        number = bisect_right(numbers, row - first) - 1
+        self._first, self._after = first + numbers[number], first + numbers[number + 1]
+        self._block = self._stored(part, number)
 
     def _reader(self, part: int) -> PartReader:
         if part not in self._open:
@@ -95,34 +114,40 @@ class StoredRows:
 
 def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
     """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
-    rows = array("Q", task.rows)
-    bags = array("Q", task.ends) if task.ends is not None else range(1, len(rows) + 1)
-    columns: dict[str, list[bytes]] = {name: [] for name in task.layout.columns}
-    ends, start, total, filled = array("Q"), 0, 0, 0
-    for number, stop in enumerate(bags, 1):
-        parts = [stored[row] for row in rows[start:stop]]
-        made = _columns(task, parts)
-        for name, values in columns.items():
-            values.append(made[name])
-        length = len(made["labels"]) // ID_BYTES
-        total += length
-        filled += length - sum(len(part) // ID_BYTES for part, _ in parts)
-        ends.append(total)
-        if number % _ROWS_AT_ONCE == 0 or number == len(bags):
-            yield Rows({name: b"".join(values) for name, values in columns.items()}, ends), filled
-            columns, ends, filled = {name: [] for name in columns}, array("Q"), 0
-        report_progress(stop - start)
-        start = stop
+    rows, total = array("Q", task.rows), 0
+    bags = None if task.ends is None else [0, *array("Q", task.ends)]
+    count = len(rows) if bags is None else len(bags) - 1
+    for start in range(0, count, _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, count)
+        if bags is None:
+            parts = [stored[row] for row in rows[start:stop]]
+            columns, filled = _unpacked(parts), 0
+            sizes = [len(ids) // ID_BYTES for ids, _ in parts]
+        else:
+            parts = [stored[row] for row in rows[bags[start] : bags[stop]]]
+            first = bags[start]
+            made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise(bags[start : stop + 1])]
+            columns = {name: b"".join(row[name] for row in made) for name in task.layout.columns}
+            sizes = [task.row_tokens] * len(made)
+            filled = sum(sizes) - sum(len(ids) for ids, _ in parts) // ID_BYTES
+        ends = array("Q", list(accumulate(sizes, initial=total))[1:])
+        total = ends[-1]
+        yield Rows(columns, ends), filled
+        report_progress(len(parts))
 
 
-def _columns(task: AssemblyTask, parts: list[Row]) -> dict[str, bytes]:
-    """Return the values of one row in each column."""
+def _unpacked(parts: list[Row]) -> dict[str, bytes]:
+    """Return the values of rows in each column, where each conversation is one."""
+    ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
+    return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * (len(ids) // ID_BYTES)}
+
+
+def _packed(task: AssemblyTask, parts: list[Row]) -> dict[str, bytes]:
+    """Return the values of one row of several conversations in each column."""
     ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
     lengths = [len(part) // ID_BYTES for part, _ in parts]
     total = sum(lengths)
-    if task.layout.row_tokens is None:
-        return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * total}
-    filled = task.layout.row_tokens - total
+    filled = task.row_tokens - total
     if task.pack == NEAT:
         numbers = ((number).to_bytes(ID_BYTES, "little") * length for number, length in enumerate(lengths, 1))
         mask = b"".join(numbers) + bytes(ID_BYTES * filled)

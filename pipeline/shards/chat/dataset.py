@@ -8,7 +8,7 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.files import CorpusFile
 from pipeline.shards.chat.align import FORMATTINGS, OPENAI_TAGS
 from pipeline.shards.chat.rows import first_columns
-from pipeline.storage import Location
+from pipeline.storage import Location, is_uri
 from pipeline.storage.bounded import read_json
 
 _ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
@@ -66,7 +66,8 @@ def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
     number = entry.get("num_samples")
     if number is not None and (type(number) is not int or number < 1):
         raise UsageError(f"{where}: num_samples must be a whole number from 1")
-    inputs = (str(path.parent / entry["file_name"]),)
+    name_of_file = entry["file_name"]
+    inputs = (name_of_file if is_uri(name_of_file) else str(path.parent / name_of_file),)
     return DataSet(name, inputs, formatting, entry.get("columns"), entry.get("tags"), number)
 
 

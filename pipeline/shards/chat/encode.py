@@ -1,58 +1,21 @@
-"""Conversations -> ids and labels, by a template: the slots, the marks of turns, what is learned, and where it is cut.
-
-Rows are bytes of int32: ids, and labels with -100 where nothing is learned. Each text of a slot is encoded on its own,
-with the special tokens in it recognised, so ends of messages are borders of pieces.
-"""
+"""Conversations in memory to rows of ids and labels: the public function."""
 
 import logging
-import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from pipeline import _core
-from pipeline.base.errors import UsageError, unfit
+from pipeline.base.errors import unfit
 from pipeline.run.option_types import AnyPath
-from pipeline.shards.chat.align import is_complete
-from pipeline.shards.chat.templates import (
-    BOS,
-    CONTENT,
-    TURN,
-    Slots,
-    Template,
-    eos_of,
-    missing_marks,
-    require_marks,
-    template_named,
-)
-from pipeline.shards.chat.tools import called, described
+from pipeline.shards.chat.encoder import ChatEncoder, ChatSettings
+from pipeline.shards.chat.templates import missing_marks, require_marks, template_named
 from pipeline.shards.plan import model_of
 from pipeline.tokenizer.arguments import at_least_one, flag
-from pipeline.tokenizer.encode import TextEncoder
-from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
-ID_BYTES = 4
-IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
-Row = tuple[bytes, bytes]  # ids and labels
-Messages = Sequence[Mapping[str, str]]
 _CONVERSATIONS = "conversations as align_chat returns them: mappings with a list of messages"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatSettings:
-    """What decides the rows, besides template and tokenizer. today: the date that a template may name."""
-
-    sequence_length: int = 2048
-    train_on_prompt: bool = False
-    mask_history: bool = False
-    default_system: str | None = None
-    enable_thinking: bool | None = True
-    preserve_thinking: bool = False
-    today: str = ""
 
 
 def encode_chat(
@@ -125,140 +88,3 @@ def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) ->
 def today() -> str:
     """Return the date of the day as templates write it."""
     return date.today().strftime("%d %b %Y")
-
-
-def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
-    """Return how many ids of a question and of an answer are kept of a turn of at most `limit` ids.
-
-    >>> infer_seqlen(10, 100, 64)
-    (10, 54)
-    """
-    if target * 2 < limit:
-        most = limit
-    elif source * 2 < limit:
-        most = limit - source
-    else:
-        most = int(limit * (target / (source + target)))
-    kept = min(most, target)
-    return min(max(limit - kept, 0), source), kept
-
-
-def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
-    """Raise `UsageError` for settings that exclude each other or the template."""
-    if settings.train_on_prompt and (template.efficient_eos or settings.mask_history):
-        other = f"template {template.name}, whose turns share one end of text"
-        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if settings.mask_history else other}")
-
-
-class ChatEncoder:
-    """Encodes conversations by one template. cut: how many did not fit a row so far."""
-
-    def __init__(
-        self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
-    ) -> None:
-        refuse_exclusive(template, settings)
-        self._template, self._settings, self.cut = template, settings, 0
-        self._encoder = TextEncoder(model, native)
-        special = model.vocabulary.special_tokens
-        self._special = self._encoder.recognising(frozenset(special))
-        tokens = {BOS: model.bos_token, 1 - BOS: eos_of(template, model)}
-        self._ids = {role: b"" if text is None else _bytes_of(special[text]) for role, text in tokens.items()}
-        self._eos = self._ids[1 - BOS] if template.efficient_eos else b""
-        start, stop = template.thought_words
-        self._thought = re.compile(f"{re.escape(start)}(.*?){re.escape(stop)}", re.DOTALL)
-        self._thought_marks = start.strip(), stop.strip()
-        self._no_thought = self._text(start + stop) if template.kind == "reasoning" else b""
-        self._system = template.default_system if settings.default_system is None else settings.default_system
-
-    def encode(self, conversation: Mapping[str, Any]) -> Row | None:
-        """Return the row of a conversation, or None if it is dropped: not turns of a question and an answer."""
-        messages = conversation.get("messages") or ()
-        if not is_complete(messages):
-            return None
-        try:
-            pairs = self._pairs(messages, conversation.get("system"), conversation.get("tools") or "")
-        except ValueError:  # tools, or a call of one, that are not JSON
-            return None
-        row = self._labelled(pairs)
-        return row if row[0] else None
-
-    def _pairs(self, messages: Messages, system: str | None, tools: str) -> list[Row]:
-        """Return the ids of each question and answer."""
-        template, settings = self._template, self._settings
-        contents = [message["content"] for message in messages]
-        reasons = template.kind == "reasoning"
-        last_only = settings.mask_history and not settings.preserve_thinking
-        if reasons and (settings.enable_thinking is False or last_only):
-            for index in range(1, len(contents), 2):
-                if settings.enable_thinking is False or index < len(contents) - 1:
-                    contents[index] = self._thought.sub("", contents[index]).lstrip("\n")
-        start = b"".join(self._ids[slot] if isinstance(slot, int) else self._text(slot) for slot in template.prefix)
-        about = (system or self._system) + (described(tools, template.tools, settings.today) if tools else "")
-        if (system or self._system or tools) and template.kind != "system_in_user":
-            start += self._slots(template.system, about)
-        elif system or self._system or tools:
-            first = template.system[0]
-            text = first.replace(CONTENT, about, 1) if isinstance(first, str) else ""
-            if messages[0]["role"] == "user":
-                contents[0] = text + contents[0]
-        encoded = [self._message(message["role"], content, index // 2) for index, (message, content) in
-                   enumerate(zip(messages, contents, strict=True))]  # fmt: skip
-        encoded[0] = start + encoded[0]
-        if reasons:
-            for index in (len(encoded) - 1,) if last_only else range(1, len(encoded), 2):
-                if not any(mark in contents[index] for mark in self._thought_marks):
-                    place = index if settings.enable_thinking else index - 1
-                    before, after = (self._no_thought, b"") if settings.enable_thinking else (b"", self._no_thought)
-                    encoded[place] = before + encoded[place] + after
-        return list(zip(encoded[::2], encoded[1::2], strict=True))
-
-    def _message(self, role: str, content: str, turn: int) -> bytes:
-        template = self._template
-        if role == "user":
-            return self._slots(template.user, content, turn if template.kind != "system_in_user" else None)
-        if role == "function":
-            thought_words = None if template.kind == "system_in_user" else template.thought_words
-            return self._slots(template.function, called(content, template.tools, thought_words))
-        return self._slots(template.assistant if role == "assistant" else template.observation, content)
-
-    def _slots(self, slots: Slots, content: str, turn: int | None = None) -> bytes:
-        """Return the ids of slots, each text encoded on its own. turn: what `{{idx}}` becomes, also in a content."""
-        parts = []
-        for slot in slots:
-            if isinstance(slot, int):
-                parts.append(self._ids[slot])
-                continue
-            text = slot.replace(CONTENT, content, 1)
-            if turn is not None and TURN in text:
-                text = text.replace(TURN, str(turn), 1)
-            parts.append(self._text(text))
-        return b"".join(parts)
-
-    def _text(self, text: str) -> bytes:
-        return bytes(self._encoder.encode_to_buffer(text, self._special)) if text else b""
-
-    def _labelled(self, pairs: list[Row]) -> Row:
-        """Cut the turns to the length of a row, and put them together with what is learned."""
-        settings, eos = self._settings, self._eos
-        left = settings.sequence_length - bool(eos)
-        taken: list[Row] = []
-        for source, target in reversed(pairs) if settings.mask_history else pairs:
-            if left <= 0:
-                break
-            lengths = infer_seqlen(len(source) // ID_BYTES, len(target) // ID_BYTES, left)
-            asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
-            left -= sum(lengths)
-            masked = asked if settings.train_on_prompt else IGNORED * lengths[0]
-            if eos and taken and asked:  # without ids of a question no place is left for the label
-                masked = eos + masked[ID_BYTES:]
-            learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
-            taken.append((asked + answered, masked + learned))
-        if settings.mask_history:
-            taken.reverse()
-        ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
-        self.cut += len(ids) < sum(len(source) + len(target) for source, target in pairs)
-        return ids + eos, labels + eos
-
-
-def _bytes_of(number: int) -> bytes:
-    return number.to_bytes(ID_BYTES, "little")

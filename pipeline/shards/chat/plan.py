@@ -19,7 +19,8 @@ from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.shards.chat.dataset import DataSet, listed_data_sets, recognised
-from pipeline.shards.chat.encode import ChatSettings, refuse_exclusive, today
+from pipeline.shards.chat.encode import today
+from pipeline.shards.chat.encoder import ChatSettings, refuse_exclusive
 from pipeline.shards.chat.mixing import Mixing
 from pipeline.shards.chat.rows import as_chat_file, first_columns
 from pipeline.shards.chat.templates import (

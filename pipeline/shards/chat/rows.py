@@ -1,15 +1,17 @@
-"""Files of chat data -> rows, in bounded memory: JSON Lines, one JSON array, Parquet.
+"""Files of chat data -> rows, in bounded memory: JSON Lines, one JSON array, CSV, Parquet, Arrow.
 
 A row is a mapping of columns with its position: a byte of JSON Lines, the number of a row elsewhere. What is no JSON
-object is skipped and counted.
+object is skipped and counted. The cells of CSV are texts; an empty one is null, as LLaMA-Factory's reader has it.
 """
 
 import codecs
+import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from pathlib import PurePath
+from typing import Any, cast
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, opened
@@ -18,6 +20,7 @@ from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.readers import blocks_of_span, unchanged
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
+from pipeline.storage import named
 
 Found = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
 _BLANK = " \t\r\n"
@@ -28,9 +31,14 @@ _FIRST_ROWS = 1000
 def as_chat_file(file: CorpusFile) -> CorpusFile:
     """Return the file with the format that its rows are in; raises `InputError` for one that has no rows."""
     if file.format in ("text", "lines"):
+        suffixes = [suffix.lower() for suffix in PurePath(named(file.path).name).suffixes]
+        if file.format == "text" and suffixes[-1:] == [".arrow"]:
+            return replace(file, format="arrow")
+        if file.format == "text" and ".csv" in suffixes[-1 if file.compression == "none" else -2 :]:
+            return replace(file, format="csv")
         raise InputError(
-            f"{file.path} holds text, and chat data are rows: name .jsonl, .json or .parquet files, or say what it is "
-            "with --input-format jsonl"
+            f"{file.path} holds text, and chat data are rows: name .jsonl, .json, .csv, .parquet or .arrow files, or "
+            "say what it is with --input-format jsonl"
         )
     if file.format != "jsonl" or file.compression != "none":
         return file
@@ -46,12 +54,16 @@ def read_rows(
 
     Raises `InputError` for a file that is damaged or changed.
     """
-    if file.format == "parquet":
-        yield from _parquet_rows(file, start, stop, progress)
+    if file.format in ("parquet", "arrow"):
+        yield from (
+            _parquet_rows(file, start, stop, progress) if file.format == "parquet" else _arrow_rows(file, progress)
+        )
         return
     with blocks_of_span(file, start, stop, progress, budget) as (first, blocks):
         if file.format == "json":
             yield from _array_rows(file, blocks)
+        elif file.format == "csv":
+            yield from _csv_rows(file, blocks)
         else:
             yield from _line_rows(file, blocks, first, budget)
 
@@ -121,6 +133,56 @@ def _array_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
 def _ended(blocks: Iterable[bytes]) -> Iterator[bytes | None]:
     yield from blocks
     yield None
+
+
+def _csv_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
+    number = 0
+    csv.field_size_limit(MOST_LINE_BYTES)
+    try:
+        for row in csv.DictReader(_text_lines(blocks), strict=True):
+            if cast("dict[str | None, Any]", row).pop(None, None) is not None:
+                raise ValueError("a row has more cells than there are columns")
+            yield {column: cell or None for column, cell in row.items()}, number
+            number += 1
+    except (ValueError, csv.Error) as error:
+        raise damaged(file.path, f"read as CSV after {number:,} rows", error) from None
+
+
+def _text_lines(blocks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a text with their ends; raises `ValueError` for one that is too long."""
+    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+    rest = ""
+    for block in _ended(blocks):
+        *lines, rest = (rest + decode(block or b"", block is None)).split("\n")
+        if len(rest) > MOST_LINE_BYTES:
+            raise ValueError("a line is too long")
+        yield from (line + "\n" for line in lines)
+    yield rest
+
+
+def _arrow_rows(file: CorpusFile, progress: Callable[[int], None]) -> Iterator[Found]:
+    """Read a stream of batches, as `datasets` writes it, or a file of them, which has a mark."""
+    import pyarrow as pa
+
+    number, left = 0, file.size
+    with unchanged(file) as stream:
+        try:
+            if stream.read_at(0, 6) == b"ARROW1":
+                table = pa.ipc.open_file(stream)
+                batches = map(table.get_batch, range(table.num_record_batches))
+            else:
+                batches = pa.ipc.open_stream(stream)
+            for batch in batches:
+                for start in range(0, len(batch), _ROWS_AT_ONCE):
+                    for row in batch.slice(start, _ROWS_AT_ONCE).to_pylist():
+                        yield row, number
+                        number += 1
+                done = min(batch.nbytes, left)
+                left -= done
+                progress(done)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(file.path, "read as Arrow", error) from None
+    progress(left)
 
 
 def _parquet_rows(file: CorpusFile, start: int, stop: int, progress: Callable[[int], None]) -> Iterator[Found]:

@@ -18,9 +18,9 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
-from pipeline.shards.chat.align import Conversation, MissingColumnError, align_chat
+from pipeline.shards.chat.align import Conversation, MissingColumnError, aligned
 from pipeline.shards.chat.dataset import DataSet
-from pipeline.shards.chat.encode import ID_BYTES, ChatEncoder, ChatSettings
+from pipeline.shards.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
 from pipeline.shards.chat.rows import read_rows
 from pipeline.shards.chat.templates import Template
 from pipeline.shards.encode_worker import loaded
@@ -65,13 +65,13 @@ def encode_rows(task: RowsTask) -> Part:
     with whole_file(task.output) as path, path.open("wb") as file:
         part = PartWriter(file, ID_BYTES)
         written = part.finish(task.fingerprint, _write_rows(task, encoder, part))
-    _log.info("%s: %d bytes in %.2f s", task, written.statistics.bytes, time.monotonic() - started)
+    _log.info("%s: %d rows, %d ids in %.2f s", task, written.documents, written.ids // 2, time.monotonic() - started)
     return written
 
 
 def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> ChunkStatistics:
     """Write the blocks of a part; returns what was read and dropped."""
-    tally, size, values = Tally(), 0, 0
+    tally, values = Tally(), 0
     columns: list[bytes] = []
     ends = array("Q")
     held = 0
@@ -103,18 +103,17 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
             ends.append(values)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()
-        size += stop - start if file.format != "parquet" else 0
     write()
-    return ChunkStatistics(bytes=size, losses=tally.found)
+    return ChunkStatistics(losses=tally.found)
 
 
 def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation | None:
     """Return the conversation of a row, None for one that is malformed; raises `InputError` for a missing column."""
     try:
         try:
-            return align_chat(row, of.formatting, of.columns, of.tags)
+            return aligned(row, of.formatting, of.columns, of.tags)
         except MissingColumnError:
-            return align_chat({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
+            return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
     except MissingColumnError as error:
         raise InputError(f"{file.location(position)}: {error} (data set {of.name})") from None
     except (TypeError, ValueError, AttributeError, KeyError):

@@ -2,27 +2,24 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pipeline.run.work import Work
-from pipeline.shards import manifest
 from pipeline.shards.chat.assemble import Assembly, assemble, cut
 from pipeline.shards.chat.assemble_worker import AssemblyTask, write_rows
 from pipeline.shards.chat.dataset import DataSet
-from pipeline.shards.chat.encode import ID_BYTES
+from pipeline.shards.chat.encoder import ID_BYTES
 from pipeline.shards.chat.mixing import order_rows
 from pipeline.shards.chat.plan import Chat, owners_of
 from pipeline.shards.chat.rows_worker import RowsTask, encode_rows
-from pipeline.shards.encode import WRITING_STAGE, encode_missing, index_file, writers
+from pipeline.shards.encode import encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ShardFacts
-from pipeline.shards.manifest import Encoding, FileFacts
+from pipeline.shards.manifest import Encoding, FileFacts, directories_of
 from pipeline.shards.part_file import Part, open_part
 from pipeline.shards.plan import encoding_workers
 from pipeline.storage import Location
-from pipeline.storage.atomic import make_directory
 from pipeline.tokenizer.model import Model
 
 
@@ -57,64 +54,41 @@ def encode_conversations(
     return encode_missing(work, encoding, encode_rows, task, workers)
 
 
-@dataclass(frozen=True)
-class Split:
-    """The rows of one split. directory: of its shards, empty for the only split of a format that needs none."""
-
-    directory: str
-    assembly: Assembly
-
-
 def write_conversations(
     work: Work, encoding: Encoding, chat: Chat, sets: Sequence[DataSet]
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
-    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
     lengths, firsts = _lengths(encoding)
     order = order_rows(_sizes(encoding, sets, firsts), chat.mixing)
-    compatible = bool(options["compatible"])
+    compatible = bool(encoding.options["compatible"])
     train, held = (assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order)
-    named = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
-    directories = manifest.directories_of(options["shard_format"], list(named))
-    splits = [Split(directory, rows) for directory, rows in zip(directories, named.values(), strict=True)]
+    splits = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
     parts = tuple((*stored, first) for stored, first in zip(encoding.parts(), firsts, strict=False))
-    tasks = [task for split in splits for task in _tasks(work, encoding, chat, split, lengths, parts)]
-    names = [task.name for task in tasks]
-    names += format_.index(chat.layout, {split.directory: () for split in splits})
-    for split in splits:
-        if split.directory:
-            make_directory(work.directory / split.directory)
-    manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    workers = writers(work, len(tasks))
+    directories = directories_of(encoding.options["shard_format"], list(splits))
+    tasks = {
+        directory: _tasks(work, encoding, chat, directory, rows, lengths, parts)
+        for directory, rows in zip(directories, splits.values(), strict=True)
+    }
     total = len(train.rows) + len(held.rows)
-    with work.stage(WRITING_STAGE, total, "conversations") as advance:
-        run = work.executor.run(write_rows, tasks, advance, at_once=workers.at_once, need=workers.need)
-        written = dict(run)
-    facts = [written[index] for index in range(len(tasks))]
-    by_split = {split.directory: [one for one in facts if _directory(one.name) == split.directory] for split in splits}
-    return facts, [index_file(work, *file) for file in format_.index(chat.layout, by_split).items()]
-
-
-def _directory(name: str) -> str:
-    return name.rpartition("/")[0]
+    return write_missing(work, encoding, chat.layout, write_rows, tasks, total, "conversations")
 
 
 def _tasks(
     work: Work,
     encoding: Encoding,
     chat: Chat,
-    split: Split,
+    directory: str,
+    assembly: Assembly,
     lengths: Sequence[int],
     parts: tuple[tuple[Location, str, int], ...],
 ) -> list[AssemblyTask]:
     """Return the tasks of the shards of a split."""
-    options, assembly = encoding.options, split.assembly
-    format_ = shard_format(options["shard_format"])
+    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
     ranges = list(cut(assembly, lengths, chat.layout.row_tokens, options["shard_size"])) or [range(0)]
     tasks = []
     for index, rows in enumerate(ranges):
         name = format_.names(index, len(ranges), offsets=False)[0]
-        name = f"{split.directory}/{name}" if split.directory else name
+        name = f"{directory}/{name}" if directory else name
         start, stop, ends = rows.start, rows.stop, None
         if assembly.ends is not None:
             start = assembly.ends[rows.start - 1] if rows.start else 0

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.values import TOOL_FORMATS
 from pipeline.storage import Location, named
@@ -98,10 +96,15 @@ def require_marks(template: Template, model: Model, missing: list[str]) -> None:
 
 @cache
 def _known() -> dict[str, Any]:
-    return dict(yaml.safe_load((Path(__file__).parent / "templates.yaml").read_text(encoding="utf-8")))
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML has its C library
+    return dict(yaml.load((Path(__file__).parent / "templates.yaml").read_text(encoding="utf-8"), loader))  # noqa: S506
 
 
 def _read(path: Location) -> Any:
+    import yaml
+
     try:
         return yaml.safe_load(read_bounded(path, CONFIG_BYTES).decode("utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:

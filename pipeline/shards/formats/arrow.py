@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline.shards.formats.parquet import blocks_of, list_array
-from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, row_groups
+from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat, row_groups
 from pipeline.storage import Location, arrow_source
 
 _DTYPES = {"uint16": "int32", "uint32": "int32"}  # as trainers have them; all others stay
 
 
-class SavedDataset:
+class SavedDataset(ShardFormat):
     """The format arrow."""
 
-    rows: ClassVar[bool] = True
-    columns: ClassVar[bool] = True
-    alone: ClassVar[bool] = False
     split_directories: ClassVar[bool] = True
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002

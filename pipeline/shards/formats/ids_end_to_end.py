@@ -8,26 +8,25 @@ The offsets of documents are another `.npy` file, of uint64: where each document
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, IDS, Block, Layout, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from pipeline.storage import Location, open_file
 
 _HEADER_BYTES = 128
 
 
 @dataclass(frozen=True)
-class IdsEndToEnd:
+class IdsEndToEnd(ShardFormat):
     """The formats npy and bin."""
 
     rows: ClassVar[bool] = False
     columns: ClassVar[bool] = False
     alone: ClassVar[bool] = True
-    split_directories: ClassVar[bool] = False
     extension: str
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
@@ -79,10 +78,6 @@ class IdsEndToEnd:
             for first in range(0, max(tokens, 1), BLOCK_IDS):
                 data = file.read_at(len(header) + first * id_bytes, BLOCK_IDS * id_bytes)
                 yield memoryview(array(ID_CODES[id_bytes], data)), first
-
-    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
-        """Return nothing."""
-        return {}
 
 
 def _read_ends(where: Location, tokens: int, documents: int) -> "array[int]":

@@ -13,19 +13,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline.base.errors import UsageError
-from pipeline.shards.formats.shard_format import ID_CODES, Block, Layout, Rows, ShardFacts, row_groups, value_bytes
+from pipeline.shards.formats.shard_format import (
+    ID_CODES,
+    Block,
+    Layout,
+    Rows,
+    ShardFacts,
+    ShardFormat,
+    row_groups,
+    value_bytes,
+)
 from pipeline.storage import Location, open_file
 
 _COPIED_BYTES = 1 << 20
 _SHAPE = struct.Struct("<BI")  # one dimension, and its size in four bytes
 
 
-class StreamingShards:
+class StreamingShards(ShardFormat):
     """The format mds."""
 
-    rows: ClassVar[bool] = True
-    columns: ClassVar[bool] = True
-    alone: ClassVar[bool] = False
     split_directories: ClassVar[bool] = True
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002

@@ -5,12 +5,12 @@ A sequence is a row. Ids of four bytes are signed there, which makes no differen
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
 from pipeline.shards.formats.ids_end_to_end import IdsEndToEnd
-from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from pipeline.storage import Location, open_file
 
 _HEADER = struct.Struct("<9sQBQQ")  # mark, version, dtype, sequences, document ends
@@ -18,13 +18,10 @@ _MARK = b"MMIDIDX\x00\x00"
 _DTYPES = {2: 8, 4: 4}  # bytes of an id -> Megatron's number of the dtype
 
 
-class IndexedDataset:
+class IndexedDataset(ShardFormat):
     """The format megatron."""
 
-    rows: ClassVar[bool] = True
     columns: ClassVar[bool] = False
-    alone: ClassVar[bool] = False
-    split_directories: ClassVar[bool] = False
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
         """Return the names of the ids and of their index."""
@@ -70,7 +67,3 @@ class IndexedDataset:
             high = next((at for at in range(low, len(ends)) if ends[at] > first + len(ids)), len(ends))
             yield ids, ends[low:high]
             low = high
-
-    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
-        """Return nothing."""
-        return {}

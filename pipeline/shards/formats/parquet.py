@@ -2,23 +2,29 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block, Layout, Rows, ShardFacts, row_groups
+from pipeline.shards.formats.shard_format import (
+    BLOCK_IDS,
+    ID_CODES,
+    Block,
+    Layout,
+    Rows,
+    ShardFacts,
+    ShardFormat,
+    row_groups,
+)
 from pipeline.storage import Location, arrow_source
 
 _ROWS_AT_ONCE = 1024
 
 
-class ParquetRows:
+class ParquetRows(ShardFormat):
     """The format parquet. The last row may be a document that continues in the next shard."""
 
-    rows: ClassVar[bool] = True
-    columns: ClassVar[bool] = True
     alone: ClassVar[bool] = True
-    split_directories: ClassVar[bool] = False
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
         """Return the name of a shard."""
@@ -58,10 +64,6 @@ class ParquetRows:
                 yield from blocks_of((batch.column(0) for batch in batches), layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
-
-    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
-        """Return nothing."""
-        return {}
 
 
 def list_array(values: bytes, dtype: str, kind: Any, ends: Any, lists: Any = None) -> Any:

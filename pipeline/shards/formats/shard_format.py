@@ -8,7 +8,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
@@ -89,7 +88,7 @@ class ShardFacts:
 
 
 class ShardFormat(Protocol):
-    """A format of shards.
+    """A format of shards; those of this package inherit the defaults.
 
     rows: whether it keeps rows apart by itself, so that a shard ends with a row and needs no file of offsets.
     columns: whether it has a place for more columns than `input_ids`. alone: whether a shard is complete without
@@ -97,10 +96,10 @@ class ShardFormat(Protocol):
     in `train/` if there is `validation/`.
     """
 
-    rows: ClassVar[bool]
-    columns: ClassVar[bool]
-    alone: ClassVar[bool]
-    split_directories: ClassVar[bool]
+    rows: ClassVar[bool] = True
+    columns: ClassVar[bool] = True
+    alone: ClassVar[bool] = False
+    split_directories: ClassVar[bool] = False
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
         """Return the name of a shard, `shard-00000.EXTENSION`, and of its second file, if it has one.
@@ -117,9 +116,9 @@ class ShardFormat(Protocol):
         """Yield the ids of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
         ...
 
-    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
+    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
         """Return the files that the format adds to a directory, path -> text; splits: directory or "" -> its shards."""
-        ...
+        return {}
 
 
 @dataclass
@@ -157,16 +156,6 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
     unfinished = [] if (last[-1] if last else 0) == stop else [stop]
     if last or unfinished:
         yield RowGroup({name: bytes(values) for name, values in waiting.items()}, [*last, *unfinished])
-
-
-def rows_of(layout: Layout, lists: Mapping[str, Sequence[Sequence[int]]], first: int = 0) -> Rows:
-    """Return rows from lists of numbers, one list per row in each column. first: how many values came before.
-
-    >>> rows_of(Layout({"input_ids": "int32"}), {"input_ids": [[1, 2], [3]]}).ends
-    array('Q', [2, 3])
-    """
-    columns = {name: array(CODES[dtype], chain.from_iterable(lists[name])) for name, dtype in layout.columns.items()}
-    return Rows(columns, array("Q", list(accumulate(map(len, lists[IDS]), initial=first))[1:]))
 
 
 def value_bytes(dtype: str) -> int:

@@ -123,7 +123,7 @@ def _write(path: Any, model: Model, texts: dict[int, str], pre: str) -> None:
     writer.add_eos_token_id(vocabulary.special_tokens[eos])
     if model.pad_token:
         writer.add_pad_token_id(vocabulary.special_tokens[model.pad_token])
-    writer.add_add_bos_token(added is not None)  # llama-bpe would add it unless told
+    writer.add_add_bos_token(added is not None)  # where a file does not say it, `llama-bpe` adds one
     writer.add_add_eos_token(False)
     if template := model.chat_template:
         if ends := [text for text in template.writes("turn end") if text in vocabulary.special_tokens]:

@@ -84,8 +84,8 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         if for_tokenizers(compiled) in (expression, written_now):
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
-    if (known := _spelled_presets().get(expression)) is not None:
-        return compile_pattern(known)
+    if (known := _preset_spelled(expression)) is not None:
+        return known
     expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
     compiled = compile_pattern(
         _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
@@ -96,10 +96,18 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
 
 
+def _preset_spelled(expression: str) -> CompiledPattern | None:
+    """Return the named pattern with this spelling for tokenizers, or None; those of like length are tried first."""
+    if expression == _GPT2_AS_PUBLISHED:
+        return _preset("gpt2")[0]
+    nearest = sorted(PRESETS, key=lambda name: abs(len(PRESETS[name]) - len(expression)))
+    return next((compiled for compiled, spelling in map(_preset, nearest) if spelling == expression), None)
+
+
 @cache
-def _spelled_presets() -> dict[str, str]:
-    """Return the spellings of the named patterns for tokenizers, and their names."""
-    return {for_tokenizers(compile_pattern(name)): name for name in PRESETS} | {_GPT2_AS_PUBLISHED: "gpt2"}
+def _preset(name: str) -> tuple[CompiledPattern, str]:
+    compiled = compile_pattern(name)
+    return compiled, for_tokenizers(compiled)
 
 
 def public_pre_tokenizer(model: Model) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
 
 import pipeline
-from pipeline.shards.chat.encode import infer_seqlen
+from pipeline.shards.chat.encoder import infer_seqlen
 
 DIALOG = {"messages": [{"role": "user", "content": "the low"}, {"role": "assistant", "content": "lower"}]}
 NOT_HERE = {"split_special_tokens"}  # never useful
