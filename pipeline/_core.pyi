@@ -12,6 +12,11 @@ from typing_extensions import Buffer
 
 Columns: TypeAlias = tuple[Any, Any, Any]
 
+def simd() -> list[str]:
+    """
+    The instruction sets that this machine runs, the one in use first; BPE_PIPELINE_SIMD chooses another.
+    """
+
 class Automaton:
     """A compiled pattern: cuts UTF-8 text into pieces."""
 

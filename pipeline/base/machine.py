@@ -79,11 +79,14 @@ def _available_in(group: Path, limit_name: str, used_name: str, cache_name: str)
 
 def describe() -> dict[str, str]:
     """Return what a bug report needs: the machine, and versions of everything that can change a run."""
+    from pipeline import _core
+
     facts = {
         "python": f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
         "installed in": str(Path(__file__).parent),
         "platform": platform.platform(),
         "machine": platform.machine(),
+        "vector instructions": "{} (of {})".format((names := _core.simd())[0], ", ".join(names)),
         "physical cores": str(psutil.cpu_count(logical=False) or "unknown"),
         "logical cores": str(psutil.cpu_count() or "unknown"),
         "CPU quota": "none" if (quota := cpu_quota()) is None else f"{quota:g} cores",

@@ -2,6 +2,7 @@
 
 #include "bind/casters.hpp"
 #include "text/automaton.hpp"
+#include "text/simd.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -65,6 +66,16 @@ std::vector<uint32_t> cut_within(const Automaton& self, const Buffer& text, cons
 }  // namespace
 
 void bind_text(nb::module_& module) {
+  bpe::simd();  // a choice that this machine cannot run: the import fails and says so
+  module.def(
+      "simd",
+      [] {
+        std::vector<std::string> names{bpe::simd().name};
+        for (const bpe::Simd& one : bpe::available_simd())
+          if (one.name != names.front()) names.emplace_back(one.name);
+        return names;
+      },
+      "The instruction sets that this machine runs, the one in use first; BPE_PIPELINE_SIMD chooses another.");
   const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Automaton>(module, "Automaton", "A compiled pattern: cuts UTF-8 text into pieces.")
       .def("__init__", &make_automaton, "class_starts"_a, "class_ids"_a, "classes"_a, "plain"_a, "folded"_a,

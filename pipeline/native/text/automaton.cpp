@@ -6,7 +6,11 @@ namespace bpe {
 namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;  // the class of a byte that is not valid UTF-8
-constexpr size_t kMargin = PairTable::kMargin;
+constexpr size_t kMargin = 80;  // ends that one block of a window, or one group of pairs, may write
+constexpr size_t kBlock = 64, kMostBlocks = 32;
+constexpr int kManyUndecided = 20;                // of a block: the automaton reads it
+constexpr size_t kNear = 64, kFar = 256;          // bytes from the last boundary: windows start, windows end
+constexpr size_t kPause = 128;                    // bytes until windows are tried again
 constexpr uint32_t kBlocks = kCodePoints / 64;
 
 void require(bool condition, const char* what) {
@@ -25,6 +29,12 @@ uint32_t code_point(const uint8_t* at, uint32_t length) {
 uint32_t length_of_lead(uint8_t lead) {
   if (lead < 0xC2) return 1;
   return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
+}
+
+bool starts_with_ascii(const uint8_t* text) {
+  uint64_t words[2];
+  std::memcpy(words, text, sizeof words);
+  return ((words[0] | words[1]) & 0x8080808080808080u) == 0;
 }
 
 }  // namespace
@@ -103,6 +113,64 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
   return rest;
 }
 
+// Takes steps from a boundary until the windows decide again, past the first bit of `undecided`, whose bits count from
+// `base`. False: they do not for a while, and `now` is where steps go on.
+bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
+                               uint32_t* ends) const {
+  const size_t start = now.at;
+  const auto first = static_cast<std::ptrdiff_t>(std::countr_zero(undecided));
+  while (true) {
+    if (size - now.at < 4) return false;
+    const Character next = character(text, now.at, size);
+    const Step step = steps_[size_t{next.cls} << state_shift_ | now.state];
+    now.count -= step.flags >> kRetractShift & kRetractMask;
+    ends[now.count] = static_cast<uint32_t>(now.previous);
+    now.count += step.flags & kBack;
+    ends[now.count] = static_cast<uint32_t>(now.at);
+    now.count += (step.flags & kHere) >> 1;
+    now = {step.next, now.at + next.length, now.at, now.count};
+    // The boundaries before `previous` are written.
+    const auto bit = static_cast<std::ptrdiff_t>(now.previous - base);  // negative in blocks before
+    if (bit > first && !tentative_[now.state] && (bit >= 64 || (undecided >> bit & 3) == 0)) return true;
+    if (now.at - start > kFar) return false;
+  }
+}
+
+// Writes boundaries from a boundary on, where `now` is with state 0, as long as windows decide nearly all of them.
+Automaton::Cursor Automaton::run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends,
+                                         size_t limit) const {
+  std::array<uint64_t, kMostBlocks> boundaries, undecided;
+  const size_t origin = now.at;
+  size_t settled = origin + 1;  // the first position whose boundary is not yet written
+  const auto restart = [&]() -> Cursor {
+    const size_t last = now.count ? std::max<size_t>(ends[now.count - 1], origin) : origin;
+    return {0, last, last, now.count};
+  };
+  for (size_t at = origin, most = 1; size - at >= kBlock && now.count <= limit; most = kMostBlocks) {
+    const size_t blocks = std::min({most, (size - at) / kBlock, (limit - now.count) / 16 + 1});
+    simd_.window_masks(*windows_, text + at, blocks, at != origin, boundaries.data(), undecided.data());
+    for (size_t block = 0; block < blocks && now.count <= limit; ++block, at += kBlock) {
+      const size_t base = at - 1;  // wraps at the start of the text, as do the bits that count from it
+      const auto unsettled = [&] { return settled - base < kBlock ? ~uint64_t{0} << (settled - base) : 0; };
+      uint64_t open = undecided[block] & unsettled();
+      uint64_t found = boundaries[block] & unsettled();
+      if (open && std::popcount(open) > kManyUndecided) return restart();
+      while (open) {
+        now.count += simd_.write_marks(ends + now.count, found & ((open & -open) - 1), static_cast<uint32_t>(base));
+        Cursor steps = restart();
+        if (!pass_undecided(steps, base, open, text, size, ends)) return size - steps.at < 4 ? restart() : steps;
+        now.count = steps.count;
+        settled = steps.previous + (now.count && ends[now.count - 1] == steps.previous);
+        open &= unsettled();
+        found &= unsettled();
+      }
+      now.count += simd_.write_marks(ends + now.count, found, static_cast<uint32_t>(base));
+      settled = std::max(settled, base + kBlock);
+    }
+  }
+  return restart();
+}
+
 // Takes the step of the document's end; false if that is SLOW.
 bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const {
   if (begin == size || (now.count && ends[now.count - 1] == size)) return true;
@@ -122,6 +190,7 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
   const uint32_t shift = state_shift_;
   Cursor now = out;
   bool enough = true;  // no SLOW step met the end of the text
+  size_t windows_from = windows_ ? begin : npos;
   // One character; `length` bytes long, of class `cls`.
   const auto step = [&](uint32_t cls, size_t length) -> bool {
     const Step next = steps[size_t{cls} << shift | now.state];
@@ -148,6 +217,14 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
     return true;
   };
   while (now.at < size && now.count <= limit && enough) {
+    if (now.at >= windows_from && size - now.at >= kBlock && !tentative_[now.state] && starts_with_ascii(text + now.at)) {
+      const size_t last = now.count ? ends[now.count - 1] : begin;
+      if (now.at - last < kNear) {
+        now = run_windows({0, last, last, now.count}, text, size, ends, limit);
+        windows_from = now.at + kPause;
+        if (now.count > limit) break;
+      }
+    }
     if (!pairs_.empty() && now.at - now.previous == 1) {
       const auto after = pairs_.run({now.state, now.at, now.count}, text, size, ends, limit);
       if (after.at > now.at) now = {after.state, after.at, after.at - 1, after.count};
@@ -219,6 +296,8 @@ Automaton::Automaton(const AutomatonTables& tables)
     }
   }
   pairs_ = PairTable({low_.data(), 128}, steps_, state_shift_, states_);
+  simd_ = simd();
+  if (simd_.window_masks) windows_ = derive_windows({low_.data(), 128}, classes_ - 1, steps_, state_shift_, tentative_);
 }
 
 void Automaton::make_class_table(const AutomatonTables& tables) {

@@ -4,7 +4,8 @@
 // reading a character twice: a step may write a boundary before the previous character (BACK) and before this one
 // (HERE), after taking some earlier ones back (RETRACT); SLOW leaves one piece to the plain table, which scans to the
 // last match and rewinds. Two neighbouring ASCII characters make one step in the pair table, which is composed from the
-// folded one.
+// folded one. Where the machine has vector instructions, most boundaries of ASCII text are read from windows of five
+// characters, many at once (see windows.hpp), and steps are taken only where a window does not decide.
 //
 // Invariants. An Automaton never changes: threads share it. Text is valid UTF-8; on anything else the pieces are
 // unspecified, but nothing outside the text is read. A state's tentative boundaries are the last ones written.
@@ -12,6 +13,7 @@
 // Cost. One dependent load a step; one step for two ASCII characters, otherwise one for each character.
 #pragma once
 #include "text/automaton_pairs.hpp"
+#include "text/simd.hpp"
 
 namespace bpe {
 
@@ -62,6 +64,9 @@ class Automaton {
 
   uint32_t class_at(uint32_t code) const { return blocks_[block_of_[code >> 6] + (code & 63)]; }
   Character character(const uint8_t* text, size_t at, size_t size) const;
+  Cursor run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends, size_t limit) const;
+  bool pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
+                      uint32_t* ends) const;
   bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
   bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
            size_t limit) const;
@@ -74,6 +79,8 @@ class Automaton {
   uint32_t state_shift_ = 0;         // steps_ is [class << state_shift_ | state]
   std::vector<Step> steps_;          // the folded table
   PairTable pairs_;                  // the same for two ASCII characters at once
+  Simd simd_;
+  std::shared_ptr<const WindowRules> windows_;  // what windows of ASCII characters decide
   std::array<uint8_t, 2048> low_;    // classes of the characters of one and two bytes
   std::vector<uint16_t> block_of_;   // [code point / 64] where its block starts in blocks_
   std::vector<uint8_t> blocks_;      // classes, 64 a block, equal blocks stored once
