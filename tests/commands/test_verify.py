@@ -497,7 +497,7 @@ run = manifest.require(Path(sys.argv[1]))
 counter, merges = run.manifest.counter_fingerprint(), run.manifest.merge_fingerprint()
 forecast = add_up(SumTask(run.counter_path, counter, 1 << 40)).replay_bytes
 before = psutil.Process().memory_info().rss
-replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, 1, 1 << 40, False))
+replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, False, 1, 1 << 40, False))
 peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 print(forecast, peak - before)
 """

@@ -268,8 +268,8 @@ def test_replay_over_budget_continues_streamed(imported: Path, monkeypatch: pyte
     monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
     monkeypatch.setattr(machine, "own_memory", lambda: next(used))
     here = manifest.require(imported)
-    task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path,
-                             here.manifest.merge_fingerprint(), "lowest-ids", 1, None, 1, 1 << 30, False)  # fmt: skip
+    asked = here.manifest.merge_fingerprint(), "lowest-ids", 1, None, False, 1, 1 << 30, False
+    task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path, *asked)
     merges, readings = replay_worker.replay(task)  # not even one merge fits
     assert len(merges) == 1500 - 257
     assert readings >= 2

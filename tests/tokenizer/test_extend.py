@@ -30,7 +30,7 @@ SMALL = base_of_case(
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
     model = base.model()
     first_id = options.pop("first_id", None)
-    settled = {"min_frequency": 1, "threads": 1, "budget_bytes": BIG} | options
+    settled = {"min_frequency": 1, "whole_characters": False, "threads": 1, "budget_bytes": BIG} | options
     path = counter_files.write(home / "counter", counter, partitions=2)
     start = start_of(model, add, first_id)
     task = ExtendTask(path, "f", model.vocabulary, model.whole_pieces, start, add, **settled, output=home / "plan")
