@@ -74,7 +74,7 @@ class Bucket:
     memory_bytes: for reading it.
     """
 
-    files: tuple[tuple[Location, str], ...]
+    files: tuple[StoredPart, ...]
     index: int
     id_bytes: int
     memory_bytes: int
@@ -87,7 +87,7 @@ Source = StoredPart | Bucket
 @contextlib.contextmanager
 def open_source(source: Source) -> Iterator["BucketReader | PartReader"]:
     """Open a part or a bucket; raises `RunDirectoryError` if it is damaged or of something else."""
-    opened = open_bucket(source) if isinstance(source, Bucket) else open_part(source.path, source.fingerprint)
+    opened = open_bucket(source) if isinstance(source, Bucket) else open_part(*source)
     with opened as reader:
         yield reader
 

@@ -60,9 +60,7 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     documents = sum(part.documents for part in parts)
     if not is_dealt(options) or not documents:
         repeat = options.get("repeat") or 1
-        return [
-            Split("train", tuple(StoredPart(*one) for one in stored) * repeat, tuple(p.ids for p in parts) * repeat)
-        ]
+        return [Split("train", tuple(stored) * repeat, tuple(part.ids for part in parts) * repeat)]
     whole = memory.budget(work.options.memory_limit, work.nodes)
     count = whole.workers(max(1, min(worker_count(work.options), len(parts))))
     work_bytes = bucket_memory(whole.per_worker(count))
@@ -75,7 +73,7 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
         tasks = list(_deal_tasks(encoding, parts, held_out, epoch, names, documents, bucket_bytes))
         buckets = tasks[0].buckets
         totals = _deal(work, tasks, workers)
-        files = tuple((task.output, task.output_fingerprint) for task in tasks)
+        files = tuple(StoredPart(task.output, task.output_fingerprint) for task in tasks)
         id_bytes = ID_BYTES[options["dtype"]]
         found = [(Bucket(files, index, id_bytes, workers.work_bytes), ids) for index, ids in enumerate(totals)]
         train += found[: buckets[0]]

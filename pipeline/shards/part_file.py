@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import accumulate
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
@@ -73,9 +73,8 @@ class Slice:
     with_start: bool
 
 
-@dataclass(frozen=True)
-class StoredPart:
-    """Where a part is, and the fingerprint of what it depends on."""
+class StoredPart(NamedTuple):
+    """Where a part is, or a dealt file, and the fingerprint of what it depends on."""
 
     path: Location
     fingerprint: str

@@ -25,7 +25,6 @@ from pipeline.shards.formats.shard_format import (
 )
 from pipeline.storage import Location, open_file
 
-_COPIED_BYTES = 1 << 20
 _SHAPE = struct.Struct("<BI")  # one dimension, and its size in four bytes
 
 
@@ -59,7 +58,7 @@ class StreamingShards(ShardFormat):
             samples.seek(0)
             with path.open("wb") as file:
                 file.write(self._head(layout, sizes))
-                shutil.copyfileobj(samples, file, _COPIED_BYTES)
+                shutil.copyfileobj(samples, file)
         return written
 
     def _head(self, layout: Layout, sizes: "array[int]") -> bytes:
@@ -76,16 +75,16 @@ class StreamingShards(ShardFormat):
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard, a row each."""
         assert second is None, "rows separate documents"
-        names, id_bytes, first = sorted(layout.columns), layout.id_bytes, 0
-        ended = layout.ended(facts)
+        names, id_bytes, first, ended = sorted(layout.columns), layout.id_bytes, 0, layout.ended(facts)
+        place = names.index("input_ids")
         with open_file(where) as file:
             (samples,) = struct.unpack("<I", file.read_at(0, 4))
             offsets = array("I", file.read_at(4, 4 * (samples + 1)))
             for number in range(samples):
                 data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
                 lengths = struct.unpack_from(f"<{len(names)}I", data)
-                at = 4 * len(names) + sum(lengths[: names.index("input_ids")])
-                ids = data[at + _SHAPE.size : at + lengths[names.index("input_ids")]]
+                at = 4 * len(names) + sum(lengths[:place])
+                ids = data[at + _SHAPE.size : at + lengths[place]]
                 first += len(ids) // id_bytes
                 yield memoryview(ids).cast(ID_CODES[id_bytes]), array("Q", [first] if number < ended else [])
         if first != facts.tokens:
@@ -101,8 +100,8 @@ class StreamingShards(ShardFormat):
                 | {"samples": shard.samples, "version": 2, "zip_data": None}
                 for shard in shards
             ]
-            text = json.dumps({"shards": listed, "version": 2}, sort_keys=True)
-            files[f"{directory}/index.json" if directory else "index.json"] = text
+            name = f"{directory}/index.json" if directory else "index.json"
+            files[name] = json.dumps({"shards": listed, "version": 2}, sort_keys=True)
         return files
 
 
