@@ -216,6 +216,23 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
     now.at += length;
     return true;
   };
+  // Ordinary steps for a few characters of a kind, in registers; then windows and pairs may take over.
+  const auto lane = [&](size_t longest, auto character_at) {
+    Cursor here = now;
+    for (int round = 0; round < 16 && size - here.at >= longest; ++round) {
+      const Character next = character_at(here.at);
+      const Step taken = steps[size_t{next.cls} << shift | here.state];
+      if (next.length == 0 || taken.flags > (kBack | kHere)) break;
+      ends[here.count] = static_cast<uint32_t>(here.previous);
+      here.count += taken.flags & kBack;
+      ends[here.count] = static_cast<uint32_t>(here.at);
+      here.count += (taken.flags & kHere) >> 1;
+      here = {taken.next, here.at + next.length, here.at, here.count};
+    }
+    const bool any = here.at != now.at;
+    now = here;
+    return any;
+  };
   while (now.at < size && now.count <= limit && enough) {
     if (now.at >= windows_from && size - now.at >= kBlock && !tentative_[now.state] && starts_with_ascii(text + now.at)) {
       const size_t last = now.count ? ends[now.count - 1] : begin;
@@ -232,18 +249,16 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
     }
     const uint8_t lead = text[now.at];
     if (lead >= 0xE0 && lead < 0xF0) {  // runs of three bytes a character
-      for (int round = 0; round < 8 && size - now.at >= 3 && (text[now.at] & 0xF0) == 0xE0; ++round) {
-        if (!step(class_at(code_point(text + now.at, 3)), 3)) break;
-      }
-      if (size - now.at >= 3) continue;
+      if (lane(3, [&](size_t at) -> Character {
+        return (text[at] & 0xF0) == 0xE0 ? Character{class_at(code_point(text + at, 3)), 3} : Character{0, 0};
+          })) continue;
     } else if (lead < 0xE0) {  // one and two bytes, without a branch that depends on which
-      for (int round = 0; round < 8 && size - now.at >= 2 && text[now.at] < 0xE0; ++round) {
-        const uint32_t one = text[now.at];
-        const uint32_t two = (one & 31) << 6 | (text[now.at + 1] & 63u);
+      if (lane(2, [&](size_t at) -> Character {
+        const uint32_t one = text[at];
+        const uint32_t two = (one & 31) << 6 | (text[at + 1] & 63u);
         const bool wide = one >= 0x80;
-        if (!step(low_[wide ? two : one], 1u + wide)) break;
-      }
-      if (size - now.at >= 2) continue;
+        return one < 0xE0 ? Character{low_[wide ? two : one], 1u + wide} : Character{0, 0};
+          })) continue;
     }
     if (now.at >= size || !enough) break;
     Character next = character(text, now.at, size);
