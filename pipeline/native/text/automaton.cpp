@@ -31,6 +31,16 @@ uint32_t length_of_lead(uint8_t lead) {
   return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
 }
 
+// Takes an ordinary step over a character of `length` bytes.
+template <class Cursor>
+inline void take(Cursor& now, Step step, size_t length, uint32_t* ends) {
+  ends[now.count] = static_cast<uint32_t>(now.previous);
+  now.count += step.flags & kBack;
+  ends[now.count] = static_cast<uint32_t>(now.at);
+  now.count += (step.flags & kHere) >> 1;
+  now = {step.next, now.at + length, now.at, now.count};
+}
+
 bool starts_with_ascii(const uint8_t* text) {
   uint64_t words[2];
   std::memcpy(words, text, sizeof words);
@@ -124,11 +134,7 @@ bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, con
     const Character next = character(text, now.at, size);
     const Step step = steps_[size_t{next.cls} << state_shift_ | now.state];
     now.count -= step.flags >> kRetractShift & kRetractMask;
-    ends[now.count] = static_cast<uint32_t>(now.previous);
-    now.count += step.flags & kBack;
-    ends[now.count] = static_cast<uint32_t>(now.at);
-    now.count += (step.flags & kHere) >> 1;
-    now = {step.next, now.at + next.length, now.at, now.count};
+    take(now, step, next.length, ends);
     // The boundaries before `previous` are written.
     const auto bit = static_cast<std::ptrdiff_t>(now.previous - base);  // negative in blocks before
     if (bit > first && !tentative_[now.state] && (bit >= 64 || (undecided >> bit & 3) == 0)) return true;
@@ -183,40 +189,57 @@ bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) c
   return true;
 }
 
+// Takes the step of any character, or a whole piece where the step is SLOW; false if more text is needed for that.
+bool Automaton::run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends) const {
+  Character next = character(text, now.at, size);
+  if (next.length == 0) {
+    if (!at_end) return false;
+    next = {class_at(kReplacement), 1};
+  }
+  const Step step = steps_[size_t{next.cls} << state_shift_ | now.state];
+  now.count -= step.flags & kSlow ? tentative_[now.state] : step.flags >> kRetractShift & kRetractMask;
+  if (!(step.flags & kSlow)) {
+    take(now, step, next.length, ends);
+    return true;
+  }
+  const size_t from = now.count ? ends[now.count - 1] : begin;
+  const size_t to = plain_piece(text, from, size, at_end);
+  now = {0, std::min(to, size), std::min(to, size), now.count};
+  if (to <= size) ends[now.count++] = static_cast<uint32_t>(to);
+  return to <= size;
+}
+
 // Takes steps until the text or the space for ends is used up, or SLOW needs more text. True: all characters were read.
 bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
                     size_t limit) const {
   const Step* const steps = steps_.data();
   const uint32_t shift = state_shift_;
   Cursor now = out;
-  bool enough = true;  // no SLOW step met the end of the text
   size_t windows_from = windows_ ? begin : npos;
-  // One character; `length` bytes long, of class `cls`.
-  const auto step = [&](uint32_t cls, size_t length) -> bool {
-    const Step next = steps[size_t{cls} << shift | now.state];
-    if (next.flags > (kBack | kHere)) [[unlikely]] {
-      if (next.flags & kSlow) {
-        now.count -= tentative_[now.state];
-        const size_t from = now.count ? ends[now.count - 1] : begin;
-        const size_t to = plain_piece(text, from, size, at_end);
-        now.state = 0;
-        now.at = now.previous = std::min(to, size);
-        enough = to <= size;
-        if (enough) ends[now.count++] = static_cast<uint32_t>(to);
-        return false;
-      }
-      now.count -= next.flags >> kRetractShift & kRetractMask;
+  // Ordinary steps for a few characters of a kind, in registers; then windows and pairs may take over.
+  const auto lane = [&](size_t longest, auto character_at) {
+    Cursor here = now;
+    for (int round = 0; round < 16 && size - here.at >= longest; ++round) {
+      const Character next = character_at(here.at);
+      const Step taken = steps[size_t{next.cls} << shift | here.state];
+      if (next.length == 0 || taken.flags > (kBack | kHere)) break;
+      take(here, taken, next.length, ends);
     }
-    ends[now.count] = static_cast<uint32_t>(now.previous);
-    now.count += next.flags & kBack;
-    ends[now.count] = static_cast<uint32_t>(now.at);
-    now.count += (next.flags & kHere) >> 1;
-    now.state = next.next;
-    now.previous = now.at;
-    now.at += length;
-    return true;
+    const bool any = here.at != now.at;
+    now = here;
+    return any;
   };
-  while (now.at < size && now.count <= limit && enough) {
+  // One or two bytes, without a branch that depends on which; length 0 for others.
+  const auto short_character = [&](size_t at) -> Character {
+    const uint32_t one = text[at];
+    const uint32_t two = (one & 31) << 6 | (text[at + 1] & 63u);
+    const bool wide = one >= 0x80;
+    return one < 0xE0 ? Character{low_[wide ? two : one], 1u + wide} : Character{0, 0};
+  };
+  const auto long_character = [&](size_t at) -> Character {
+    return (text[at] & 0xF0) == 0xE0 ? Character{class_at(code_point(text + at, 3)), 3} : Character{0, 0};
+  };
+  while (now.at < size && now.count <= limit) {
     if (now.at >= windows_from && size - now.at >= kBlock && !tentative_[now.state] && starts_with_ascii(text + now.at)) {
       const size_t last = now.count ? ends[now.count - 1] : begin;
       if (now.at - last < kNear) {
@@ -231,30 +254,14 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
       if (now.at >= size || now.count > limit) break;
     }
     const uint8_t lead = text[now.at];
-    if (lead >= 0xE0 && lead < 0xF0) {  // runs of three bytes a character
-      for (int round = 0; round < 8 && size - now.at >= 3 && (text[now.at] & 0xF0) == 0xE0; ++round) {
-        if (!step(class_at(code_point(text + now.at, 3)), 3)) break;
-      }
-      if (size - now.at >= 3) continue;
-    } else if (lead < 0xE0) {  // one and two bytes, without a branch that depends on which
-      for (int round = 0; round < 8 && size - now.at >= 2 && text[now.at] < 0xE0; ++round) {
-        const uint32_t one = text[now.at];
-        const uint32_t two = (one & 31) << 6 | (text[now.at + 1] & 63u);
-        const bool wide = one >= 0x80;
-        if (!step(low_[wide ? two : one], 1u + wide)) break;
-      }
-      if (size - now.at >= 2) continue;
+    if (lead < 0xE0 ? lane(2, short_character) : lead < 0xF0 && lane(3, long_character)) continue;
+    if (!run_one(now, text, begin, size, at_end, ends)) {
+      out = now;
+      return false;
     }
-    if (now.at >= size || !enough) break;
-    Character next = character(text, now.at, size);
-    if (next.length == 0) {
-      if (!at_end) break;
-      next = {class_at(kReplacement), 1};
-    }
-    step(next.cls, next.length);
   }
   out = now;
-  return enough && now.at >= size;
+  return now.at >= size;
 }
 
 size_t Automaton::find_provable_cut(const uint8_t* text, size_t size, size_t from, size_t to) const {

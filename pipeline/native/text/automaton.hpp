@@ -68,6 +68,7 @@ class Automaton {
   bool pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
                       uint32_t* ends) const;
   bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
+  bool run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends) const;
   bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
            size_t limit) const;
   size_t plain_piece(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
