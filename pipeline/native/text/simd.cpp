@@ -183,13 +183,16 @@ Simd chosen_simd() {
 std::vector<Simd> available_simd() {
   std::vector<Simd> all;
 #if BPE_X86
+  if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks});
+#endif
+  all.push_back({"baseline", nullptr, nullptr});
+  // Never run by its authors: used only where it is named.
+#if BPE_X86
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi"))
     all.push_back({"avx512", avx512::window_masks, avx2::write_marks});
-  if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks});
 #elif BPE_NEON
   all.push_back({"neon", neon::window_masks, neon::write_marks});
 #endif
-  all.push_back({"baseline", nullptr, nullptr});
   return all;
 }
 

@@ -1,7 +1,7 @@
 // The vector instructions of this machine, and the code that uses them: one binary holds a build for each.
 //
 // Idea: `window_masks.hpp` is compiled once for each instruction set, with `target` attributes. When the core is
-// loaded, the best one that the processor has is chosen; BPE_PIPELINE_SIMD=baseline|avx2|avx512|neon forces another.
+// loaded, AVX2 is chosen where the processor has it; BPE_PIPELINE_SIMD=baseline|avx2|avx512|neon forces another one.
 // The baseline has no such code: the automaton then reads every character.
 #pragma once
 #include "text/windows.hpp"
@@ -23,7 +23,7 @@ struct Simd {
   WriteMarks write_marks;
 };
 
-// The instruction sets that this machine can run, the best one first; the last is the baseline.
+// The instruction sets that this machine can run; the first is used unless another is named.
 std::vector<Simd> available_simd();
 
 // The one in use; std::runtime_error if BPE_PIPELINE_SIMD names another than those.
