@@ -240,7 +240,7 @@ def test_quoted_ids_are_decoded(trained: Path) -> None:
 
 
 def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(peers.generated_text(1, 200_000))
+    (tmp_path / "a.txt").write_text(peers.generated_text(1, 200_000) * 10)
     plans = {
         pattern: dict(line.split(":", 1) for line in run(*words, "--pattern", pattern).stdout.splitlines())
         for words in [["train", tmp_path / "a.txt", "--dry-run", "--vocab-size", 400]]
@@ -250,5 +250,6 @@ def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
         assert re.search(
             r"\d+ (s|min) to \d+ (s|min) \(counting \d+ (s|min), merging \d+ s\), from a sample of", plan["time"]
         )
-    slow, quick = (int(re.search(r"counting (\d+) s", plans[name]["time"])[1]) for name in reversed(plans))
+    found = (re.search(r"counting (\d+) (s|min)", plans[name]["time"]) for name in reversed(plans))
+    slow, quick = (int(one[1]) * {"s": 1, "min": 60}[one[2]] for one in found)
     assert slow > quick
