@@ -1,6 +1,5 @@
 """Naive, obviously right oracles that the fast code is raced against. Slow on purpose; used by tests only."""
 
-import codecs
 import itertools
 from collections import Counter
 
@@ -32,13 +31,17 @@ def merge_word(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
 
 
 def whole_or_begun(token: bytes) -> bool:
-    """Whether bytes are characters, or the beginning of one."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    """Whether bytes are characters, or some bytes after them make them one character."""
+    tails = (bytes(tail) for size in (1, 2, 3) for tail in itertools.product((0x80, 0x90, 0xA0), repeat=size))
+    return _decodes(token) or any(_decodes(token + tail) and len((token + tail).decode()) == 1 for tail in tails)
+
+
+def _decodes(token: bytes) -> bool:
     try:
-        text = decoder.decode(token)
+        token.decode()
     except UnicodeDecodeError:
         return False
-    return not text or not decoder.getstate()[0]
+    return True
 
 
 def train_reference(
