@@ -1,4 +1,4 @@
-"""`--whole-characters`: no token holds a part of a character beside anything else."""
+"""`--whole-characters`: no token holds a part of a character together with anything else."""
 
 import json
 import os

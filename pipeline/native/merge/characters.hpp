@@ -3,7 +3,7 @@
 // Idea (Land and Arnett, 'BPE stays on SCRIPT', 2025): characters are built from the left. A token is complete (one
 // character or more), the beginning of one character, one continuation byte, or loose (all else). Two complete tokens may
 // be joined, and a beginning with the byte that continues it, if these are well-formed (The Unicode Standard, table 3-7).
-// So no token holds a part of a character beside anything else.
+// So no token holds a part of a character together with anything else.
 #pragma once
 #include <cstdint>
 #include <string_view>
