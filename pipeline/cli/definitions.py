@@ -39,8 +39,9 @@ _COUNT = (
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _MERGE = (
-    *("vocab_size", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes", "whole_characters"),
-    *("special_ids", "export", *_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
+    *("vocab_size", "stop_at_saving", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
+    *("whole_characters", "special_ids", "export", *_SPECIAL, "chat_template", "overwrite"),
+    *(*CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
     *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),

@@ -81,7 +81,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
         _imported(counts, settled, executor, listener) as (work, run, counted),
     ):
         trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
-    return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Location:

@@ -17,6 +17,7 @@ from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge
 from pipeline.merges.merge_list import MergeList
+from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
 from pipeline.report.progress import for_python
 from pipeline.report.summary import OtherSize, Summary
@@ -69,7 +70,8 @@ def run_merge(
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
     before = {} if asked.overwrite else {**stored.special_of("tokenizer"), **(stored.merging or {})}
-    options = make_options({"vocab_size": stored.vocab_size, **stored.counting, **before, **given, "output": location})
+    own_size = None if given.get("stop_at_saving") else stored.vocab_size
+    options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     with open_work(options, pattern, executor, listener) as work:
@@ -88,8 +90,10 @@ def run_merge(
 
 def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
-    options = work.options
     learned = merge.learn(work, run, counted)
+    if work.options.stop_at_saving is not None:
+        work, run = _choose_size(work, run, learned, work.options.stop_at_saving)
+    options = work.options
     trained = Trained(learned, work.pattern, options)
     exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
     compute = functools.partial(report.after_training, work, run, learned)
@@ -123,6 +127,15 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
     return summary, trained
+
+
+def _choose_size(work: Work, run: Run, learned: MergeList, saving: float) -> tuple[Work, Run]:
+    """Return the work and the run with the vocabulary size that repays, and say why it is this one."""
+    options = work.options
+    size, why = size_that_repays(learned, options.special, options.vocab_size[0], saving)
+    work.inform(why)
+    options = replace(options, vocab_size=(size,), stop_at_saving=None)
+    return replace(work, options=options), manifest.store_merge_options(run, options, FILE_NAMES)
 
 
 def _check_memory(learned: MergeList, options: Options) -> int:

@@ -57,7 +57,7 @@ def train(
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
     with for_python(progress) as listener, executor_for(settled) as executor:
         _, trained = run_train(settled, executor, listener)
-    return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Trained]:

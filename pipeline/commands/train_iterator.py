@@ -84,7 +84,7 @@ def train_from_iterator(
         source = Source("iterator", os.urandom(16).hex(), "an iterator")
         with take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read) as (run, counted):
             trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
-    return Tokenizer.from_model(trained.model(settled.vocab_size[0]))
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def _refuse_small_limit(options: Options) -> None:

@@ -242,7 +242,8 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     asked = options.of_stage("merge")
     before = run.manifest
     known = {name.partition("/")[0] for name in before.tokenizers}
-    run.directory.refuse_linked_directories({*map(run.tokenizer_name, options.vocab_size)} - known)
+    sizes = () if options.stop_at_saving else options.vocab_size  # the size is chosen when the merges are there
+    run.directory.refuse_linked_directories({*map(run.tokenizer_name, sizes)} - known)
     learned = before.merging is not None and run.merges_path.exists()
     if learned:
         refuse_other_options(run.directory, "merging", before.merging or {}, asked)
@@ -250,12 +251,10 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
         run = remove_results(run)
     has_own = learned or (run.directory / "tokenizer/tokenizer.json").exists()
     own = before.vocab_size if has_own else None
-    run = replace(run, manifest=replace(run.manifest, merging=asked, vocab_size=own or options.vocab_size[0]))
-    named = [f"{run.tokenizer_name(size)}/{name}" for size in options.vocab_size for name in file_names]
+    run = replace(run, manifest=replace(run.manifest, merging=asked, vocab_size=own or next(iter(sizes), None)))
+    named = [f"{run.tokenizer_name(size)}/{name}" for size in sizes for name in file_names]
     tokenizers = tuple(dict.fromkeys((*run.manifest.tokenizers, *named)))
-    special = run.manifest.special | {
-        run.tokenizer_name(size): options.of_stage("special") for size in options.vocab_size
-    }
+    special = run.manifest.special | {run.tokenizer_name(size): options.of_stage("special") for size in sizes}
     run = replace(run, manifest=replace(run.manifest, tokenizers=tokenizers, special=special))
     if run.manifest != before:
         save(run)

@@ -68,6 +68,7 @@ class MergeOptions(OutputOptions, total=False):
     """What is learned from counts."""
 
     vocab_size: int | str | Sequence[int]
+    stop_at_saving: float | str | None
     tie_break: Literal["lowest-ids", "greatest-bytes"]
     min_frequency: int | str
     min_piece_count: int | str

@@ -29,6 +29,7 @@ from pipeline.run.values import (
     parse_one_of,
     parse_paths,
     parse_pattern,
+    parse_saving,
     parse_shard_format,
     parse_shares,
     parse_special_token,
@@ -42,6 +43,7 @@ from pipeline.run.values import (
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
+LARGEST_CHOSEN = 256_000  # tokens, with stop_at_saving alone
 READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
 # A dotted name in TOML; tomllib takes time that grows with the square of its parts.
 _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
@@ -58,6 +60,7 @@ class Options:
     inputs: tuple[str, ...] | None = _option("run", None, parse_paths)
     output: Location | None = _option("run", None, parse_location, "DIR")
     vocab_size: tuple[int, ...] = _option("vocabulary", (32_000,), parse_vocab_size, "N[,N...]")
+    stop_at_saving: float | None = _option("vocabulary", None, parse_saving, "SHARE")
     special_tokens: tuple[str, ...] = _option("count", ("<|endoftext|>",), parse_special_tokens, "TEXT")
     special_tokens_as_text: bool = _option("count", False, parse_flag)
     pattern: str = _option("count", "gpt2", parse_pattern, "NAME|REGEX")
@@ -140,6 +143,8 @@ HELP = {  # of the flags
     "output": "the run directory, a path or a URI; default: a new one under runs/",
     "vocab_size": "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's "
     "own",
+    "stop_at_saving": "choose the smallest size whose doubling saves less than this share of tokens, such as 1%; "
+    "--vocab-size is then the largest allowed, without it 256000",
     "special_tokens": "text that separates documents and gets its own id",
     "special_tokens_as_text": "count special tokens in the corpus as any text: they separate nothing",
     "pattern": "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",
@@ -237,6 +242,8 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
             raise unfit(spell(name), expected, wrong) from None
         except UsageError as error:
             raise UsageError(f"{spell(name)}: {error}") from None
+    if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (LARGEST_CHOSEN,))) > 1:
+        raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
     return Options(**checked)
 
 

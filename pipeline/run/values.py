@@ -177,6 +177,16 @@ def parse_fraction(value: object) -> float:
     return share
 
 
+def parse_saving(value: object) -> float:
+    """Read a share between 0 and 1, which may be written in percent: `1%`, `0.01`."""
+    try:
+        if isinstance(value, str) and value.strip().endswith("%"):
+            return parse_fraction(float(value.strip().removesuffix("%")) / 100)
+        return parse_fraction(value)
+    except ValueError:
+        raise ValueError("a share such as 1% or 0.01") from None
+
+
 def parse_weight(value: object) -> Fraction:
     """Read a factor for counts exactly as written: `2.5` -> 5/2, `1/3`, `1e6`.
 

@@ -27,6 +27,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "special_tokens": {str: "<|x|>"},
     "export": {str: "hf"},
     "val_fraction": {str: "0.1"},
+    "stop_at_saving": {str: "1%"},
     "chat_template": {str: "chatml"},
 }
 

@@ -1,0 +1,86 @@
+"""`--stop-at-saving`: the smallest size whose doubling saves less."""
+
+from array import array
+from pathlib import Path
+
+import peers
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.base.errors import UsageError
+from pipeline.commands import merge
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.saving import size_that_repays
+from pipeline.run.ids import SpecialTokens
+
+LEAST = 257  # the bytes and a special token
+
+
+@given(
+    joined=st.lists(st.integers(0, 40), max_size=800),
+    allowed=st.integers(0, 900),
+    saving=st.sampled_from([0.001, 0.02, 0.1, 0.5]),
+    exhausted=st.booleans(),
+)
+def test_it_is_the_smallest_size_that_is_known_to_save_less(
+    joined: list[int], allowed: int, saving: float, exhausted: bool
+) -> None:
+    joined = joined if exhausted else joined[:allowed]
+    size_bytes = 1 + sum(joined)
+    numbers = array("I", [0] * len(joined))
+    learned = MergeList(numbers, numbers, array("Q", joined), array("Q", joined), size_bytes, exhausted)
+    size, why = size_that_repays(learned, SpecialTokens(("<|endoftext|>",)), LEAST + allowed, saving)
+
+    def tokens(vocabulary: int) -> int | None:
+        merges = vocabulary - LEAST
+        return size_bytes - sum(joined[:merges]) if merges <= len(joined) or exhausted else None
+
+    sizes = range(LEAST, LEAST + allowed + 1)
+    repay = (one for one in sizes if (twice := tokens(2 * one)) is not None and 1 - twice / tokens(one) < saving)
+    assert size == next(repay, LEAST + allowed)
+    assert why.startswith(f"{size:,} tokens")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "corpus.txt").write_text(peers.generated_text(3, 30_000))
+    return tmp_path / "corpus.txt"
+
+
+def test_the_size_is_chosen_once_for_a_run(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tokenizer = pipeline.train(corpus, output=run, stop_at_saving="4%")
+    assert 257 < len(tokenizer) < 15_000
+    whole = pipeline.train(corpus, output=tmp_path / "whole", vocab_size=20_000)
+    assert tokenizer.merges == whole.merges[: len(tokenizer) - 257]
+    assert pipeline.train(corpus, output=run, stop_at_saving=0.04) == tokenizer == pipeline.load(run)
+    smaller = pipeline.merge_run(run, stop_at_saving="20%")
+    [size] = smaller
+    assert size < len(tokenizer)
+    assert (run / f"tokenizer-{size}" / "tokenizer.json").exists()
+    assert pipeline.load(run) == tokenizer
+
+
+def test_a_run_that_stopped_before_the_choice_is_resumed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(merge, "size_that_repays", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
+    tokenizer = pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
+    assert pipeline.load(tmp_path / "run") == tokenizer
+    assert [path.name for path in (tmp_path / "run").glob("tokenizer*")] == ["tokenizer"]
+
+
+@pytest.mark.parametrize("wrong", ["5", "0%", "100%", "x", 0, 1.0, True])
+def test_other_shares_are_refused(wrong: object) -> None:
+    with pytest.raises(UsageError, match=r"a share such as 1% or 0\.01"):
+        pipeline.train("none", stop_at_saving=wrong)  # type: ignore[arg-type]
+
+
+def test_several_sizes_are_refused() -> None:
+    with pytest.raises(UsageError, match="chooses one size"):
+        pipeline.train("none", stop_at_saving="1%", vocab_size=[300, 400])
