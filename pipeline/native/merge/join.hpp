@@ -19,14 +19,21 @@
 
 namespace bpe::merge {
 
-// The symbols on one side of the joined occurrences.
+// What joined occurrences have on one side.
+struct Neighbour {
+  Symbol symbol;
+  uint32_t positions;
+  uint64_t weight;
+};
+
+// The symbols on one side of the joined occurrences, while these are joined or their pairs are listed.
 class Neighbours {
- public:
   struct Entry {
     uint64_t weight = 0;
     uint32_t positions = 0;
-    uint32_t writer = 0;  // 1 + index of the list that pass 2 writes; 0: none
+    uint32_t writer = 0;
   };
+ public:
   // Adds one at a time, with everything in registers.
   class Adder {
    public:
@@ -48,26 +55,27 @@ class Neighbours {
     Symbol* const seen_;
     uint32_t n_seen_;
   };
-  void add(const Neighbours& other) {
-    for (uint32_t i = 0; i < other.n_seen_; ++i) {
-      const Symbol symbol = other.seen_[i];
-      Entry& entry = entries_[symbol];
-      if (entry.positions == 0) seen_[n_seen_++] = symbol;
-      entry.positions += other.entries_[symbol].positions;
-      entry.weight += other.entries_[symbol].weight;
-    }
+  void add(const Neighbour& neighbour) {
+    Entry& entry = entries_[neighbour.symbol];
+    if (entry.positions == 0) seen_[n_seen_++] = neighbour.symbol;
+    entry.positions += neighbour.positions;
+    entry.weight += neighbour.weight;
   }
-  Entry& operator[](Symbol symbol) { return entries_[symbol]; }
-  const Symbol* begin() const { return seen_.data(); }
-  const Symbol* end() const { return seen_.data() + n_seen_; }
-  // Forgets what was seen, and makes space for that many symbols.
-  void clear(Symbol symbols) {
-    for (uint32_t i = 0; i < n_seen_; ++i) entries_[seen_[i]] = {};
-    n_seen_ = 0;
-    if (entries_.size() <= symbols) {
-      entries_.resize(symbols + symbols / 2);
-      seen_.resize(entries_.size());
+  // Appends what was seen to `out` and forgets it.
+  void move_to(std::vector<Neighbour>& out) {
+    for (uint32_t i = 0; i < n_seen_; ++i) {
+      Entry& entry = entries_[seen_[i]];
+      out.push_back({seen_[i], entry.positions, entry.weight});
+      entry = {};
     }
+    n_seen_ = 0;
+  }
+  // 1 + the number of the list that the symbol's pair is added to; 0: none.
+  uint32_t& writer(Symbol symbol) { return entries_[symbol].writer; }
+  void make_space(Symbol symbols) {
+    if (entries_.size() > symbols) return;
+    entries_.resize(symbols + symbols / 2);
+    seen_.resize(entries_.size());
   }
 
  private:
@@ -78,6 +86,11 @@ class Neighbours {
 
 struct Surroundings {
   Neighbours left, right;
+
+  void make_space(Symbol symbols) {
+    left.make_space(symbols);
+    right.make_space(symbols);
+  }
 };
 
 struct Join {
@@ -112,17 +125,17 @@ class WeightCursor {
   const Run* last_;  // the guard
 };
 
-// Pass 1. `positions` holds the pair's list and is cut down to the occurrences joined.
+// Pass 1. `positions` holds the pair's list from `begin` on, which is cut down to the occurrences joined.
 template <class S>
 void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
-                 std::vector<Position>& positions, Surroundings& around, Pulse& pulse, unsigned member) {
+                 std::vector<Position>& positions, size_t begin, Surroundings& around, Pulse& pulse, unsigned member) {
   S* const symbols = shard.symbols.data();
   const uint32_t left_span = spans[join.left], right_span = spans[join.right];
   const uint32_t reach = left_span + right_span;
   WeightCursor weights(shard.runs);
   Neighbours::Adder left(around.left), right(around.right);
-  Position* const listed = positions.data();
-  const size_t n = positions.size();
+  Position* const listed = positions.data() + begin;
+  const size_t n = positions.size() - begin;
   size_t joined = 0;
   for (size_t i = 0; i < n;) {
     pulse.beat(member);
@@ -147,13 +160,13 @@ void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>&
       listed[joined++] = first;
     }
   }
-  positions.resize(joined);
+  positions.resize(begin + joined);
 }
 
-// Pass 2. Entries of `around` that have a writer say which list their pair is added to.
+// Pass 2, for the positions that were joined: neighbours that have a writer say which list their pair is added to.
 template <class S>
 void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
-                     const std::vector<Position>& positions, Surroundings& around, PositionArena& arena,
+                     std::span<const Position> positions, Surroundings& around, PositionArena& arena,
                      std::vector<ListWriter>& writers, Pulse& pulse, unsigned member) {
   const S* const symbols = shard.symbols.data();
   const uint32_t made_span = spans[join.made];
@@ -164,9 +177,8 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
       if (i + kJoinsAhead < n) __builtin_prefetch(symbols + positions[i + kJoinsAhead]);
       const Position position = positions[i];
       const Symbol before = symbols[position - 1] & ~kTail<S>, after = symbols[position + made_span];
-      const auto &left = around.left[before], &right = around.right[after];
-      if (left.writer != 0) writers[left.writer - 1].append(arena, position - spans[before]);
-      if (right.writer != 0) writers[right.writer - 1].append(arena, position);
+      if (const auto left = around.left.writer(before); left != 0) writers[left - 1].append(arena, position - spans[before]);
+      if (const auto right = around.right.writer(after); right != 0) writers[right - 1].append(arena, position);
     }
   }
 }

@@ -11,7 +11,7 @@
 
 #include <numeric>
 
-#include "merge/join.hpp"
+#include "merge/indexed.hpp"
 #include "merge/known_merges.hpp"
 #include "merge/scan.hpp"
 #include "merge/streamed.hpp"
@@ -22,19 +22,17 @@ namespace merge {
 namespace {
 
 constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
-constexpr size_t kLongList = size_t{1} << 18;  // positions
 constexpr uint64_t kMaxPairs = uint64_t{1} << 19;
 constexpr uint64_t kShardSlots = uint64_t{1} << 31;
 constexpr uint64_t kPairBytes = 256;  // of an indexed pair, about
 constexpr size_t kFewMerges = 16;  // so few that a phase is hardly worth its pass over the disk
-constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 
 class Training {
  public:
   Training(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end)
       : options_(options), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
         tokens_(options), max_merges_(options.max_merges), spans_(tokens_.next(), 1),
-        around_(team_.members()), result_(std::move(known)) {
+        result_(std::move(known)) {
     pulse_.progress.max_merges = options.max_merges;
     pulse_.progress.merges = result_.counts.size();
     const auto symbol_of = [](uint32_t id) { return id < kBoundary ? id : id + 1; };
@@ -81,9 +79,9 @@ class Training {
       sketch_words(shards);
     }
     known_ = {};
-    arenas_ = std::vector<PositionArena>(shards.size());
-    positions_.resize(shards.size());
-    writers_.resize(shards.size());
+    work_.arenas = std::vector<PositionArena>(shards.size());
+    work_.batches.resize(shards.size());
+    work_.members.resize(team_.members());
     return shards;
   }
 
@@ -175,7 +173,7 @@ class Training {
   // Indexes the pairs that reach the threshold and merges them; false when there are none.
   template <class S>
   bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps, Symbol end_symbol) {
-    auto index = compact_and_index(shards, arenas_, *sketch_, threshold, gaps, tokens_, options_.greatest_bytes, team_,
+    auto index = compact_and_index(shards, work_.arenas, *sketch_, threshold, gaps, tokens_, options_.greatest_bytes, team_,
                                    pulse_);
     std::fill(spans_.begin(), spans_.end(), 1);
     ++result_.phases;
@@ -216,8 +214,8 @@ class Training {
   uint64_t exchange(std::vector<Shard<S>>& shards, uint64_t threshold) {
     std::vector<uint64_t> reached(shards.size());
     team_.each(shards.size(), [&](size_t s, unsigned member) {
-      arenas_[s] = {};
-      std::vector<Position>().swap(positions_[s]);
+      work_.arenas[s] = {};
+      work_.batches[s] = {};
       reached[s] = Exchange<S>(shards[s], stored_[s], *sketch_, shard_bytes(), pulse_, member).run(threshold);
     });
     std::fill(spans_.begin(), spans_.end(), 1);
@@ -227,7 +225,7 @@ class Training {
   template <class S>
   void put_all_away(std::vector<Shard<S>>& shards) {
     team_.each(shards.size(), [&](size_t s, unsigned) {
-      arenas_[s] = {};
+      work_.arenas[s] = {};
       put_away(shards[s], stored_[s]);
     });
     std::fill(spans_.begin(), spans_.end(), 1);
@@ -237,16 +235,15 @@ class Training {
   template <class S>
   bool streamed_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
     put_all_away(shards);
-    const Learned learned{tokens_, spans_, *sketch_, result_};
     const auto pairs = max_pairs(end_symbol);
-    auto ledger = count_ledger<S>(stored_, learned, pairs, options_, team_, pulse_);
+    auto ledger = count_ledger<S>(stored_, learned(), pairs, options_, team_, pulse_);
     bool any = false;
     while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol) {
-      const auto batch = choose_batch(ledger, learned, std::min<uint64_t>(remaining(), end_symbol - tokens_.next()));
+      const auto batch = choose_batch(ledger, learned(), std::min<uint64_t>(remaining(), end_symbol - tokens_.next()));
       if (batch.joins().empty()) break;
       any = true;
       ++result_.phases;
-      merge_batch<S>(stored_, ledger, batch, learned, team_, pulse_);
+      merge_batch<S>(stored_, ledger, batch, learned(), team_, pulse_);
       pulse_.progress.merges = result_.counts.size();
       pulse_.progress.best_count = result_.counts.back();
       if (result_.counts.size() == max_merges_ || ledger.pairs().size() > 8 * pairs + 4096) break;
@@ -261,6 +258,7 @@ class Training {
     return any;
   }
 
+  Learned learned() { return {tokens_, spans_, *sketch_, result_}; }
   size_t start_tokens() const { return options_.start ? options_.start->tokens.size() : 0; }
   uint64_t remaining() const { return max_merges_ - result_.counts.size(); }
 
@@ -283,185 +281,22 @@ class Training {
   // phase began with; false when there was no merge at all.
   template <class S>
   bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
+    IndexedMerging<S> merging(shards, index, learned(), work_, options_.share_from, team_, pulse_);
     bool any = false;
-    const auto most_words = stored_.empty() ? 2 * listed_words() + kSpareWords * arenas_.size()
+    const auto most_words = stored_.empty() ? 2 * listed_words() + kSpareWords * work_.arenas.size()
                                             : listed_words() + options_.resident_bytes / 8 / sizeof(Position);
     while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol && listed_words() <= most_words) {
-      const auto best = index.take_best();
-      if (best == kNoPair) break;
+      if (merging.merge_batch(std::min<uint64_t>(remaining(), end_symbol - tokens_.next()), max_merges_) == 0) break;
       any = true;
-      prefetch_upcoming(shards, index);
-      merge_pair(shards, index, best);
       index.narrow(remaining() + remaining() / 4 + 1024);
     }
     return any;
   }
 
-  // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the
-  // pair, its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no
-  // result.
-  template <class S>
-  void prefetch_upcoming(const std::vector<Shard<S>>& shards, PairIndex& index) {
-    if (const auto pair = index.upcoming(9); pair != kNoPair) index.prefetch(pair);
-    const auto chunks = [&](size_t ahead, auto&& use) {
-      const auto pair = index.upcoming(ahead);
-      if (pair == kNoPair || index.pair(pair).positions > kSmall) return;
-      for (size_t s = 0; s < shards.size(); ++s)
-        if (const auto list = index.list(pair, s); list != 0) use(s, arenas_[s].at(list));
-    };
-    chunks(7, [](size_t, const uint32_t* chunk) { __builtin_prefetch(chunk); });
-    chunks(5, [&](size_t s, const uint32_t* chunk) {
-      if (chunk[0] != 0) __builtin_prefetch(arenas_[s].at(chunk[0]));
-    });
-    chunks(2, [&](size_t s, const uint32_t* chunk) {
-      const auto* symbols = shards[s].symbols.data();
-      for (int several = 0; several < 2; ++several) {
-        for (uint32_t i = 0; i < chunk[1]; ++i) __builtin_prefetch(symbols + chunk[2 + i], 1);
-        if (chunk[0] == 0) break;
-        chunk = arenas_[s].at(chunk[0]);
-      }
-    });
-  }
-
   uint64_t listed_words() const {
-    return std::accumulate(arenas_.begin(), arenas_.end(), uint64_t{0},
+    return std::accumulate(work_.arenas.begin(), work_.arenas.end(), uint64_t{0},
                            [](auto sum, const PositionArena& arena) { return sum + arena.words(); });
   }
-
-  template <class S>
-  void merge_pair(std::vector<Shard<S>>& shards, PairIndex& index, PairNumber best) {
-    const IndexedPair pair = index.pair(best);
-    const Symbol left = left_of(pair.key), right = right_of(pair.key);
-    const Join join{left, right, tokens_.add(left, right)};
-    max_merges_ += !tokens_.last_is_new();
-    spans_.push_back(spans_[left] + spans_[right]);
-    result_.left.push_back(id_of(left));
-    result_.right.push_back(id_of(right));
-    result_.counts.push_back(pair.count);
-    pulse_.progress.merges = result_.counts.size();
-    pulse_.progress.best_count = pair.count;
-    index.pair(best).count = 0;
-
-    const bool shared = pair.positions >= options_.share_from && team_.members() > 1;
-    const auto on_shards = [&](auto&& work) {
-      if (shared)
-        team_.each(shards.size(), work);
-      else
-        for (size_t s = 0; s < shards.size(); ++s) work(s, 0);
-    };
-    for (auto& around : around_) {
-      around.left.clear(tokens_.next());
-      around.right.clear(tokens_.next());
-    }
-    on_shards([&](size_t s, unsigned member) {
-      make_empty(positions_[s], std::min<uint64_t>(pair.positions, shards[s].size));
-      read_list(arenas_[s], index.list(best, s), positions_[s]);
-      join_listed(shards[s], join, spans_, positions_[s], around_[member], pulse_, member);
-    });
-    if (shared)
-      for (unsigned member = 1; member < team_.members(); ++member) {
-        around_[0].left.add(around_[member].left);
-        around_[0].right.add(around_[member].right);
-      }
-    auto& before = around_[0].left;  // every occurrence has something on its left, if only a piece's boundary
-    result_.joined.push_back(std::accumulate(before.begin(), before.end(), uint64_t{0}, [&](auto sum, Symbol symbol) {
-      return sum + before[symbol].weight;
-    }));
-    update_index(index, join, pair);
-    if (!fresh_.empty()) {
-      if (shared) give_writers();
-      on_shards([&](size_t s, unsigned member) {
-        writers_[s].assign(fresh_.size(), {});
-        list_neighbours(shards[s], join, spans_, positions_[s], around_[member], arenas_[s], writers_[s], pulse_,
-                        member);
-      });
-      for (size_t s = 0; s < shards.size(); ++s)
-        for (size_t i = 0; i < fresh_.size(); ++i)
-          index.list(fresh_[i].pair, s) = writers_[s][i].finish(arenas_[s]).handle;
-    }
-  }
-
-  // Empties the positions for a list of at most `most`; few of the merges have lists that are worth their memory.
-  static void make_empty(std::vector<Position>& positions, uint64_t most) {
-    if (positions.capacity() > kLongList && most < positions.capacity() / 4) std::vector<Position>().swap(positions);
-    positions.clear();
-    positions.reserve(static_cast<size_t>(most));
-  }
-
-  // Enters what the merge changed into sketch and index; pairs that are new in the index are left in fresh_.
-  void update_index(PairIndex& index, const Join& join, const IndexedPair& merged) {
-    fresh_.clear();
-    changes_.clear();
-    auto &before = around_[0].left, &after = around_[0].right;
-    const auto doubled = before[join.made];
-    note(index, merged.key, merged.count, nullptr);
-    for (const Symbol symbol : before) {
-      if (symbol == kBoundary) continue;
-      auto& entry = before[symbol];
-      if (symbol != join.made && key_of(symbol, join.left) != merged.key)
-        note(index, key_of(symbol, join.left), entry.weight, nullptr);
-      note(index, key_of(symbol, join.made), entry.weight, &entry);
-    }
-    for (const Symbol symbol : after) {
-      if (symbol == kBoundary) continue;
-      auto& entry = after[symbol];
-      if (key_of(join.right, symbol) != merged.key) note(index, key_of(join.right, symbol), entry.weight, nullptr);
-      if (symbol == join.left) {
-        entry.weight -= doubled.weight;
-        entry.positions -= doubled.positions;
-      }
-      note(index, key_of(join.made, symbol), entry.weight, &entry);
-    }
-    for (const auto& change : changes_) {
-      if (tokens_.forbids(left_of(change.key), right_of(change.key))) continue;
-      if (change.made != nullptr) {
-        sketch_->add(change.counter, change.weight);
-        if (change.weight < index.threshold()) continue;
-        fresh_.push_back({index.add(change.key, change.weight, change.made->positions), left_of(change.key),
-                          right_of(change.key)});
-        change.made->writer = static_cast<uint32_t>(fresh_.size());
-      } else {
-        // The bound mostly shows whether the pair can be in the index with a count that still matters.
-        const bool may_be_indexed = sketch_->bound(change.counter) >= index.threshold();
-        sketch_->subtract(change.counter, change.weight);
-        if (!may_be_indexed || change.key == merged.key) continue;
-        const auto number = index.find(change.key);
-        if (number != kNoPair) index.pair(number).count -= change.weight;
-      }
-    }
-  }
-
-  // made: where the neighbour of a pair that appeared is counted; null for a pair that disappeared.
-  void note(const PairIndex& index, PairKey key, uint64_t weight, Neighbours::Entry* made) {
-    const auto counter = sketch_->counter_of(key);
-    sketch_->prefetch(counter);
-    if (made == nullptr) index.prefetch(key);
-    changes_.push_back({key, counter, weight, made});
-  }
-
-  // Every member's surroundings receive the lists that member 0 decided on, for the neighbours that the member has
-  // seen. It meets no others, and only what was seen is cleared after the merge.
-  void give_writers() {
-    for (uint32_t i = 0; i < fresh_.size(); ++i) {
-      const bool made_right = fresh_[i].right == tokens_.next() - 1;
-      for (unsigned member = 1; member < team_.members(); ++member) {
-        auto& side = made_right ? around_[member].left : around_[member].right;
-        auto& entry = side[made_right ? fresh_[i].left : fresh_[i].right];
-        if (entry.positions != 0) entry.writer = i + 1;
-      }
-    }
-  }
-  struct Fresh {
-    PairNumber pair;
-    Symbol left, right;
-  };
-
-  struct Change {
-    PairKey key;
-    size_t counter;
-    uint64_t weight;
-    Neighbours::Entry* made;
-  };
 
   const MergeOptions& options_;
   const PhaseEnd& phase_end_;
@@ -475,12 +310,7 @@ class Training {
   bool prefer_streaming_ = true;  // as long as no phase in memory was worth it
   bool gaps_ = false;  // merges were made since the last compaction
   std::vector<uint32_t> spans_;  // by symbol: slots since the last compaction
-  std::vector<PositionArena> arenas_;                // by shard
-  std::vector<std::vector<Position>> positions_;     // by shard
-  std::vector<std::vector<ListWriter>> writers_;     // by shard
-  std::vector<Surroundings> around_;                 // by member
-  std::vector<Fresh> fresh_;
-  std::vector<Change> changes_;
+  Workspace work_;
   MergeResult result_;
 };
 

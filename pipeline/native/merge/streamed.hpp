@@ -2,13 +2,9 @@
 //
 // Idea: only counts are in memory: a ledger (an index without positions) of all pairs whose count reaches its threshold,
 // exact at all times. A batch of merges is applied in one pass over the words, and the changes of all pair counts are
-// summed. A batch is certified: of the pairs in it, taken in the order of the queue, no one's merge changes the count of
-// a later one, and none makes a pair whose count could reach that of a later one.
-//
-// Certificate: (a, b) -> x takes apart the pairs (y, a) and (b, z) only, and makes (y, x) and (x, z), which occur no more
-// often than those did. So a pair (c, d) is merged next, with the count that it has, where d is not a, c is not b, and its
-// count is above those of all (y, a) and (b, z). Such pairs overlap nowhere, so a word's batch is one walk over it.
+// summed. The pairs of a batch overlap nowhere, so a word's batch is one walk over it.
 #pragma once
+#include "merge/batch.hpp"
 #include "merge/exchange.hpp"
 
 namespace bpe::merge {
@@ -24,24 +20,17 @@ class Batch {
     }
   }
   // Whether the pair is the next one to be merged after those that are in the batch.
-  bool certifies(PairKey key, uint64_t count) const {
-    for (const auto& join : joins_)
-      if (right_of(key) == join.left || left_of(key) == join.right) return false;
-    return joins_.empty() || count > reachable_;
-  }
+  bool certifies(PairKey key, uint64_t count) const { return certificate_.admits(key, count); }
   // `below`: what a pair that is not in the ledger may have.
-  // freed: it may make pairs out of such that could not be merged, of which nothing is known.
   void add(const Join& join, uint64_t count, uint64_t below, bool freed) {
-    const auto neighbours = std::max({below, of(to_right_, join.left), of(from_left_, join.right)});
-    reachable_ = std::max(reachable_, freed ? count : std::min(count, neighbours));
+    certificate_.add(join, count, std::max({below, of(to_right_, join.left), of(from_left_, join.right)}), freed);
     if (begins_.size() <= join.made) begins_.resize(join.made + 1, 0);
     begins_[join.left] = 1;
     made_.insert(join.left, join.right, join.made);
-    joins_.push_back(join);
   }
   bool begins(Symbol symbol) const { return begins_[symbol] != 0; }
   Symbol made(Symbol left, Symbol right) const { return made_.find(left, right); }
-  const std::vector<Join>& joins() const { return joins_; }
+  const std::vector<Join>& joins() const { return certificate_.joins(); }
 
  private:
   static void raise(std::vector<uint64_t>& highest, Symbol symbol, uint64_t count) {
@@ -52,10 +41,9 @@ class Batch {
     return symbol < highest.size() ? highest[symbol] : 0;
   }
   std::vector<uint64_t> to_right_, from_left_;  // by token: the highest count of a pair with it on the right, on the left
-  std::vector<Join> joins_;
+  Certificate certificate_;
   std::vector<uint8_t> begins_;  // by symbol: whether a join begins with it
   PairMap<false> made_;
-  uint64_t reachable_ = 0;  // no pair that the batch makes has a higher count
 };
 
 // What one walk over words has changed. Counts of pairs may be negative: they are modulo 2^64.
@@ -154,14 +142,6 @@ PairTally count_stored(StoredWords& stored, const Sketch& sketch, uint64_t& thre
   });
   return tally;
 }
-
-// What training knows, for the phases that merge while they stream.
-struct Learned {
-  Tokens& tokens;
-  std::vector<uint32_t>& spans;
-  Sketch& sketch;
-  MergeResult& result;
-};
 
 // All pairs of the words on disk that reach a threshold: the lowest for which they are about `max_pairs`.
 template <class S>

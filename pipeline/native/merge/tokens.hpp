@@ -36,6 +36,7 @@ class Tokens {
  public:
   explicit Tokens(const MergeOptions& options)
       : max_token_bytes_(options.max_token_bytes), whole_characters_(options.whole_characters),
+        forbids_any_(max_token_bytes_ != MergeOptions{}.max_token_bytes || whole_characters_ || options.start != nullptr),
         entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
     const auto* const start = options.start;
     if (whole_characters_) characters_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
@@ -70,12 +71,13 @@ class Tokens {
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
   // Whether the two may not be merged: for max_token_bytes, for whole_characters, or a stage starts from what forbids it.
   bool forbids(Symbol left, Symbol right) const {
-    return entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
-           (whole_characters_ && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
-           (made_ && made_->forbids(id_of(left), id_of(right)));
+    return forbids_any_ &&
+           (entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
+            (whole_characters_ && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
+            (made_ && made_->forbids(id_of(left), id_of(right))));
   }
   // Whether what a merge makes may be merged with tokens that could not be merged with its left or right token.
-  bool frees(Symbol left) const { return whole_characters_ && !characters_[left].is_complete(); }
+  bool frees(Symbol left) const { return made_ || (whole_characters_ && !characters_[left].is_complete()); }
   bool have_ids() const { return made_.has_value(); }  // otherwise the order of symbols is that of ids
   // Whether a pair's ids, the left one first, are above those of another pair, where tokens have ids.
   bool above(Symbol left, Symbol right, Symbol other_left, Symbol other_right) const {
@@ -124,6 +126,7 @@ class Tokens {
   }
   const uint64_t max_token_bytes_;
   const bool whole_characters_;
+  const bool forbids_any_;
   std::vector<CharacterState> characters_;  // by symbol, with whole_characters
   std::vector<Entry> entries_;
   std::optional<MadeBytes> made_;  // of a stage that starts from tokens

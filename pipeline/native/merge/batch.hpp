@@ -1,0 +1,94 @@
+// Which merges may be made together: the certificate of a batch.
+//
+// Idea: (a, b) -> x takes apart the pairs (y, a) and (b, z) only, and makes (y, x) and (x, z), which occur no more
+// often than those did. So a pair (c, d) is merged next, with the count that it has, where d is not a, c is not b, and
+// its count is above those of all (y, a) and (b, z). A batch is the pairs in the order of the queue for which this
+// holds: no one's merge changes the count of a later one, and none makes a pair whose count could reach that of a later
+// one.
+// Exception: (a, a), whose overlaps are neighbours too, and a merge that frees pairs which could not be merged before,
+// of which nothing is known. These make pairs up to their own count.
+#pragma once
+#include "merge/index.hpp"
+#include "merge/join.hpp"
+
+namespace bpe::merge {
+
+// What training knows and each merge changes.
+struct Learned {
+  Tokens& tokens;
+  std::vector<uint32_t>& spans;
+  Sketch& sketch;
+  MergeResult& result;
+};
+
+class Certificate {
+ public:
+  // Whether the pair is the next one to be merged after those that were added.
+  bool admits(PairKey key, uint64_t count) const {
+    for (const auto& join : joins_)
+      if (right_of(key) == join.left || left_of(key) == join.right) return false;
+    return joins_.empty() || count > reachable_;
+  }
+  // neighbours: no pair (y, left) or (right, z) has a higher count. freed: what the merge makes may be merged with
+  // tokens that its parts could not be merged with.
+  void add(const Join& join, uint64_t count, uint64_t neighbours, bool freed) {
+    const bool bounded = !freed && join.left != join.right;
+    reachable_ = std::max(reachable_, bounded ? std::min(count, neighbours) : count);
+    joins_.push_back(join);
+  }
+  const std::vector<Join>& joins() const { return joins_; }
+  void clear() {
+    joins_.clear();
+    reachable_ = 0;
+  }
+
+ private:
+  std::vector<Join> joins_;
+  uint64_t reachable_ = 0;  // no pair that these make has a higher count
+};
+
+// The highest count of an indexed pair that has a token on its right, or on its left: exact, while counts fall.
+//
+// Idea: a heap for each token and side, whose top is looked at again when it is asked for.
+// Cost: 32 bytes a pair.
+class HighestNeighbours {
+ public:
+  explicit HighestNeighbours(const PairIndex& index) {
+    for (PairNumber number = 0; number < index.pairs().size(); ++number) add(index, number);
+  }
+  void add(const PairIndex& index, PairNumber number) {
+    const auto& pair = index.pairs()[number];
+    push(to_right_, right_of(pair.key), {pair.count, number});
+    push(from_left_, left_of(pair.key), {pair.count, number});
+  }
+  // Of the pairs (y, left) and (right, z); no lower than what a pair that is not indexed may have.
+  uint64_t around(const PairIndex& index, Symbol left, Symbol right) {
+    return std::max(highest(index, to_right_, left), highest(index, from_left_, right));
+  }
+
+ private:
+  using Heap = std::vector<std::pair<uint64_t, PairNumber>>;  // count, as it was when the pair was pushed
+  static void push(std::vector<Heap>& heaps, Symbol symbol, Heap::value_type entry) {
+    if (heaps.size() <= symbol) heaps.resize(symbol + symbol / 2 + 1);
+    heaps[symbol].push_back(entry);
+    std::push_heap(heaps[symbol].begin(), heaps[symbol].end());
+  }
+  static uint64_t highest(const PairIndex& index, std::vector<Heap>& heaps, Symbol symbol) {
+    if (symbol >= heaps.size()) return index.threshold() - 1;
+    auto& heap = heaps[symbol];
+    while (!heap.empty()) {
+      const auto [count, number] = heap.front();
+      const auto now = index.pairs()[number].count;
+      if (now == count) return std::max(count, index.threshold() - 1);
+      std::pop_heap(heap.begin(), heap.end());
+      heap.pop_back();
+      if (now < index.threshold()) continue;
+      heap.emplace_back(now, number);
+      std::push_heap(heap.begin(), heap.end());
+    }
+    return index.threshold() - 1;
+  }
+  std::vector<Heap> to_right_, from_left_;  // by symbol
+};
+
+}  // namespace bpe::merge

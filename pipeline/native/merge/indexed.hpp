@@ -1,0 +1,359 @@
+// Merging the indexed pairs of a phase, a batch at a time, in words that are in memory.
+//
+// Idea: threads meet a few times a batch, not a few times a merge. Each makes all merges of a batch in its shards, one
+// after the other, and notes the neighbours that each merge has met; adds up those of some merges over all shards;
+// enters the changes of the counts whose counters are its own; and writes its shards' lists of the pairs that are new
+// in the index. Changes of one counter are entered by one thread, in the order of the merges. One thread needs no
+// batches: its batches are single merges. What is around a merge when its lists are written may have been joined by a
+// later merge of the batch: that pair is gone then, and the one that took its place is listed by the later merge.
+#pragma once
+#include "merge/batch.hpp"
+#include "merge/scan.hpp"
+
+namespace bpe::merge {
+
+inline constexpr size_t kMostInBatch = 64;
+inline constexpr uint64_t kBatchPositions = uint64_t{1} << 16;  // of a batch of several merges
+inline constexpr size_t kLongList = size_t{1} << 18;            // positions
+inline constexpr uint32_t kCountersTogether = 16;               // that one member enters: those of a cache line
+inline constexpr size_t kChangesAhead = 32;
+inline constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
+
+// What the merges of a batch have met in one shard, and what is listed there afterwards. Kept from batch to batch for
+// its memory.
+struct ShardBatch {
+  struct Ends {
+    size_t positions, left, right;
+  };
+  std::vector<Position> positions;  // where merges joined, one merge after the other
+  std::vector<Neighbour> neighbours;
+  std::vector<Ends> ends;           // of each merge's: positions; left neighbours, then right ones
+  std::vector<ListWriter> writers;  // of the pairs that get a list
+
+  // For lists of `most` positions; few of the merges have lists that are worth their memory.
+  void clear(uint64_t most) {
+    if (positions.capacity() > kLongList && most < positions.capacity() / 4) std::vector<Position>().swap(positions);
+    positions.clear();
+    positions.reserve(static_cast<size_t>(most));
+    neighbours.clear();
+    ends.assign(1, {0, 0, 0});
+  }
+  std::span<const Position> joined(size_t merge) const {
+    return {positions.data() + ends[merge].positions, ends[merge + 1].positions - ends[merge].positions};
+  }
+  std::span<const Neighbour> left(size_t merge) const {
+    return {neighbours.data() + ends[merge].right, ends[merge + 1].left - ends[merge].right};
+  }
+  std::span<const Neighbour> right(size_t merge) const {
+    return {neighbours.data() + ends[merge + 1].left, ends[merge + 1].right - ends[merge + 1].left};
+  }
+};
+
+// How a merge has changed the count of a pair.
+struct Change {
+  PairKey key;
+  uint64_t weight;
+  uint32_t counter;    // in the sketch
+  uint32_t positions;  // of a pair that appeared; 0 for one that disappeared
+  uint32_t merge;      // in the batch
+};
+
+// What one member of the team works with.
+struct MemberWork {
+  Surroundings around;
+  std::vector<Neighbour> left, right;        // of a merge, in all shards
+  std::vector<std::vector<Change>> changes;  // by the member that enters them
+  std::vector<size_t> entered;               // by the member that noted them
+  std::vector<Change> appeared;              // of those that this member has entered: pairs that reach the threshold
+};
+
+// What merging a phase needs for its time.
+struct Workspace {
+  std::vector<PositionArena> arenas;  // by shard
+  std::vector<ShardBatch> batches;    // by shard
+  std::vector<MemberWork> members;
+};
+
+template <class S>
+class IndexedMerging {
+ public:
+  IndexedMerging(std::vector<Shard<S>>& shards, PairIndex& index, const Learned& learned, Workspace& work,
+                 uint64_t share_from, Team& team, Pulse& pulse)
+      : shards_(shards), index_(index), learned_(learned), work_(work), share_from_(share_from), team_(team),
+        pulse_(pulse) {
+    if (team.members() > 1) highest_.emplace(index);
+  }
+
+  // Makes the next merges, `most` at the most: those of one batch. Returns how many they were, and adds to `again`
+  // those that made a token which had an id.
+  size_t merge_batch(uint64_t most, uint64_t& again) {
+    again += choose(most);
+    const auto& joins = certificate_.joins();
+    if (joins.empty()) return 0;
+    if (!highest_) prefetch_upcoming();
+    parts_ = positions_ >= share_from_ ? team_.members() : 1;
+    const auto on_shards = [&](auto&& work) {
+      if (parts_ > 1) return team_.each(shards_.size(), work);
+      for (size_t s = 0; s < shards_.size(); ++s) work(s, 0);
+    };
+    on_shards([&](size_t s, unsigned member) { join(s, member); });
+    learned_.result.joined.resize(learned_.result.counts.size());
+    on_parts([&](unsigned part) { note_changes(part); });
+    on_parts([&](unsigned part) { enter_changes(part); });
+    index_appeared();
+    if (fresh_.empty()) return joins.size();
+    on_shards([&](size_t s, unsigned member) { list(s, member); });
+    for (size_t s = 0; s < shards_.size(); ++s)
+      for (size_t i = 0; i < fresh_.size(); ++i)
+        index_.list(fresh_[i].pair, s) = work_.batches[s].writers[i].finish(work_.arenas[s]).handle;
+    return joins.size();
+  }
+
+ private:
+  struct Fresh {
+    PairNumber pair;
+    Symbol neighbour;
+    bool on_left;
+    uint32_t merge;
+  };
+
+  // Takes the pairs of the batch off the queue; returns how many of them make a token that had an id.
+  size_t choose(uint64_t most) {
+    auto& [tokens, spans, sketch, result] = learned_;
+    certificate_.clear();
+    pairs_.clear();
+    positions_ = 0;
+    size_t again = 0;
+    const auto most_merges = std::min<uint64_t>(most, highest_ ? kMostInBatch : 1);
+    while (pairs_.size() < most_merges) {
+      const auto best = index_.take_best();
+      if (best == kNoPair) break;
+      auto& pair = index_.pair(best);
+      if (!pairs_.empty() &&
+          (positions_ + pair.positions > kBatchPositions || !certificate_.admits(pair.key, pair.count))) {
+        index_.put_back(best);
+        break;
+      }
+      const Symbol left = left_of(pair.key), right = right_of(pair.key);
+      const Join join{left, right, tokens.add(left, right)};
+      again += !tokens.last_is_new();
+      spans.push_back(spans[left] + spans[right]);
+      result.left.push_back(id_of(left));
+      result.right.push_back(id_of(right));
+      result.counts.push_back(pair.count);
+      positions_ += pair.positions;
+      pairs_.push_back(best);
+      const auto count = std::exchange(pair.count, 0);
+      counts_at_[pairs_.size() - 1] = count;
+      const auto neighbours = highest_ ? highest_->around(index_, left, right) : count;
+      certificate_.add(join, count, neighbours, tokens.frees(left));
+      pulse_.progress.best_count = count;
+    }
+    pulse_.progress.merges = result.counts.size();
+    return again;
+  }
+
+  // Makes the batch's merges in a shard.
+  void join(size_t s, unsigned member) {
+    auto& batch = work_.batches[s];
+    auto& around = work_.members[member].around;
+    auto& arena = work_.arenas[s];
+    batch.clear(std::min<uint64_t>(positions_, shards_[s].size));
+    around.make_space(learned_.tokens.next());
+    for (size_t merge = 0; merge < pairs_.size(); ++merge) {
+      const auto upcoming = [&](size_t ahead) {
+        return merge + ahead < pairs_.size() ? pairs_[merge + ahead] : kNoPair;
+      };
+      if (highest_) prefetch(s, upcoming);
+      const auto begin = batch.positions.size();
+      read_list(arena, index_.list(pairs_[merge], s), batch.positions);
+      join_listed(shards_[s], certificate_.joins()[merge], learned_.spans, batch.positions, begin, around, pulse_,
+                  member);
+      around.left.move_to(batch.neighbours);
+      const auto left = batch.neighbours.size();
+      around.right.move_to(batch.neighbours);
+      batch.ends.push_back({batch.positions.size(), left, batch.neighbours.size()});
+    }
+  }
+
+  template <class Work>
+  void on_parts(Work&& work) {
+    parts_ > 1 ? team_.run(work) : work(0);
+  }
+
+  // Finds what every `parts`-th merge changed.
+  void note_changes(unsigned part) {
+    auto& mine = work_.members[part];
+    mine.changes.resize(parts_);
+    for (auto& changes : mine.changes) changes.clear();
+    mine.around.make_space(learned_.tokens.next());
+    const auto first_rank = learned_.result.joined.size() - pairs_.size();
+    for (auto merge = part; merge < pairs_.size(); merge += parts_)
+      learned_.result.joined[first_rank + merge] = note_changes(merge, mine);
+  }
+
+  // Returns how many occurrences became one token.
+  uint64_t note_changes(uint32_t merge, MemberWork& mine) const {
+    const auto join = certificate_.joins()[merge];
+    const auto merged = key_of(join.left, join.right);
+    const auto note = [&](PairKey key, uint64_t weight, uint32_t positions) {
+      const auto counter = static_cast<uint32_t>(learned_.sketch.counter_of(key));
+      const auto part = (counter / kCountersTogether & 0xFFFF) * uint64_t{parts_} >> 16;
+      mine.changes[part].push_back({key, weight, counter, positions, merge});
+    };
+    Neighbour doubled{join.made, 0, 0};
+    uint64_t joined = 0;  // every occurrence has something on its left, if only a piece's boundary
+    note(merged, counts_at_[merge], 0);
+    for (const auto& neighbour : in_all_shards(merge, &ShardBatch::left, mine.around.left, mine.left)) {
+      const auto& [symbol, positions, weight] = neighbour;
+      joined += weight;
+      if (symbol == kBoundary) continue;
+      if (symbol == join.made)
+        doubled = neighbour;
+      else if (key_of(symbol, join.left) != merged)
+        note(key_of(symbol, join.left), weight, 0);
+      note(key_of(symbol, join.made), weight, positions);
+    }
+    for (auto [symbol, positions, weight] : in_all_shards(merge, &ShardBatch::right, mine.around.right, mine.right)) {
+      if (symbol == kBoundary) continue;
+      if (key_of(join.right, symbol) != merged) note(key_of(join.right, symbol), weight, 0);
+      if (symbol == join.left) {
+        weight -= doubled.weight;
+        positions -= doubled.positions;
+      }
+      if (positions != 0) note(key_of(join.made, symbol), weight, positions);
+    }
+    return joined;
+  }
+
+  // The neighbours on one side of a merge, in all shards together.
+  template <class OfShard>
+  std::span<const Neighbour> in_all_shards(size_t merge, OfShard&& of_shard, Neighbours& side,
+                                           std::vector<Neighbour>& sum) const {
+    if (shards_.size() == 1) return (work_.batches[0].*of_shard)(merge);
+    sum.clear();
+    for (const auto& batch : work_.batches)
+      for (const auto& neighbour : (batch.*of_shard)(merge)) side.add(neighbour);
+    side.move_to(sum);
+    return sum;
+  }
+
+  // Enters the changes of this part's counters into sketch and index, merge after merge.
+  void enter_changes(unsigned part) {
+    auto& mine = work_.members[part];
+    mine.appeared.clear();
+    mine.entered.assign(parts_, 0);
+    for (uint32_t merge = 0; merge < pairs_.size(); ++merge) {
+      const auto& changes = work_.members[merge % parts_].changes[part];
+      auto& at = mine.entered[merge % parts_];
+      for (; at < changes.size() && changes[at].merge == merge; ++at) {
+        if (at + kChangesAhead < changes.size()) {
+          const auto& next = changes[at + kChangesAhead];
+          learned_.sketch.prefetch(next.counter);
+          if (next.positions == 0) index_.prefetch(next.key);
+        }
+        enter(changes[at], mine.appeared);
+      }
+    }
+  }
+
+  void enter(const Change& change, std::vector<Change>& appeared) {
+    auto& [tokens, spans, sketch, result] = learned_;
+    if (tokens.forbids(left_of(change.key), right_of(change.key))) return;
+    if (change.positions != 0) {
+      sketch.add(change.counter, change.weight);
+      if (change.weight >= index_.threshold()) appeared.push_back(change);
+      return;
+    }
+    // The bound mostly shows whether the pair can be in the index with a count that still matters.
+    const bool may_be_indexed = sketch.bound(change.counter) >= index_.threshold();
+    sketch.subtract(change.counter, change.weight);
+    if (!may_be_indexed) return;
+    if (const auto number = index_.find(change.key); number != kNoPair) {
+      if (index_.pair(number).count != 0) index_.pair(number).count -= change.weight;
+    } else {
+      for (auto& pair : appeared)
+        if (pair.key == change.key) pair.weight -= change.weight;
+    }
+  }
+
+  // Indexes the pairs that appeared and reach the threshold.
+  void index_appeared() {
+    fresh_.clear();
+    for (unsigned part = 0; part < parts_; ++part)
+      for (const auto& pair : work_.members[part].appeared) {
+        if (pair.weight < index_.threshold()) continue;
+        const auto number = index_.add(pair.key, pair.weight, pair.positions);
+        if (highest_) highest_->add(index_, number);
+        const bool on_left = right_of(pair.key) == certificate_.joins()[pair.merge].made;
+        fresh_.push_back({number, on_left ? left_of(pair.key) : right_of(pair.key), on_left, pair.merge});
+      }
+    std::sort(fresh_.begin(), fresh_.end(), [](const Fresh& a, const Fresh& b) { return a.merge < b.merge; });
+  }
+
+  // Writes the lists of the pairs that are new in the index, for a shard.
+  void list(size_t s, unsigned member) {
+    auto& batch = work_.batches[s];
+    auto& around = work_.members[member].around;
+    batch.writers.assign(fresh_.size(), {});
+    for (size_t i = 0; i < fresh_.size();) {
+      const auto merge = fresh_[i].merge;
+      size_t end = i;
+      for (; end < fresh_.size() && fresh_[end].merge == merge; ++end)
+        writer_of(around, end) = static_cast<uint32_t>(end + 1);
+      list_neighbours(shards_[s], certificate_.joins()[merge], learned_.spans, batch.joined(merge), around,
+                      work_.arenas[s], batch.writers, pulse_, member);
+      for (; i < end; ++i) writer_of(around, i) = 0;
+    }
+  }
+  uint32_t& writer_of(Surroundings& around, size_t fresh) {
+    return (fresh_[fresh].on_left ? around.left : around.right).writer(fresh_[fresh].neighbour);
+  }
+
+  // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the
+  // pair, its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no
+  // result.
+  void prefetch_upcoming() {
+    if (const auto pair = index_.upcoming(9); pair != kNoPair) index_.prefetch(pair);
+    for (size_t s = 0; s < shards_.size(); ++s) prefetch(s, [&](size_t ahead) { return index_.upcoming(ahead); });
+  }
+  // upcoming(n): the pair that is merged n merges later, where that is known.
+  template <class Upcoming>
+  void prefetch(size_t s, Upcoming&& upcoming) {
+    auto& arena = work_.arenas[s];
+    const auto chunk = [&](size_t ahead, auto&& use) {
+      const auto pair = upcoming(ahead);
+      if (pair == kNoPair || index_.pair(pair).positions > kSmall) return;
+      if (const auto list = index_.list(pair, s); list != 0) use(arena.at(list));
+    };
+    chunk(7, [](const uint32_t* words) { __builtin_prefetch(words); });
+    chunk(5, [&](const uint32_t* words) {
+      if (words[0] != 0) __builtin_prefetch(arena.at(words[0]));
+    });
+    chunk(2, [&](const uint32_t* words) {
+      const auto* symbols = shards_[s].symbols.data();
+      for (int several = 0; several < 2; ++several) {
+        for (uint32_t i = 0; i < words[1]; ++i) __builtin_prefetch(symbols + words[2 + i], 1);
+        if (words[0] == 0) break;
+        words = arena.at(words[0]);
+      }
+    });
+  }
+
+  std::vector<Shard<S>>& shards_;
+  PairIndex& index_;
+  const Learned learned_;
+  Workspace& work_;
+  const uint64_t share_from_;
+  Team& team_;
+  Pulse& pulse_;
+  std::optional<HighestNeighbours> highest_;  // null: batches of one merge
+  Certificate certificate_;
+  std::vector<PairNumber> pairs_;                    // of the batch
+  std::array<uint64_t, kMostInBatch> counts_at_{};   // of these, when they were chosen
+  uint64_t positions_ = 0;                           // of these, about
+  unsigned parts_ = 1;  // members that work on the batch
+  std::vector<Fresh> fresh_;
+};
+
+}  // namespace bpe::merge
