@@ -1,0 +1,148 @@
+"""Merging that parts share makes the same merges as one engine, whatever the parts are and whichever are lost."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, small_counters
+from reference import train_reference
+
+from pipeline import _core
+from pipeline.merges import shared
+
+
+class PartsHere:
+    """Parts in this process. lost: returns the indices of parts to lose before or while they answer."""
+
+    def __init__(self, counter: Counter, parts: int, lost: Callable[[], Sequence[int]], **options: Any) -> None:
+        self.training: Any = None  # the merges so far
+        self.exchanges = self.remade = 0
+        pieces = list(counter.items())
+        self._columns = [arrays(dict(pieces[index::parts])) for index in range(parts)]
+        self._options, self._lost = options, lost
+        self._parts = [self._make(index, b"") for index in range(parts)]
+
+    def _make(self, index: int, known: bytes) -> Any:
+        return _core.Part(lambda: [self._columns[index]], known, **self._options)
+
+    def ask(self, method: str, *arguments: object, indexed: Callable[[], bytes] | None = None) -> list[Any]:
+        self.exchanges += 1
+        for index in self._lost():
+            self.remade += 1
+            if index % 2:  # its answer is lost too
+                getattr(self._parts[index], method)(*arguments)
+            self._parts[index] = self._make(index, bytes(self.training.merges()))
+            if indexed:
+                self._parts[index].index(self.training.version, indexed())
+        if self._lost():  # an answer is lost, its part is not
+            getattr(self._parts[0], method)(*arguments)
+        return [getattr(part, method)(*arguments) for part in self._parts]
+
+
+def nothing(_: object) -> None:
+    """Do nothing."""
+
+
+def train_shared(
+    counter: Counter,
+    max_merges: int,
+    *,
+    parts: int,
+    lost: Callable[[], Sequence[int]] = tuple,
+    stop: int | None = None,
+    threads: int = 1,
+    narrow_symbols: int = 65536,
+    index_positions: int = 0,
+    tie_break: str = "lowest-ids",
+    min_frequency: int = 1,
+    **options: Any,
+) -> Any:
+    """The result of merging in parts, with a stop after that many merges, from where another training continues."""
+    known: dict[str, Any] = {}
+    for merges in ([stop] if stop is not None else []) + [max_merges]:
+        held = PartsHere(counter, parts, lost, threads=threads, narrow_symbols=narrow_symbols, **options)
+        bounds = {name: value for name, value in options.items() if name != "min_piece_count"}
+        training = held.training = _core.SharedTraining(
+            merges,
+            tie_break=tie_break,
+            min_frequency=min_frequency,
+            narrow_symbols=narrow_symbols,
+            index_positions=index_positions,
+            **bounds,
+            **known,
+        )
+        if known:
+            merged = bytes(training.merges())
+            held._parts = [held._make(index, merged) for index in range(parts)]
+        shared.merge(training, held, phase_end=nothing, progress=nothing)
+        known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
+    return training.result, held
+
+
+tuning = st.fixed_dictionaries(
+    {"parts": st.integers(1, 4)},
+    optional={
+        "threads": st.integers(1, 3),
+        "narrow_symbols": st.integers(0, 300),
+        "index_positions": st.integers(1, 50),
+        "stop": st.integers(0, 20),
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    counter=small_counters,
+    max_merges=st.integers(0, 60),
+    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
+    min_frequency=st.integers(1, 12),
+    max_token_bytes=st.one_of(st.none(), st.integers(0, 8)),
+    whole_characters=st.booleans(),
+    tuning=tuning,
+    seed=st.one_of(st.none(), st.integers(0, 1000)),
+)
+def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(
+    counter: Counter,
+    max_merges: int,
+    tie_break: str,
+    min_frequency: int,
+    max_token_bytes: int | None,
+    whole_characters: bool,
+    tuning: dict[str, int],
+    seed: int | None,
+) -> None:
+    chance = random.Random(seed)
+
+    def lost() -> list[int]:
+        return [] if seed is None or chance.random() < 0.7 else [chance.randrange(tuning["parts"])]
+
+    options = {
+        "tie_break": tie_break,
+        "min_frequency": min_frequency,
+        "max_token_bytes": max_token_bytes,
+        "whole_characters": whole_characters,
+    }
+    tuning["stop"] = min(tuning.get("stop", 0), max_merges)
+    result, _ = train_shared(counter, max_merges, **options, **tuning, lost=lost)
+    assert merges_of(result) == train_reference(counter, max_merges, **options)
+    assert result.stop == ("limit" if len(result.counts) == max_merges else "min-frequency")
+
+
+@pytest.mark.parametrize(("parts", "threads"), [(1, 1), (3, 2)])
+def test_parts_make_the_merges_of_one_engine_on_a_long_tail(parts: int, threads: int) -> None:
+    counter = natural_counter(seed=parts, n_pieces=20_000)
+    expected = engine_of(counter).run(3000, min_piece_count=2)
+    result, held = train_shared(counter, 3000, parts=parts, threads=threads, min_piece_count=2)
+    for name in ("left", "right", "counts", "joined"):
+        assert bytes(getattr(result, name)) == bytes(getattr(expected, name))
+    assert (result.bytes, result.left_out_pieces) == (expected.bytes, expected.left_out_pieces)
+    assert held.exchanges < 3000 / 4
+
+
+def test_part_of_another_version_is_refused() -> None:
+    part = _core.Part(lambda: [arrays({b"aaa": 1})], b"")
+    with pytest.raises(ValueError, match="a part of version 0 cannot go to 1"):
+        part.join(1, b"", b"")
