@@ -1,5 +1,6 @@
 """Merge in a worker, as far as the merge list is not stored yet."""
 
+import os
 from dataclasses import replace
 
 from pipeline.base import machine
@@ -14,6 +15,8 @@ from pipeline.run.work import Work
 from pipeline.storage import existing
 
 STAGE = "merging"
+_SHARE_FROM_BYTES = 1 << 30  # of pieces: one node takes a minute
+_COORDINATING_BYTES = 512 << 20  # of the task that asks the parts: sums and counts of pairs
 
 
 def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
@@ -24,6 +27,7 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
     budget_bytes = whole.limit_bytes - other_bytes  # below 0 if even that is too much
     if not nodes:
         budget_bytes = min(budget_bytes, machine.available_memory())
+    of_node = memory.budget(options.memory_limit, nodes)
     return merge_worker.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -39,6 +43,9 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         fingerprint=run.manifest.merge_fingerprint(),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,
+        nodes=max(1, min(len(nodes), options.workers or len(nodes))),
+        node_bytes=of_node.limit_bytes - of_node.taken_bytes - of_node.worker_bytes - _COORDINATING_BYTES,
+        share_from_bytes=int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES)),
     )
 
 
@@ -68,8 +75,10 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
     with work.stage(STAGE, task.merges, "merges", before) as advance:
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
-            [(_, needed)] = work.executor.run(merge_worker.check, [task])
-            need = Need(task.threads, needed + task.other_bytes)
+            [(_, way)] = work.executor.run(merge_worker.check, [task])
+            need = Need(task.threads, way.bytes + task.other_bytes)
+            if way.parts > 1:
+                need = Need(memory_bytes=_COORDINATING_BYTES)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)
     work.directory.remove([manifest.MERGES_SO_FAR])
     work.kept = f"all counts, {len(learned):,} merges"

@@ -167,6 +167,26 @@ def test_cluster_trains_the_same_tokenizer(
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
 
 
+def _merge_shared(cluster: Any, corpus: Path, output: Path, **environment: str) -> "subprocess.Popen[str]":
+    words = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "pipeline", "train", str(corpus), "--output", str(output), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "BPE_PIPELINE_SHARE_BYTES": "1000", **environment},
+    )
+
+
+@on_a_cluster
+def test_nodes_share_merging(cluster: Any, corpus: Path, expected: bytes, tmp_path: Path) -> None:
+    process = _merge_shared(cluster, corpus, tmp_path / "run")
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, printed
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == expected
+    assert f"merging: {NODES} parts on the nodes" in (tmp_path / "run" / "log.txt").read_text()
+
+
 @on_a_cluster
 def test_cluster_encodes_the_same_shards(
     address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

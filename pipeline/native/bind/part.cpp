@@ -79,8 +79,10 @@ void make_training(SharedTraining* place, std::uint64_t max_merges, std::uint64_
 
 std::size_t start(SharedTraining& training, const std::vector<std::array<std::uint64_t, 5>>& parts) {
   std::array<std::uint64_t, 5> sum{};
-  for (const auto& part : parts)
+  for (const auto& part : parts) {
     for (std::size_t i = 0; i < 5; ++i) sum[i] += part[i];
+    if (sum[1] >> 63 != 0) throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
+  }
   bpe::MergeResult facts;
   facts.bytes = sum[2];
   facts.left_out_pieces = sum[3];
@@ -88,15 +90,7 @@ std::size_t start(SharedTraining& training, const std::vector<std::array<std::ui
   return training.start(sum[0], sum[1], facts);
 }
 
-void add_up(SharedTraining& training, const std::vector<Buffer>& parts) {
-  std::vector<std::uint64_t> sums;
-  for (const auto& part : parts) {
-    const auto more = part.as<std::uint64_t>("sums");
-    sums.resize(more.size(), 0);
-    for (std::size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
-  }
-  training.set_sums(sums);
-}
+void add_up(SharedTraining& training, const Buffer& sums) { training.add_up(sums.as<std::uint64_t>("sums")); }
 
 MemoryView begin_phase(SharedTraining& training, const std::vector<Buffer>& samples, std::uint64_t step) {
   std::vector<PairKey> all;
@@ -161,7 +155,7 @@ void bind_part(nb::module_& module) {
       .def("merges", [](const SharedTraining& training) { return bpe::give(training.merges()); },
            "The merges so far, as a part takes them.")
       .def("start", &start, "facts"_a, "Takes the facts of all parts; returns the size of the sketch.")
-      .def("add_up", &add_up, "sums"_a, "Takes the sums of all parts.")
+      .def("add_up", &add_up, "sums"_a, "Takes the sums of a part.")
       .def("begin_phase", &begin_phase, "samples"_a, "step"_a,
            "Takes samples of all parts; returns the filter for a phase, empty when no merge is left.")
       .def("open_phase", &open_phase, "tallies"_a, "Takes what the parts have indexed.")

@@ -36,11 +36,15 @@ class SharedTraining {
     sketch_.emplace(slots, mass, kNeverReached);
     return sketch_->size();
   }
-  void set_sums(const std::vector<uint64_t>& sums) { sketch_->set(sums); }
+  void add_up(std::span<const uint64_t> sums) {
+    sums_.resize(sums.size(), 0);
+    for (size_t counter = 0; counter < sums.size(); ++counter) sums_[counter] += sums[counter];
+  }
 
   // The pairs of the next phase, chosen by a sample of one position in `step`; empty when no merge is left.
   PairFilter begin_phase(const std::vector<PairKey>& sample, double step) {
     if (result_.counts.size() == options_.max_merges) return {};
+    if (!sums_.empty()) sketch_->set(std::exchange(sums_, {}));
     const bool narrow = tokens_.next() < end_narrow(options_);
     end_symbol_ = narrow ? end_narrow(options_) : kEndSymbol<uint32_t>;
     if (index_ && index_->pairs().empty()) {  // counters promised a count that no pair has
@@ -187,6 +191,7 @@ class SharedTraining {
   Tokens tokens_;
   uint64_t slots_ = 0, threshold_ = 0;
   Symbol end_symbol_ = 0;
+  std::vector<uint64_t> sums_;
   std::optional<Sketch> sketch_;
   std::optional<PairIndex> index_;
   std::vector<PairKey> guess_, fresh_;

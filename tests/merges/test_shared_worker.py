@@ -1,7 +1,7 @@
 """Merging that parts share makes the same merges as one engine, whatever the parts are and whichever are lost."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, 
 from reference import train_reference
 
 from pipeline import _core
-from pipeline.merges import shared
+from pipeline.executors.ray_held import Call
+from pipeline.merges import shared_worker
 
 
 class PartsHere:
@@ -28,22 +29,19 @@ class PartsHere:
     def _make(self, index: int, known: bytes) -> Any:
         return _core.Part(lambda: [self._columns[index]], known, **self._options)
 
-    def ask(self, method: str, *arguments: object, indexed: Callable[[], bytes] | None = None) -> list[Any]:
+    def ask(self, method: str, *arguments: object, catch_up: Callable[[], Call] | None = None) -> Iterator[Any]:
         self.exchanges += 1
         for index in self._lost():
             self.remade += 1
             if index % 2:  # its answer is lost too
                 getattr(self._parts[index], method)(*arguments)
             self._parts[index] = self._make(index, bytes(self.training.merges()))
-            if indexed:
-                self._parts[index].index(self.training.version, indexed())
+            if catch_up:
+                name, before = catch_up()
+                getattr(self._parts[index], name)(*before)
         if self._lost():  # an answer is lost, its part is not
             getattr(self._parts[0], method)(*arguments)
-        return [getattr(part, method)(*arguments) for part in self._parts]
-
-
-def nothing(_: object) -> None:
-    """Do nothing."""
+        yield from [getattr(part, method)(*arguments) for part in self._parts]
 
 
 def train_shared(
@@ -77,7 +75,7 @@ def train_shared(
         if known:
             merged = bytes(training.merges())
             held._parts = [held._make(index, merged) for index in range(parts)]
-        shared.merge(training, held, phase_end=nothing, progress=nothing)
+        shared_worker.merge(training, held, lambda: None)
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
     return training.result, held
 
