@@ -286,8 +286,11 @@ class SharedTraining:
         Takes samples of all parts; returns the filter for a phase, empty when no merge is left.
         """
 
-    def open_phase(self, tallies: Sequence[tuple[Buffer, Buffer]]) -> None:
-        """Takes what the parts have indexed."""
+    def count(self, tally: tuple[Buffer, Buffer]) -> None:
+        """Takes what a part has indexed."""
+
+    def open_phase(self) -> None:
+        """After all parts were counted."""
 
     def indexed(self) -> memoryview:
         """The filter for a part that is made again during a phase."""

@@ -61,6 +61,18 @@ class Merging:
     parts: int = 1  # of the counter, each on a node of its own; then bytes and threads are those of each
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """Nodes of a cluster that may share the words, each with a part of the counter.
+
+    from_bytes: of pieces; from these on they do even if one node has enough memory.
+    """
+
+    parts: int
+    budget_bytes: int  # of each part
+    from_bytes: int
+
+
 def surely_enough(pieces: int, piece_bytes: int, merges: int) -> int:
     """Return an upper bound for any input; if it fits, skip the exact forecast."""
     slots = pieces + piece_bytes
@@ -114,12 +126,19 @@ def _pairs(merges: int, slots: int) -> int:
     return min(2 * merges + 256, _MOST_PAIRS, slots // 8)
 
 
-def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int) -> Merging | None:
+def choose(
+    shape: CounterShape, merges: int, *, threads: int, budget_bytes: int, sharing: Sharing | None = None
+) -> Merging | None:
     """Return the fastest way to merge that fits the budget, or None if it is below the least."""
+    shared = _share(shape, merges, threads, sharing) if sharing else None
+    if sharing and shared and shape.bytes >= sharing.from_bytes:
+        return shared
     for streamed, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
         needed = merging_bytes(shape, merges, threads=team, streamed=streamed)
         if needed <= budget_bytes:
             return Merging(needed, team, streamed)
+    if shared:
+        return shared
     for team in range(threads, 0, -1):
         resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
         if resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES):
@@ -127,8 +146,9 @@ def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int)
     return None
 
 
-def share(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int, parts: int) -> Merging | None:
-    """Return how to merge in equal parts on that many nodes, or None if a part does not fit a node's budget."""
+def _share(shape: CounterShape, merges: int, threads: int, sharing: Sharing) -> Merging | None:
+    """Return how to merge in equal parts, or None if one does not fit."""
+    parts = sharing.parts
     each = replace(
         shape,
         pieces=-(-shape.pieces // parts),
@@ -138,7 +158,7 @@ def share(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int, 
         longest_list=-(-shape.longest_list // parts),
     )
     needed = merging_bytes(each, merges, threads=threads, streamed=True) + _SUM_BYTES * _sketch_counters(shape.slots)
-    return Merging(needed, threads, streamed=True, parts=parts) if needed <= budget_bytes else None
+    return Merging(needed, threads, streamed=True, parts=parts) if needed <= sharing.budget_bytes else None
 
 
 def _sketch_counters(slots: int) -> int:

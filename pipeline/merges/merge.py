@@ -1,12 +1,14 @@
 """Merge in a worker, as far as the merge list is not stored yet."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.base import machine
 from pipeline.counts.count import Counted
-from pipeline.executors import ONE_CORE, Need
+from pipeline.executors import ONE_CORE, Need, Node
 from pipeline.merges import merge_worker
+from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
@@ -27,7 +29,6 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
     budget_bytes = whole.limit_bytes - other_bytes  # below 0 if even that is too much
     if not nodes:
         budget_bytes = min(budget_bytes, machine.available_memory())
-    of_node = memory.budget(options.memory_limit, nodes)
     return merge_worker.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -43,10 +44,17 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         fingerprint=run.manifest.merge_fingerprint(),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,
-        nodes=max(1, min(len(nodes), options.workers or len(nodes))),
-        node_bytes=of_node.limit_bytes - of_node.taken_bytes - of_node.worker_bytes - _COORDINATING_BYTES,
-        share_from_bytes=int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES)),
+        sharing=sharing(options, nodes),
     )
+
+
+def sharing(options: Options, nodes: Sequence[Node]) -> Sharing | None:
+    """Return how the nodes of a cluster may share the words; None if there are not several."""
+    parts = min(len(nodes), options.workers or len(nodes))
+    if parts < 2:
+        return None
+    budget_bytes = memory.budget(options.memory_limit, nodes).per_worker(1) - _COORDINATING_BYTES
+    return Sharing(parts, budget_bytes, int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES)))
 
 
 def require_memory(work: Work, run: Run, counted: Counted) -> None:

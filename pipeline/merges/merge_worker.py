@@ -17,7 +17,7 @@ from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list, shared_worker
-from pipeline.merges.forecast import Merging, choose, passes, shape_of, share, surely_enough, too_little
+from pipeline.merges.forecast import Merging, Sharing, choose, passes, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import MergeList
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
@@ -46,9 +46,7 @@ class MergeTask:
     fingerprint: str  # of both
     budget_bytes: int  # for merging, on top of the process itself; below 0 if that is too much already
     other_bytes: int  # what everything else takes
-    nodes: int = 1  # that may share the words
-    node_bytes: int = 0  # for merging on each of these
-    share_from_bytes: int = 0  # of pieces: from these on they do, also if one node has the memory
+    sharing: Sharing | None = None  # on a cluster of several nodes
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
@@ -196,17 +194,15 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
                 f"{most:,} times; give at most {most}"
             )
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
-    large = task.nodes > 1 and counter.piece_bytes >= task.share_from_bytes
-    if enough <= task.budget_bytes and not large:
+    shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
+    if enough <= task.budget_bytes and not shared:
         return Merging(enough, task.threads, streamed=False)
     tally = _core.CountTally(task.min_piece_count)
     for columns in counter.read_all():
         tally.add(*columns)
     shape = shape_of(tally, task.merges, task.min_piece_count)
-    way = choose(shape, task.merges, threads=task.threads, budget_bytes=task.budget_bytes)
-    if large or (task.nodes > 1 and (way is None or way.resident_bytes)):
-        parts = {"parts": task.nodes, "budget_bytes": task.node_bytes}
-        way = share(shape, task.merges, threads=task.threads, **parts) or way
+    limits = {"threads": task.threads, "budget_bytes": task.budget_bytes}
+    way = choose(shape, task.merges, **limits, sharing=task.sharing)
     if way is None:
         raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)

@@ -49,7 +49,9 @@ def merge(training: _core.SharedTraining, parts: Parts, on_merged: Callable[[], 
         pair_filter = bytes(training.begin_phase(samples, step))
         if not pair_filter:
             return
-        training.open_phase(list(parts.ask("index", training.version, pair_filter)))
+        for tally in parts.ask("index", training.version, pair_filter):
+            training.count(tally)
+        training.open_phase()
         fresh, full = b"", False
         while not full and (guess := bytes(training.guess())):
             answers = list(parts.ask("join", training.version, fresh, guess, catch_up=index))

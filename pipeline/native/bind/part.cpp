@@ -101,17 +101,8 @@ MemoryView begin_phase(SharedTraining& training, const std::vector<Buffer>& samp
   return bpe::give(training.begin_phase(all, static_cast<double>(step)));
 }
 
-void open_phase(SharedTraining& training, const std::vector<TallyTuple>& tallies) {
-  PairTally sum;
-  for (const auto& [keys, counts] : tallies) {
-    const auto pairs = keys.as<PairKey>("pairs");
-    const auto numbers = counts.as<std::uint64_t>("counts");
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      sum.reserve(1);
-      sum.at(pairs[i], sum.place_of(pairs[i])).count += numbers[i];
-    }
-  }
-  training.open_phase(sum);
+void count(SharedTraining& training, const TallyTuple& tally) {
+  training.count(std::get<0>(tally).as<PairKey>("pairs"), std::get<1>(tally).as<std::uint64_t>("counts"));
 }
 
 MemoryView enter(SharedTraining& training, const std::vector<AroundTuple>& answers) {
@@ -158,7 +149,8 @@ void bind_part(nb::module_& module) {
       .def("add_up", &add_up, "sums"_a, "Takes the sums of a part.")
       .def("begin_phase", &begin_phase, "samples"_a, "step"_a,
            "Takes samples of all parts; returns the filter for a phase, empty when no merge is left.")
-      .def("open_phase", &open_phase, "tallies"_a, "Takes what the parts have indexed.")
+      .def("count", &count, "tally"_a, "Takes what a part has indexed.")
+      .def("open_phase", &SharedTraining::open_phase, "After all parts were counted.")
       .def("indexed", [](const SharedTraining& training) { return bpe::give(training.indexed()); },
            "The filter for a part that is made again during a phase.")
       .def("guess", [](SharedTraining& training) { return bpe::give_copy(training.guess()); },

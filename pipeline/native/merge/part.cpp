@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint64_t kShardSlots = uint64_t{1} << 31;
 constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
+constexpr size_t kLongList = size_t{1} << 16;  // positions
 constexpr size_t kFlushFrom = size_t{1} << 15;       // pairs that a member counts by itself
 
 // Splits what join_listed has joined.
@@ -211,6 +212,7 @@ void Part::make_guess(Shard<S>& shard, Lists& lists, unsigned member) {
   lists.joined.resize(guess_.size());
   for (size_t i = 0; i < guess_.size(); ++i) {
     auto& positions = lists.joined[i];
+    if (positions.capacity() > kLongList) std::vector<Position>().swap(positions);
     positions.clear();
     const auto list = lists.of.find(guess_[i].left, guess_[i].right);
     if (list != PairMap<false>::kNone) read_list(lists.arena, list, positions);

@@ -30,6 +30,7 @@ class SharedTraining {
   // Returns the size of a sketch for all parts together.
   size_t start(uint64_t slots, uint64_t mass, const MergeResult& facts) {
     slots_ = slots;
+    mass_ = mass;
     result_.bytes = facts.bytes;
     result_.left_out_pieces = facts.left_out_pieces;
     result_.left_out_bytes = facts.left_out_bytes;
@@ -68,8 +69,15 @@ class SharedTraining {
       if (sketch_->reaches(counter, lowest)) reaching.push_back(counter);
     return filter_of(reaching, sketch_->size());
   }
-  // Takes the counts that all parts together have of the pairs that pass.
-  void open_phase(const PairTally& tally) {
+  // Takes the counts that a part has of the pairs that pass.
+  void count(std::span<const PairKey> pairs, std::span<const uint64_t> counts) {
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      tally_.reserve(1);
+      tally_.at(pairs[i], tally_.place_of(pairs[i])).count += counts[i];
+    }
+  }
+  void open_phase() {
+    const auto tally = std::exchange(tally_, {});
     index_.emplace(tokens_, options_.greatest_bytes, 0, threshold_, tally.used());
     ++result_.phases;
     for (const auto& slot : tally.slots())
@@ -91,15 +99,18 @@ class SharedTraining {
     guess_.clear();
     const auto most = std::min<uint64_t>({remaining(), end_symbol_ - tokens_.next(), guesses_});
     std::vector<PairNumber> taken;
-    while (guess_.size() < most && taken.size() < 2 * most) {
+    uint64_t occurrences = 0;  // a part keeps their positions until the next guess
+    while (guess_.size() < most && taken.size() < 2 * most && occurrences <= mass_ / 32) {
       const auto best = index_->take_best();
       if (best == kNoPair) break;
       taken.push_back(best);
       const auto key = index_->pair(best).key;
       if (std::none_of(guess_.begin(), guess_.end(), [key](PairKey earlier) {
             return left_of(key) == right_of(earlier) || right_of(key) == left_of(earlier);
-          }))
+          })) {
         guess_.push_back(key);
+        occurrences += index_->pair(best).count;
+      }
     }
     for (const auto number : taken) index_->put_back(number);
     return guess_;
@@ -189,10 +200,11 @@ class SharedTraining {
 
   const MergeOptions options_;
   Tokens tokens_;
-  uint64_t slots_ = 0, threshold_ = 0;
+  uint64_t slots_ = 0, mass_ = 0, threshold_ = 0;
   Symbol end_symbol_ = 0;
   std::vector<uint64_t> sums_;
   std::optional<Sketch> sketch_;
+  PairTally tally_;
   std::optional<PairIndex> index_;
   std::vector<PairKey> guess_, fresh_;
   size_t guesses_ = 4;  // at most
