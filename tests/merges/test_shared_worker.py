@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from amount import FULL
 from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, small_counters
 from reference import train_reference
 
@@ -91,7 +92,7 @@ tuning = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=5000 if FULL else 150, deadline=None)
 @given(
     counter=small_counters,
     max_merges=st.integers(0, 60),
