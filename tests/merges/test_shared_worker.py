@@ -2,18 +2,23 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from amount import FULL
 from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, small_counters
 from reference import train_reference
 
 from pipeline import _core
+from pipeline.counts.counter_file import open_counter, write_counter
 from pipeline.executors.ray_held import Call
 from pipeline.merges import shared_worker
+from pipeline.merges.forecast import CounterShape, Sharing, choose
 
 
 class PartsHere:
@@ -145,3 +150,32 @@ def test_part_of_another_version_is_refused() -> None:
     part = _core.Part(lambda: [arrays({b"aaa": 1})], b"")
     with pytest.raises(ValueError, match="a part of version 0 cannot go to 1"):
         part.join(1, b"", b"")
+
+
+@pytest.mark.parametrize(("rows", "partitions"), [(0, 1), (5, 1), (40, 8), (41, 4)])
+def test_ranges_of_a_counter_have_every_row_once(rows: int, partitions: int, tmp_path: Path) -> None:
+    pieces = [b"%03d" % number for number in range(rows)]
+    split = [arrays(dict.fromkeys(pieces[index::partitions], 1)) for index in range(partitions)]
+    write_counter(tmp_path / "counter.parquet", split, fingerprint="")
+    with open_counter(tmp_path / "counter.parquet") as counter:
+        for parts in range(1, 10):
+            found = []
+            for index in range(parts):
+                for offsets, data, counts in shared_worker.columns_of(counter, index, parts):
+                    ends = memoryview(offsets).cast("B").cast("q")
+                    found += [bytes(data)[start:stop] for start, stop in pairwise(ends)]
+                    assert len(counts) == 8 * (len(ends) - 1)
+            assert sorted(found) == pieces
+
+
+def test_nodes_share_what_one_has_no_memory_for_or_too_much_work_with() -> None:
+    shape = CounterShape(pieces=10**8, bytes=10**9, slots=11 * 10**8)
+    alone, one = {"threads": 2, "budget_bytes": 10**11}, {"threads": 2, "budget_bytes": 2 * 10**9}
+    sharing = Sharing(parts=4, budget_bytes=2 * 10**9, from_bytes=10**10)
+    assert choose(shape, 32_000, **one).resident_bytes > 0
+    shared = choose(shape, 32_000, **one, sharing=sharing)
+    assert (shared.parts, shared.resident_bytes) == (4, 0)
+    assert shared.bytes <= sharing.budget_bytes
+    assert choose(shape, 32_000, **alone, sharing=sharing).parts == 1
+    assert choose(shape, 32_000, **alone, sharing=replace(sharing, from_bytes=10**9)).parts == 4
+    assert choose(shape, 32_000, **one, sharing=replace(sharing, budget_bytes=10**9)).resident_bytes > 0
