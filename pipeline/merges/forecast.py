@@ -69,6 +69,7 @@ class Sharing:
     """
 
     parts: int
+    threads: int  # of each part
     budget_bytes: int  # of each part
     from_bytes: int
 
@@ -130,7 +131,7 @@ def choose(
     shape: CounterShape, merges: int, *, threads: int, budget_bytes: int, sharing: Sharing | None = None
 ) -> Merging | None:
     """Return the fastest way to merge that fits the budget, or None if it is below the least."""
-    shared = _share(shape, merges, threads, sharing) if sharing else None
+    shared = _share(shape, merges, sharing) if sharing else None
     if sharing and shared and shape.bytes >= sharing.from_bytes:
         return shared
     for streamed, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
@@ -146,9 +147,9 @@ def choose(
     return None
 
 
-def _share(shape: CounterShape, merges: int, threads: int, sharing: Sharing) -> Merging | None:
+def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None:
     """Return how to merge in equal parts, or None if one does not fit."""
-    parts = sharing.parts
+    parts, threads = sharing.parts, sharing.threads
     each = replace(
         shape,
         pieces=-(-shape.pieces // parts),

@@ -53,8 +53,10 @@ def sharing(options: Options, nodes: Sequence[Node]) -> Sharing | None:
     parts = min(len(nodes), options.workers or len(nodes))
     if parts < 2:
         return None
+    of_part = replace(options, workers=options.workers and -(-options.workers // parts))
     budget_bytes = memory.budget(options.memory_limit, nodes).per_worker(1) - _COORDINATING_BYTES
-    return Sharing(parts, budget_bytes, int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES)))
+    from_bytes = int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES))
+    return Sharing(parts, memory.threads(of_part, nodes), budget_bytes, from_bytes)
 
 
 def require_memory(work: Work, run: Run, counted: Counted) -> None:

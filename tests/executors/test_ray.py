@@ -27,6 +27,7 @@ import pipeline
 from pipeline.base.errors import InputError, UsageError, WorkerError
 from pipeline.executors import MAX_ATTEMPTS, Need
 from pipeline.executors.ray import RayExecutor
+from pipeline.executors.ray_held import Held
 from pipeline.run.workers import SETUP
 
 pytest.importorskip("ray")
@@ -165,6 +166,20 @@ def test_cluster_trains_the_same_tokenizer(
     assert "(workers of a node together)" in result.stdout
     shown = _bpe_pipeline("env", *words[:4]).stdout
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
+
+
+@on_a_cluster
+@pytest.mark.usefixtures("address")
+def test_held_objects_answer_and_raise_as_their_own() -> None:
+    with Held(bytearray, int, NODES, 100 << 20) as held:
+        assert list(held.ask("__len__")) == list(range(NODES))
+        assert list(held.ask("ljust", 2, b"x")) == [b"xx", b"\0x", b"\0\0"]
+        with pytest.raises(TypeError):
+            list(held.ask("append", "a text"))
+    with pytest.raises(InputError, match=r"three\.txt cannot be read"):
+        Held(worker_tasks.refuse, lambda _: 3, 1, 100 << 20)
+    with pytest.raises(WorkerError, match=rf"was lost {MAX_ATTEMPTS} times"):
+        Held(os._exit, int, 1, 100 << 20)
 
 
 @on_a_cluster

@@ -171,7 +171,7 @@ def test_ranges_of_a_counter_have_every_row_once(rows: int, partitions: int, tmp
 def test_nodes_share_what_one_has_no_memory_for_or_too_much_work_with() -> None:
     shape = CounterShape(pieces=10**8, bytes=10**9, slots=11 * 10**8)
     alone, one = {"threads": 2, "budget_bytes": 10**11}, {"threads": 2, "budget_bytes": 2 * 10**9}
-    sharing = Sharing(parts=4, budget_bytes=2 * 10**9, from_bytes=10**10)
+    sharing = Sharing(parts=4, threads=2, budget_bytes=2 * 10**9, from_bytes=10**10)
     assert choose(shape, 32_000, **one).resident_bytes > 0
     shared = choose(shape, 32_000, **one, sharing=sharing)
     assert (shared.parts, shared.resident_bytes) == (4, 0)
