@@ -15,6 +15,7 @@ from benchmarks.records import Record
 
 LEAST_SIZES = 4  # of a source; the largest is held back to test the prediction
 SHARES = 256  # of the hash of pieces, in which a cluster combines
+SHARED_FROM_BYTES = 1 << 30  # of pieces: from these on, nodes share merging
 STREAMED = 3  # times that merging reads a counter which it does not hold
 USUAL_CHUNK_BYTES = 64 << 20
 
@@ -216,7 +217,7 @@ class Plan:
     pieces: float
     counter_bytes: float
     chunk_counter_bytes: float
-    merging_bytes: float
+    merging_bytes: float  # of each node that merges
     merging_repeated_bytes: float  # with --min-piece-count 2
     memory_bytes: int
 
@@ -224,15 +225,34 @@ class Plan:
     def bottleneck(self) -> str:
         """The first thing in the way: memory where merging has too little, else the longest stage's."""
         if self.merging_bytes > self.memory_bytes:
-            return "memory of the node that merges"
+            return "memory of a node that merges"
         longest = max(self.stages, key=lambda stage: stage.seconds)
         return f"{longest.bottleneck} in {longest.name}"
+
+
+# Merging that nodes share, 32,000 merges, as `python -m benchmarks.shared` measured it on mixed-250.
+EXCHANGES = 1050
+EMPTY_EXCHANGE_S = 0.0067
+PARTS = Line(1.36, 70.5e-9)  # CPU seconds of all parts together, over bytes of pieces
+ANSWER_BYTES = Power(1.41, 0.629)  # of a part in an exchange, over its bytes of pieces
+ANSWER_S = 3e-9  # of the coordinating task, for each of these bytes
+
+
+def share_merging(cluster: Cluster, piece_bytes: float) -> dict[str, float]:
+    """Return the seconds of merging that nodes share: work and exchanges take turns, and the longer of them names it.
+
+    A node works with two threads, as many as were measured.
+    """
+    answers = cluster.nodes * ANSWER_BYTES(piece_bytes / cluster.nodes)
+    exchanges = EXCHANGES * (EMPTY_EXCHANGE_S + answers / cluster.network_bytes_s + answers * ANSWER_S)
+    work = PARTS(piece_bytes) / (2 * cluster.nodes)
+    return {"exchanges" if exchanges > work else "processors": exchanges + work}
 
 
 def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float) -> Plan:
     """Predict what a corpus of this size takes on a cluster.
 
-    Merging's time is not divided by the node's cores beyond those of the machine that was measured: what more of them
+    Merging's time is not divided by a node's cores beyond those of the machine that was measured: what more of them
     give was not measured.
     """
     cores, network = cluster.nodes * cluster.cores, cluster.nodes * cluster.network_bytes_s
@@ -263,6 +283,9 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
             "network of one node": STREAMED * counter / cluster.network_bytes_s,
         },
     )
+    sharing = cluster.nodes if piece_bytes >= SHARED_FROM_BYTES else 1
+    if sharing > 1:
+        merging = StageCost("merging", share_merging(cluster, piece_bytes))
     return Plan(
         corpus_bytes,
         chunk_bytes,
@@ -270,7 +293,7 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
         pieces,
         counter,
         chunk_counters,
-        model.peak_bytes(piece_bytes),
-        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), piece_bytes)),
+        model.peak_bytes(piece_bytes / sharing),
+        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), piece_bytes) / sharing),
         cluster.memory_bytes,
     )

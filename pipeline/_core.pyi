@@ -232,6 +232,79 @@ class MergeEngine:
         Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new.
         """
 
+class Part:
+    """The words of one part of a counter, for merges that nodes share."""
+
+    def __init__(self, read: Callable[[], Iterable[Columns]], known: Buffer, *, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, narrow_symbols: int = 65536) -> None:
+        """
+        read() returns all columns of the part; it is called three times. known: the merges made so far.
+        """
+
+    def facts(self) -> tuple[int, int, int, int, int]:
+        """Slots, their mass, bytes, pieces left out, their bytes."""
+
+    def sums(self, sketch_size: int) -> memoryview:
+        """
+        The counts of all pairs, by counter of a sketch; before the first phase.
+        """
+
+    def sample(self, version: int, step: int) -> memoryview:
+        """Pairs at one in `step` positions, after that many merges."""
+
+    def index(self, version: int, filter: Buffer) -> tuple[memoryview, memoryview]:
+        """Starts a phase: lists what passes; returns pairs and counts."""
+
+    def join(self, version: int, fresh: Buffer, guess: Buffer) -> tuple[memoryview, memoryview, memoryview, bool]:
+        """
+        Settles on that many merges, lists pairs that are new in the phase, and makes the next guess. Returns the neighbours: by join the number of tokens on the left and on the right, the tokens, their weights; and whether the phase should end.
+        """
+
+class SharedTraining:
+    """Coordinates parts; merges as MergeEngine does."""
+
+    def __init__(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ...) -> None:
+        """After the merges of these columns."""
+
+    @property
+    def result(self) -> MergeResult:
+        """The merges so far."""
+
+    @property
+    def version(self) -> int: ...
+
+    def merges(self) -> memoryview:
+        """The merges so far, as a part takes them."""
+
+    def start(self, facts: Sequence[Sequence[int]]) -> int:
+        """Takes the facts of all parts; returns the size of the sketch."""
+
+    def add_up(self, sums: Buffer) -> None:
+        """Takes the sums of a part."""
+
+    def begin_phase(self, samples: Sequence[Buffer], step: int) -> memoryview:
+        """
+        Takes samples of all parts; returns the filter for a phase, empty when no merge is left.
+        """
+
+    def count(self, tally: tuple[Buffer, Buffer]) -> None:
+        """Takes what a part has indexed."""
+
+    def open_phase(self) -> None:
+        """After all parts were counted."""
+
+    def indexed(self) -> memoryview:
+        """The filter for a part that is made again during a phase."""
+
+    def guess(self) -> memoryview:
+        """
+        The next merges, as far as can be guessed; none when the phase has ended.
+        """
+
+    def enter(self, answers: Sequence[tuple[Buffer, Buffer, Buffer, bool]]) -> memoryview:
+        """
+        Makes the guessed merges that hold; returns pairs that are new in the phase.
+        """
+
 class Encoder:
     """Text to token ids, by rank. Safe to share between threads."""
 

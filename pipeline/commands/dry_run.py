@@ -12,7 +12,7 @@ from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
-from pipeline.merges.merge import merges_for
+from pipeline.merges.merge import merges_for, sharing
 from pipeline.pattern import compile_pattern
 from pipeline.report.progress import duration
 from pipeline.run.directory import Directory
@@ -133,9 +133,14 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
         longest_list=int(of_sample.longest_list * grown),
     )
     budget_bytes = workers.budget.per_worker(1)
-    way = forecast.choose(shape, merges, threads=threads(work.options, work.nodes), budget_bytes=budget_bytes)
+    team = threads(work.options, work.nodes)
+    way = forecast.choose(
+        shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.options, work.nodes)
+    )
     if way is None:
         return forecast.least(merges), "at least, which is more than the limit"
+    if way.parts > 1:
+        return way.bytes, f"on each of {way.parts} nodes, which share it"
     passes = forecast.passes(shape, merges, way)
     return way.bytes, f"in about {passes} passes over words on disk" if passes else ""
 

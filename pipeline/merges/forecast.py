@@ -7,7 +7,7 @@ Where all of that is too much, the engine keeps words on disk, in any budget abo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline import _core
 from pipeline.base.units import format_bytes
@@ -29,6 +29,7 @@ _STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is wri
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
 _PASSES, _PASSES_POWER = 7, 1.8  # over words on disk if all fit but not quite, and how that grows with what does not
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
+_SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 
 # A class of counts: the lowest, and of its pieces how many, their bytes, their slots in the engine, how often they
@@ -57,6 +58,20 @@ class Merging:
     threads: int
     streamed: bool  # the engine reads the counter three times instead of holding it in memory
     resident_bytes: int = 0  # for words, lists and pairs, if words that a phase does not need are on disk
+    parts: int = 1  # of the counter, each on a node of its own; then bytes and threads are those of each
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Nodes of a cluster that may share the words, each with a part of the counter.
+
+    from_bytes: of pieces; from these on they do even if one node has enough memory.
+    """
+
+    parts: int
+    threads: int  # of each part
+    budget_bytes: int  # of each part
+    from_bytes: int
 
 
 def surely_enough(pieces: int, piece_bytes: int, merges: int) -> int:
@@ -99,7 +114,7 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: b
         + shape.longest_list * _LISTED_BYTES
         + shape.first_pairs * each
     )
-    sketch = 4 << min(max((shape.slots // 32).bit_length(), 14), 24)
+    sketch = 4 * _sketch_counters(shape.slots)
     positions = min(max(_LEAST_POSITIONS, shape.slots // 4), shape.slots)
     # If many pairs are indexed they are rare ones, and the words are shorter by then.
     middle = positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each
@@ -112,17 +127,43 @@ def _pairs(merges: int, slots: int) -> int:
     return min(2 * merges + 256, _MOST_PAIRS, slots // 8)
 
 
-def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int) -> Merging | None:
+def choose(
+    shape: CounterShape, merges: int, *, threads: int, budget_bytes: int, sharing: Sharing | None = None
+) -> Merging | None:
     """Return the fastest way to merge that fits the budget, or None if it is below the least."""
+    shared = _share(shape, merges, sharing) if sharing else None
+    if sharing and shared and shape.bytes >= sharing.from_bytes:
+        return shared
     for streamed, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
         needed = merging_bytes(shape, merges, threads=team, streamed=streamed)
         if needed <= budget_bytes:
             return Merging(needed, team, streamed)
+    if shared:
+        return shared
     for team in range(threads, 0, -1):
         resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
         if resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES):
             return Merging(budget_bytes, team, streamed=True, resident_bytes=resident)
     return None
+
+
+def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None:
+    """Return how to merge in equal parts, or None if one does not fit."""
+    parts, threads = sharing.parts, sharing.threads
+    each = replace(
+        shape,
+        pieces=-(-shape.pieces // parts),
+        bytes=-(-shape.bytes // parts),
+        slots=-(-shape.slots // parts),
+        first_positions=-(-shape.first_positions // parts),
+        longest_list=-(-shape.longest_list // parts),
+    )
+    needed = merging_bytes(each, merges, threads=threads, streamed=True) + _SUM_BYTES * _sketch_counters(shape.slots)
+    return Merging(needed, threads, streamed=True, parts=parts) if needed <= sharing.budget_bytes else None
+
+
+def _sketch_counters(slots: int) -> int:
+    return int(1 << min(max((slots // 32).bit_length(), 14), 24))
 
 
 def _beside_words(merges: int, threads: int) -> int:

@@ -1,11 +1,14 @@
 """Merge in a worker, as far as the merge list is not stored yet."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.base import machine
 from pipeline.counts.count import Counted
-from pipeline.executors import ONE_CORE, Need
+from pipeline.executors import ONE_CORE, Need, Node
 from pipeline.merges import merge_worker
+from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
@@ -14,6 +17,8 @@ from pipeline.run.work import Work
 from pipeline.storage import existing
 
 STAGE = "merging"
+_SHARE_FROM_BYTES = 1 << 30  # of pieces: one node takes a minute
+_COORDINATING_BYTES = 512 << 20  # of the task that asks the parts: sums and counts of pairs
 
 
 def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
@@ -39,7 +44,19 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         fingerprint=run.manifest.merge_fingerprint(),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,
+        sharing=sharing(options, nodes),
     )
+
+
+def sharing(options: Options, nodes: Sequence[Node]) -> Sharing | None:
+    """Return how the nodes of a cluster may share the words; None if there are not several."""
+    parts = min(len(nodes), options.workers or len(nodes))
+    if parts < 2:
+        return None
+    of_part = replace(options, workers=options.workers and -(-options.workers // parts))
+    budget_bytes = memory.budget(options.memory_limit, nodes).per_worker(1) - _COORDINATING_BYTES
+    from_bytes = int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES))
+    return Sharing(parts, memory.threads(of_part, nodes), budget_bytes, from_bytes)
 
 
 def require_memory(work: Work, run: Run, counted: Counted) -> None:
@@ -68,8 +85,10 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
     with work.stage(STAGE, task.merges, "merges", before) as advance:
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
-            [(_, needed)] = work.executor.run(merge_worker.check, [task])
-            need = Need(task.threads, needed + task.other_bytes)
+            [(_, way)] = work.executor.run(merge_worker.check, [task])
+            need = Need(task.threads, way.bytes + task.other_bytes)
+            if way.parts > 1:
+                need = Need(memory_bytes=_COORDINATING_BYTES)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)
     work.directory.remove([manifest.MERGES_SO_FAR])
     work.kept = f"all counts, {len(learned):,} merges"

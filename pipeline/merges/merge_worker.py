@@ -1,22 +1,23 @@
 """Learn the merge list from the combined counter and write it, in a worker process.
 
 The memory that merging takes is forecast first; if it exceeds the budget, the engine reads the counter in partitions,
-with fewer threads; if that is still too much, it keeps words on disk. The merges so far are stored between phases:
-after a kill the next process continues with them.
+with fewer threads; if that is still too much, it keeps words on disk. On a cluster, nodes share what is too much or too
+slow for one of them. The merges so far are stored between phases: after a kill the next process continues with them.
 """
 
 import logging
 import os
 import time
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
-from pipeline.merges import merge_list
-from pipeline.merges.forecast import Merging, choose, passes, shape_of, surely_enough, too_little
+from pipeline.merges import merge_list, shared_worker
+from pipeline.merges.forecast import Merging, Sharing, choose, passes, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import MergeList
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
@@ -45,6 +46,7 @@ class MergeTask:
     fingerprint: str  # of both
     budget_bytes: int  # for merging, on top of the process itself; below 0 if that is too much already
     other_bytes: int  # what everything else takes
+    sharing: Sharing | None = None  # on a cluster of several nodes
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
@@ -55,10 +57,10 @@ def stored(task: MergeTask) -> MergeList | None:
     return merge_list.load(task.output, task.fingerprint)
 
 
-def check(task: MergeTask) -> int:
-    """Return the bytes that `learn` will take; raise as it does if they are too many."""
+def check(task: MergeTask) -> Merging:
+    """Return how `learn` will merge; raise as it does if memory is below the least."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        return _way(task, counter).bytes
+        return _way(task, counter)
 
 
 def known(task: MergeTask) -> MergeList | None:
@@ -93,30 +95,19 @@ def learn(task: MergeTask) -> MergeList:
         parts_next_to(task.output) as neighbour,
         os_error_as(RunDirectoryError, f"the words next to {task.output} cannot be written", remedy),
     ):
-        way = _way(task, counter)
-        engine = _core.MergeEngine()
-        if before:
-            engine.resume(before.left, before.right, before.counts, before.joined)
-        if way.streamed:
-            engine.stream(counter.read_all, counter.piece_bytes)
-        else:
-            batches = list(counter.read_all())
-            while batches:
-                engine.add(*batches.pop())  # which frees the memory as soon as it can
+        way, store = _way(task, counter), _Storing(task)
+
+        def on_merged(result: _core.MergeResult) -> None:
+            progress(len(result.counts), 0, 0)
+            store(result)
+
         try:
-            result = engine.run(
-                task.merges,
-                min_frequency=task.min_frequency,
-                min_piece_count=task.min_piece_count,
-                max_token_bytes=task.max_token_bytes,
-                whole_characters=task.whole_characters,
-                tie_break=task.tie_break,
-                threads=way.threads,
-                progress=progress,
-                resident_bytes=way.resident_bytes,
-                scratch=str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words")),
-                phase_end=_Storing(task),
-            )
+            if way.parts > 1:
+                part_bytes = way.bytes + task.other_bytes
+                result = shared_worker.learn(task, way, before, on_merged, part_bytes)
+            else:
+                scratch = str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words"))
+                result = _learn_here(task, way, counter, before, progress, store, scratch)
         except (OverflowError, ValueError) as error:
             raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
     learned = _as_list(result)
@@ -124,6 +115,40 @@ def learn(task: MergeTask) -> MergeList:
     merge_list.save(learned, task.output, task.fingerprint)
     _core.give_back_memory()  # this process stays while the coordinator exports
     return learned
+
+
+def _learn_here(
+    task: MergeTask,
+    way: Merging,
+    counter: CounterFile,
+    before: MergeList | None,
+    progress: Callable[[int, int, int], None],
+    phase_end: Callable[[_core.MergeResult], None],
+    scratch: str,
+) -> _core.MergeResult:
+    """Learn the merges in this process."""
+    engine = _core.MergeEngine()
+    if before:
+        engine.resume(before.left, before.right, before.counts, before.joined)
+    if way.streamed:
+        engine.stream(counter.read_all, counter.piece_bytes)
+    else:
+        batches = list(counter.read_all())
+        while batches:
+            engine.add(*batches.pop())  # which frees the memory as soon as it can
+    return engine.run(
+        task.merges,
+        min_frequency=task.min_frequency,
+        min_piece_count=task.min_piece_count,
+        max_token_bytes=task.max_token_bytes,
+        whole_characters=task.whole_characters,
+        tie_break=task.tie_break,
+        threads=way.threads,
+        progress=progress,
+        resident_bytes=way.resident_bytes,
+        scratch=scratch,
+        phase_end=phase_end,
+    )
 
 
 class _Storing:
@@ -169,13 +194,15 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
                 f"{most:,} times; give at most {most}"
             )
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
-    if enough <= task.budget_bytes:
+    shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
+    if enough <= task.budget_bytes and not shared:
         return Merging(enough, task.threads, streamed=False)
     tally = _core.CountTally(task.min_piece_count)
     for columns in counter.read_all():
         tally.add(*columns)
     shape = shape_of(tally, task.merges, task.min_piece_count)
-    way = choose(shape, task.merges, threads=task.threads, budget_bytes=task.budget_bytes)
+    limits = {"threads": task.threads, "budget_bytes": task.budget_bytes}
+    way = choose(shape, task.merges, **limits, sharing=task.sharing)
     if way is None:
         raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)

@@ -20,13 +20,14 @@ import worker_tasks
 from chat_cases import small_tokenizer
 from encoded import everything
 from object_store import CREDENTIALS, Store
-from ray_cluster import ADDRESS, add_node, cluster_of, kill_a_busy_worker, lose, workers_of
+from ray_cluster import ADDRESS, add_node, cluster_of, kill_newest, lose, processes_of, workers_of
 from samples import all_planes
 
 import pipeline
 from pipeline.base.errors import InputError, UsageError, WorkerError
 from pipeline.executors import MAX_ATTEMPTS, Need
 from pipeline.executors.ray import RayExecutor
+from pipeline.executors.ray_held import Held
 from pipeline.run.workers import SETUP
 
 pytest.importorskip("ray")
@@ -165,6 +166,56 @@ def test_cluster_trains_the_same_tokenizer(
     assert "(workers of a node together)" in result.stdout
     shown = _bpe_pipeline("env", *words[:4]).stdout
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
+
+
+@on_a_cluster
+@pytest.mark.usefixtures("address")
+def test_held_objects_answer_and_raise_as_their_own() -> None:
+    with Held(bytearray, int, NODES, 100 << 20) as held:
+        assert list(held.ask("__len__")) == list(range(NODES))
+        assert list(held.ask("ljust", 2, b"x")) == [b"xx", b"\0x", b"\0\0"]
+        with pytest.raises(TypeError):
+            list(held.ask("append", "a text"))
+    with pytest.raises(InputError, match=r"three\.txt cannot be read"):
+        Held(worker_tasks.refuse, lambda _: 3, 1, 100 << 20)
+    with pytest.raises(WorkerError, match=rf"was lost {MAX_ATTEMPTS} times"):
+        Held(os._exit, int, 1, 100 << 20)
+
+
+@on_a_cluster
+@pytest.mark.parametrize("loss", ["parts", "node", "coordinating task"])
+def test_nodes_share_merging_also_if_some_are_lost(
+    cluster: Any, corpus: Path, expected: bytes, tmp_path: Path, loss: str
+) -> None:
+    output, chance = tmp_path / "run", random.Random(loss)
+    ray = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "pipeline", "train", str(corpus), "--output", str(output), *ray],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "BPE_PIPELINE_SHARE_BYTES": "1000"},
+    )
+    for _ in range(1 if loss == "node" else 2):
+        while not processes_of("Holder") and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(chance.random() / 4)
+        if loss == "node":
+            lose(cluster, workers_of(cluster)[-1])
+            add_node(cluster)
+        else:
+            kill_newest("Holder" if loss == "parts" else "work")
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
+    log = (output / "log.txt").read_text()
+    assert f"parts={NODES}" in log
+    assert ("is made again" in log) == (loss in ("parts", "node"))
+    assert ("trying again" in log) == (loss == "coordinating task")
+    deadline = time.monotonic() + 20
+    while processes_of("Holder") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of("Holder") == []
 
 
 @on_a_cluster
@@ -384,7 +435,7 @@ def test_run_survives_loss_of_nodes_workers_and_coordinator(
             lose(cluster, workers_of(cluster)[-1])
             add_node(cluster)
         elif loss == "worker":
-            kill_a_busy_worker()
+            kill_newest("work")
         elif loss == "coordinator":
             process.kill()
         status = process.wait(timeout=120)

@@ -325,8 +325,12 @@ def test_plans_name_the_bottleneck() -> None:
     assert small_chunks.chunk_counter_bytes > usual.chunk_counter_bytes
     slow = cost.plan(model, dataclasses.replace(CLUSTER, network_bytes_s=1e6), 1e12, 2**32)
     assert slow.bottleneck == "network in counting"
-    assert "memory" in cost.plan(model, dataclasses.replace(CLUSTER, memory_bytes=2**35), 1e12, 2**32).bottleneck
+    assert "memory" in cost.plan(model, dataclasses.replace(CLUSTER, memory_bytes=2**33), 1e12, 2**32).bottleneck
     assert slow.merging_repeated_bytes < slow.merging_bytes
+    alone = cost.plan(model, dataclasses.replace(CLUSTER, nodes=1), 1e12, 2**32)
+    assert alone.merging_bytes == pytest.approx(CLUSTER.nodes * usual.merging_bytes, rel=0.02)
+    assert cost.share_merging(CLUSTER, 1e11)["processors"] > cost.share_merging(CLUSTER, 1e10)["processors"]
+    assert "exchanges" in cost.share_merging(dataclasses.replace(CLUSTER, nodes=200), 1e10)
     text = cost_text.text(RUNS, CLUSTER, [10**12, 10**13], 2**32)
     assert text.count("\n| b.txt | 1") == 3
     assert "| 10 TB |" in text

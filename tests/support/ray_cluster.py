@@ -56,13 +56,19 @@ def workers_of(cluster: Any) -> list[Any]:
     return [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
 
 
-def kill_a_busy_worker() -> None:
-    """Kill the newest worker process of this process's clusters that runs a task; do nothing if there is none."""
+def processes_of(function: str) -> list[psutil.Process]:
+    """Return the worker processes of this process's clusters that run a function, or hold an object of that class."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::work"):
+            if process.cmdline()[:1] and process.cmdline()[0].startswith(f"ray::{function}"):
                 found.append(process)
+    return found
+
+
+def kill_newest(function: str) -> None:
+    """Kill the newest of `processes_of`; do nothing if there is none."""
+    found = processes_of(function)
     if found:
         with suppress(psutil.NoSuchProcess):
             max(found, key=lambda process: process.create_time()).kill()

@@ -1,9 +1,7 @@
 // Shows the folder merge to Python: MergeEngine, MergeResult.
-#include "merge/merge.hpp"
-
 #include <system_error>
 
-#include "bind/casters.hpp"
+#include "bind/merge_casters.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -19,30 +17,13 @@ namespace {
 using StartTuple = std::tuple<std::vector<bpe::Text>, std::vector<uint32_t>, uint32_t, std::vector<bpe::Text>,
                               std::vector<uint32_t>>;
 
-// A value that may be destroyed only with the GIL held, wherever the engine drops the last copy of the pointer.
-template <class T>
-std::shared_ptr<T> held(T value) {
-  return {new T(std::move(value)), [](T* last) {
-            const nb::gil_scoped_acquire gil;
-            delete last;
-          }};
-}
-
 void add(MergeEngine& engine, Buffer offsets, Buffer data, Buffer counts) {
-  const auto columns = held(BorrowedColumns{std::move(offsets), std::move(data), std::move(counts)});
+  const auto columns = bpe::held(BorrowedColumns{std::move(offsets), std::move(data), std::move(counts)});
   engine.add(columns->view(0), columns);
 }
 
 void stream(MergeEngine& engine, nb::object read, std::uint64_t piece_bytes) {
-  engine.stream(
-      [read = held(std::move(read))](const std::function<void(const bpe::ColumnsView&)>& take) {
-        const nb::gil_scoped_acquire gil;
-        for (nb::handle one : nb::iter((*read)())) {
-          const auto columns = nb::cast<BorrowedColumns>(one);
-          unlocked([&] { take(columns.view(0)); });
-        }
-      },
-      piece_bytes);
+  engine.stream(bpe::source_of(std::move(read)), piece_bytes);
 }
 
 // The file that an error of the disk names, before the colon and the reason.
@@ -96,13 +77,7 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
 }
 
 void resume(MergeEngine& engine, const Buffer& left, const Buffer& right, const Buffer& counts, const Buffer& joined) {
-  const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
-  MergeResult known;
-  known.left = copy(left.as<std::uint32_t>("left"));
-  known.right = copy(right.as<std::uint32_t>("right"));
-  known.counts = copy(counts.as<std::uint64_t>("counts"));
-  known.joined = copy(joined.as<std::uint64_t>("joined"));
-  engine.resume(std::move(known));
+  engine.resume(bpe::known_merges(left, right, counts, joined));
 }
 
 // A property that is a copy of one of a result's columns.

@@ -1,0 +1,159 @@
+// Shows merges that nodes share to Python: Part, SharedTraining.
+#include <nanobind/stl/array.h>
+
+#include "bind/merge_casters.hpp"
+#include "merge/shared.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using bpe::Buffer;
+using bpe::MemoryView;
+using bpe::unlocked;
+using bpe::merge::JoinedAround;
+using bpe::merge::PairKey;
+using bpe::merge::PairTally;
+using bpe::merge::Part;
+using bpe::merge::SharedTraining;
+
+namespace {
+
+// pairs and their counts; by join the numbers of neighbours, their symbols and weights, and whether lists are full.
+using TallyTuple = std::tuple<Buffer, Buffer>;
+using AroundTuple = std::tuple<Buffer, Buffer, Buffer, bool>;
+
+std::vector<PairKey> keys_of(const Buffer& buffer) { return bpe::copy_of<PairKey>(buffer, "pairs"); }
+
+void make_part(Part* place, nb::object read, const Buffer& known, std::uint64_t min_piece_count,
+               std::optional<std::uint64_t> max_token_bytes, bool whole_characters, unsigned threads,
+               std::uint32_t narrow_symbols) {
+  bpe::MergeOptions options;
+  options.min_piece_count = min_piece_count;
+  options.whole_characters = whole_characters;
+  options.threads = threads;
+  options.narrow_symbols = narrow_symbols;
+  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
+  const auto source = bpe::source_of(std::move(read));
+  const auto merges = keys_of(known);
+  unlocked([&] { new (place) Part(options, source, merges); });
+}
+
+auto facts(const Part& part) {
+  return std::tuple(part.corpus().slots, part.corpus().mass, part.facts().bytes, part.facts().left_out_pieces,
+                    part.facts().left_out_bytes);
+}
+
+auto index_part(Part& part, std::uint64_t version, const Buffer& filter) {
+  const auto passing = bpe::copy_of<std::uint64_t>(filter, "filter");
+  const auto tally = unlocked([&] { return part.index(version, passing); });
+  std::vector<PairKey> keys;
+  std::vector<std::uint64_t> counts;
+  for (const auto& slot : tally.slots())
+    if (slot.key != PairTally::kFree) {
+      keys.push_back(slot.key);
+      counts.push_back(slot.count);
+    }
+  return std::tuple(bpe::give(std::move(keys)), bpe::give(std::move(counts)));
+}
+
+auto join_guess(Part& part, std::uint64_t version, const Buffer& fresh, const Buffer& guess) {
+  const auto listed = keys_of(fresh), guessed = keys_of(guess);
+  auto around = unlocked([&] { return part.join(version, listed, guessed); });
+  return std::tuple(bpe::give(std::move(around.sizes)), bpe::give(std::move(around.symbols)),
+                    bpe::give(std::move(around.weights)), around.full);
+}
+
+void make_training(SharedTraining* place, std::uint64_t max_merges, std::uint64_t min_frequency,
+                   std::optional<std::uint64_t> max_token_bytes, bool whole_characters, const std::string& tie_break,
+                   std::uint32_t narrow_symbols, std::uint64_t index_positions, const Buffer& left,
+                   const Buffer& right, const Buffer& counts, const Buffer& joined) {
+  bpe::MergeOptions options;
+  options.max_merges = max_merges;
+  options.min_frequency = min_frequency;
+  options.whole_characters = whole_characters;
+  options.greatest_bytes = bpe::takes_greatest_bytes(tie_break);
+  options.narrow_symbols = narrow_symbols;
+  options.index_positions = index_positions;
+  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
+  new (place) SharedTraining(options, bpe::known_merges(left, right, counts, joined));
+}
+
+std::size_t start(SharedTraining& training, const std::vector<std::array<std::uint64_t, 5>>& parts) {
+  std::array<std::uint64_t, 5> sum{};
+  for (const auto& part : parts) {
+    for (std::size_t i = 0; i < 5; ++i) sum[i] += part[i];
+    if (sum[1] >> 63 != 0) throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
+  }
+  bpe::MergeResult facts;
+  facts.bytes = sum[2];
+  facts.left_out_pieces = sum[3];
+  facts.left_out_bytes = sum[4];
+  return training.start(sum[0], sum[1], facts);
+}
+
+void add_up(SharedTraining& training, const Buffer& sums) { training.add_up(sums.as<std::uint64_t>("sums")); }
+
+MemoryView begin_phase(SharedTraining& training, const std::vector<Buffer>& samples, std::uint64_t step) {
+  std::vector<PairKey> all;
+  for (const auto& sample : samples) {
+    const auto keys = sample.as<PairKey>("sample");
+    all.insert(all.end(), keys.begin(), keys.end());
+  }
+  return bpe::give(training.begin_phase(all, static_cast<double>(step)));
+}
+
+void count(SharedTraining& training, const TallyTuple& tally) {
+  training.count(std::get<0>(tally).as<PairKey>("pairs"), std::get<1>(tally).as<std::uint64_t>("counts"));
+}
+
+MemoryView enter(SharedTraining& training, const std::vector<AroundTuple>& answers) {
+  std::vector<JoinedAround> parts;
+  for (const auto& [sizes, symbols, weights, full] : answers)
+    parts.push_back({bpe::copy_of<std::uint32_t>(sizes, "sizes"), bpe::copy_of<std::uint32_t>(symbols, "symbols"),
+                     bpe::copy_of<std::uint64_t>(weights, "weights"), full});
+  return bpe::give(training.enter(parts));
+}
+
+}  // namespace
+
+void bind_part(nb::module_& module) {
+  nb::class_<Part>(module, "Part", "The words of one part of a counter, for merges that nodes share.")
+      .def("__init__", &make_part, "read"_a, "known"_a, nb::kw_only(), "min_piece_count"_a = 1,
+           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "threads"_a = 1, "narrow_symbols"_a = 65536,
+           nb::sig("def __init__(self, read: Callable[[], Iterable[Columns]], known: Buffer, *, min_piece_count: int = 1, "
+                   "max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, "
+                   "narrow_symbols: int = 65536) -> None"),
+           "read() returns all columns of the part; it is called three times. known: the merges made so far.")
+      .def("facts", &facts, "Slots, their mass, bytes, pieces left out, their bytes.")
+      .def("sums", [](Part& part, std::size_t size) { return bpe::give(unlocked([&] { return part.sums(size); })); },
+           "sketch_size"_a, "The counts of all pairs, by counter of a sketch; before the first phase.")
+      .def("sample",
+           [](Part& part, std::uint64_t version, std::size_t step) { return bpe::give(part.sample(version, step)); },
+           "version"_a, "step"_a, "Pairs at one in `step` positions, after that many merges.")
+      .def("index", &index_part, "version"_a, "filter"_a, "Starts a phase: lists what passes; returns pairs and counts.")
+      .def("join", &join_guess, "version"_a, "fresh"_a, "guess"_a,
+           "Settles on that many merges, lists pairs that are new in the phase, and makes the next guess. Returns the "
+           "neighbours: by join the number of tokens on the left and on the right, the tokens, their weights; and whether the phase "
+           "should end.");
+
+  nb::class_<SharedTraining>(module, "SharedTraining", "Coordinates parts; merges as MergeEngine does.")
+      .def("__init__", &make_training, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1,
+           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "tie_break"_a = "lowest-ids",
+           "narrow_symbols"_a = 65536, "index_positions"_a = 0, "left"_a = nb::bytes("", 0),
+           "right"_a = nb::bytes("", 0), "counts"_a = nb::bytes("", 0), "joined"_a = nb::bytes("", 0),
+           "After the merges of these columns.")
+      .def_prop_ro("result", [](const SharedTraining& training) { return training.result(); }, "The merges so far.")
+      .def_prop_ro("version", [](const SharedTraining& training) { return training.result().counts.size(); })
+      .def("merges", [](const SharedTraining& training) { return bpe::give(training.merges()); },
+           "The merges so far, as a part takes them.")
+      .def("start", &start, "facts"_a, "Takes the facts of all parts; returns the size of the sketch.")
+      .def("add_up", &add_up, "sums"_a, "Takes the sums of a part.")
+      .def("begin_phase", &begin_phase, "samples"_a, "step"_a,
+           "Takes samples of all parts; returns the filter for a phase, empty when no merge is left.")
+      .def("count", &count, "tally"_a, "Takes what a part has indexed.")
+      .def("open_phase", &SharedTraining::open_phase, "After all parts were counted.")
+      .def("indexed", [](const SharedTraining& training) { return bpe::give(training.indexed()); },
+           "The filter for a part that is made again during a phase.")
+      .def("guess", [](SharedTraining& training) { return bpe::give_copy(training.guess()); },
+           "The next merges, as far as can be guessed; none when the phase has ended.")
+      .def("enter", &enter, "answers"_a, "Makes the guessed merges that hold; returns pairs that are new in the phase.");
+}

@@ -1,0 +1,227 @@
+#include "merge/part.hpp"
+
+#include "merge/exchange.hpp"
+#include "merge/known_merges.hpp"
+
+namespace bpe::merge {
+namespace {
+
+constexpr uint64_t kShardSlots = uint64_t{1} << 31;
+constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
+constexpr size_t kLongList = size_t{1} << 16;  // positions
+constexpr size_t kFlushFrom = size_t{1} << 15;       // pairs that a member counts by itself
+
+// Splits what join_listed has joined.
+template <class S>
+void take_apart(S* symbols, const Join& join, const std::vector<uint32_t>& spans, const std::vector<Position>& joined) {
+  const uint32_t left_span = spans[join.left], right_span = spans[join.right];
+  for (const Position first : joined) {
+    const Position second = first + left_span, after = second + right_span;
+    symbols[after - 1] = static_cast<S>(join.right | kTail<S>);
+    symbols[second] = static_cast<S>(join.right);
+    symbols[second - 1] = static_cast<S>(join.left | kTail<S>);
+    symbols[first] = static_cast<S>(join.left);
+  }
+}
+
+template <class S>
+std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& source, KnownMerges* known, Team& team,
+                           Pulse& pulse, Corpus& corpus, MergeResult& facts) {
+  auto shards = take_words<S>(source, options.min_piece_count, kShardSlots, 0, team, pulse, corpus, facts);
+  if (known != nullptr)
+    team.each(shards.size(), [&](size_t s, unsigned) {
+      filter_words(shards[s], [&](S* word, size_t& size, uint64_t) { return (size = known->apply(word, size)) > 1; });
+      shards[s].symbols.shrink(shards[s].size);
+    });
+  return shards;
+}
+
+}  // namespace
+
+Part::Part(const MergeOptions& options, const PieceSource& source, const std::vector<PairKey>& known)
+    : options_(options), team_(options_.threads, pulse_), tokens_(options_) {
+  KnownMerges merges;
+  for (const auto key : known) merges.add(left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key)));
+  const auto make = known.empty() ? nullptr : &merges;
+  if (tokens_.next() < end_narrow(options_))
+    words_ = take<uint16_t>(options_, source, make, team_, pulse_, corpus_, facts_);
+  else
+    words_ = take<uint32_t>(options_, source, make, team_, pulse_, corpus_, facts_);
+  give_back_memory();
+  std::visit([this](auto& shards) { lists_ = std::vector<Lists>(shards.size()); }, words_);
+  spans_.assign(tokens_.next(), 1);
+}
+
+std::vector<uint64_t> Part::sums(size_t sketch_size) {
+  std::vector<uint64_t> sums(sketch_size, 0);
+  each_shard([&](auto& shard, Lists&, unsigned) {
+    PairTally tally;  // frequent pairs are counted by each member: sums are shared
+    const auto flush = [&] {
+      for (const auto& slot : tally.slots())
+        if (slot.key != PairTally::kFree)
+          std::atomic_ref(sums[Sketch::spread(Sketch::product(slot.key)) & (sketch_size - 1)])
+              .fetch_add(slot.count, std::memory_order_relaxed);
+      tally = {};
+    };
+    filter_words(shard, [&](const auto* word, size_t size, uint64_t weight) {
+      for (size_t i = 0; i + 1 < size; ++i) {
+        if (tokens_.forbids(word[i], word[i + 1])) continue;
+        const auto key = key_of(word[i], word[i + 1]);
+        tally.reserve(1);
+        tally.at(key, tally.place_of(key)).count += weight;
+      }
+      if (tally.used() > kFlushFrom) flush();
+      return true;
+    });
+    flush();
+  });
+  return sums;
+}
+
+std::vector<PairKey> Part::sample(uint64_t version, size_t step) {
+  settle(version);
+  forget_guess();
+  std::vector<PairKey> found;
+  std::visit(
+      [&]<class S>(const std::vector<Shard<S>>& shards) {
+        for (const auto& shard : shards)
+          for (uint64_t i = 1; i < shard.size; i += step) {
+            const S left = shard.symbols.data()[i];
+            if (left >= kTail<S> || left == kBoundary) continue;
+            const S right = shard.symbols.data()[i + spans_[left]];
+            if (right != kBoundary) found.push_back(key_of(left, right));
+          }
+      },
+      words_);
+  return found;
+}
+
+PairTally Part::index(uint64_t version, const PairFilter& filter) {
+  settle(version);
+  forget_guess();
+  if (auto* const narrow = std::get_if<0>(&words_); narrow != nullptr && tokens_.next() >= end_narrow(options_))
+    words_ = widen(std::move(*narrow), team_);
+  const auto mask = 64 * filter.size() - 1;
+  const auto passes = [&](uint64_t product) {
+    const auto place = Sketch::spread(product) & mask;
+    return filter[place >> 6] >> (place & 63) & 1;
+  };
+  std::vector<PairTally> tallies(lists_.size());
+  each_shard([&](auto& shard, Lists& lists, unsigned member) {
+    auto& tally = tallies[static_cast<size_t>(&lists - lists_.data())];
+    lists.arena.clear();
+    tally = tally_shard(shard, lists.arena, nullptr, passes, true, pulse_, member);
+    lists.of = PairMap<false>(tally.used());
+    for (const auto& slot : tally.slots())
+      if (slot.key != PairTally::kFree)
+        lists.of.insert(left_of(slot.key), right_of(slot.key), slot.list.finish(lists.arena).handle);
+    lists.most_words = 2 * lists.arena.words() + kSpareWords;
+  });
+  std::fill(spans_.begin(), spans_.end(), 1);
+  PairTally sum;
+  for (const auto& tally : tallies)
+    for (const auto& slot : tally.slots()) {
+      if (slot.key == PairTally::kFree || left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary) continue;
+      sum.reserve(1);
+      sum.at(slot.key, sum.place_of(slot.key)).count += slot.count;
+    }
+  return sum;
+}
+
+JoinedAround Part::join(uint64_t version, const std::vector<PairKey>& fresh, const std::vector<PairKey>& guess) {
+  settle(version);
+  const Symbol first_made = tokens_.next() - static_cast<Symbol>(certain_);
+  std::vector<std::vector<PairKey>> by_join(certain_);
+  for (const auto key : fresh)
+    if (const auto made = std::max(left_of(key), right_of(key)); made >= first_made && made < tokens_.next())
+      by_join[made - first_made].push_back(key);
+  each_shard([&](auto& shard, Lists& lists, unsigned member) { list_fresh(shard, lists, by_join, member); });
+  forget_guess();
+  for (const auto key : guess) {
+    const auto made = static_cast<Symbol>(spans_.size());
+    if (left_of(key) >= tokens_.next() || right_of(key) >= tokens_.next())
+      throw std::invalid_argument("a guess joins a token that does not exist");
+    guess_.push_back({left_of(key), right_of(key), made});
+    spans_.push_back(spans_[left_of(key)] + spans_[right_of(key)]);
+  }
+  each_shard([&](auto& shard, Lists& lists, unsigned member) { make_guess(shard, lists, member); });
+  JoinedAround sum;
+  Surroundings around;
+  std::vector<size_t> next(lists_.size(), 0);
+  for (size_t i = 0; i < 2 * guess_.size(); ++i) {
+    around.left.clear(static_cast<Symbol>(spans_.size()));
+    {
+      Neighbours::Adder side(around.left);
+      for (size_t s = 0; s < lists_.size(); ++s)
+        for (auto n = lists_[s].found.sizes[i]; n != 0; --n, ++next[s])
+          side.add(lists_[s].found.symbols[next[s]], lists_[s].found.weights[next[s]]);
+    }
+    sum.add(around.left);
+  }
+  for (const auto& lists : lists_) sum.full |= lists.arena.words() > lists.most_words;
+  return sum;
+}
+
+// Takes back what was guessed beyond the version.
+void Part::settle(uint64_t version) {
+  const uint64_t before = tokens_.next() - kFirstMerge - certain_;
+  if (version < before + certain_ || version > before + guess_.size())
+    throw std::invalid_argument("a part of version " + std::to_string(before) + " cannot go to " +
+                                std::to_string(version));
+  const auto certain = static_cast<size_t>(version - before);
+  each_shard([&]<class S>(Shard<S>& shard, Lists& lists, unsigned) {
+    for (size_t i = guess_.size(); i-- > certain;) take_apart(shard.symbols.data(), guess_[i], spans_, lists.joined[i]);
+  });
+  for (size_t i = certain_; i < certain; ++i) tokens_.add(guess_[i].left, guess_[i].right);
+  certain_ = certain;
+  guess_.resize(certain);
+  spans_.resize(tokens_.next());
+}
+
+void Part::forget_guess() {
+  guess_.clear();
+  certain_ = 0;
+}
+
+template <class S>
+void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vector<PairKey>>& fresh, unsigned member) {
+  for (size_t i = 0; i < fresh.size(); ++i) {
+    if (fresh[i].empty()) continue;
+    const auto& join = guess_[i];
+    // Where a later merge has taken the token, no pair of it is left.
+    std::erase_if(lists.joined[i], [&](Position at) { return shard.symbols.data()[at] != join.made; });
+    lists.around.left.clear(static_cast<Symbol>(spans_.size()));
+    lists.around.right.clear(static_cast<Symbol>(spans_.size()));
+    lists.writers.assign(fresh[i].size(), {});
+    for (size_t w = 0; w < fresh[i].size(); ++w) {
+      const bool on_left = right_of(fresh[i][w]) == join.made;
+      auto& side = on_left ? lists.around.left : lists.around.right;
+      const auto symbol = on_left ? left_of(fresh[i][w]) : right_of(fresh[i][w]);
+      Neighbours::Adder(side).add(symbol, 0);
+      side[symbol].writer = static_cast<uint32_t>(w + 1);
+    }
+    list_neighbours(shard, join, spans_, lists.joined[i], lists.around, lists.arena, lists.writers, pulse_, member);
+    for (size_t w = 0; w < fresh[i].size(); ++w)
+      lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), lists.writers[w].finish(lists.arena).handle);
+  }
+}
+
+template <class S>
+void Part::make_guess(Shard<S>& shard, Lists& lists, unsigned member) {
+  lists.found = {};
+  lists.joined.resize(guess_.size());
+  for (size_t i = 0; i < guess_.size(); ++i) {
+    auto& positions = lists.joined[i];
+    if (positions.capacity() > kLongList) std::vector<Position>().swap(positions);
+    positions.clear();
+    const auto list = lists.of.find(guess_[i].left, guess_[i].right);
+    if (list != PairMap<false>::kNone) read_list(lists.arena, list, positions);
+    lists.around.left.clear(static_cast<Symbol>(spans_.size()));
+    lists.around.right.clear(static_cast<Symbol>(spans_.size()));
+    join_listed(shard, guess_[i], spans_, positions, lists.around, pulse_, member);
+    lists.found.add(lists.around.left);
+    lists.found.add(lists.around.right);
+  }
+}
+
+}  // namespace bpe::merge

@@ -1,0 +1,215 @@
+// SharedTraining: coordinates the parts of a counter, whose words are on several nodes; it has no words itself.
+//
+// Idea: as one engine, in phases (merge.cpp), but over sums: a sketch of the counts of all parts together, and an index
+// of the pairs that reach the phase's threshold, without positions. It guesses the next merges, the first pairs of its
+// queue, and the parts make them (part.hpp). Then it makes them itself, one after the other, with what all parts found
+// next to their occurrences: a guess holds as long as it is what the queue, which is exact, says next. The first always is.
+// The result is that of one engine, whatever is guessed.
+#pragma once
+#include "merge/index.hpp"
+#include "merge/part.hpp"
+
+namespace bpe::merge {
+
+inline constexpr size_t kMostGuessed = 256;
+
+class SharedTraining {
+ public:
+  SharedTraining(const MergeOptions& options, MergeResult known)
+      : options_(options), tokens_(options_), result_(std::move(known)) {
+    for (size_t rank = 0; rank < result_.counts.size(); ++rank)
+      tokens_.add(symbol_of(result_.left[rank]), symbol_of(result_.right[rank]));
+  }
+  const MergeResult& result() const { return result_; }
+  std::vector<PairKey> merges() const {
+    std::vector<PairKey> keys;
+    for (size_t rank = 0; rank < result_.counts.size(); ++rank)
+      keys.push_back(key_of(symbol_of(result_.left[rank]), symbol_of(result_.right[rank])));
+    return keys;
+  }
+  // Returns the size of a sketch for all parts together.
+  size_t start(uint64_t slots, uint64_t mass, const MergeResult& facts) {
+    slots_ = slots;
+    mass_ = mass;
+    result_.bytes = facts.bytes;
+    result_.left_out_pieces = facts.left_out_pieces;
+    result_.left_out_bytes = facts.left_out_bytes;
+    sketch_.emplace(slots, mass, kNeverReached);
+    return sketch_->size();
+  }
+  void add_up(std::span<const uint64_t> sums) {
+    sums_.resize(sums.size(), 0);
+    for (size_t counter = 0; counter < sums.size(); ++counter) sums_[counter] += sums[counter];
+  }
+
+  // The pairs of the next phase, chosen by a sample of one position in `step`; empty when no merge is left.
+  PairFilter begin_phase(const std::vector<PairKey>& sample, double step) {
+    if (result_.counts.size() == options_.max_merges) return {};
+    if (!sums_.empty()) sketch_->set(std::exchange(sums_, {}));
+    const bool narrow = tokens_.next() < end_narrow(options_);
+    end_symbol_ = narrow ? end_narrow(options_) : kEndSymbol<uint32_t>;
+    if (index_ && index_->pairs().empty()) {  // counters promised a count that no pair has
+      const auto lower = std::max(threshold_ / 2, options_.min_frequency);
+      threshold_ = threshold_ > options_.min_frequency ? lower : 0;
+    } else {
+      BoundHistogram histogram(*sketch_);
+      for (const auto key : sample)
+        if (const auto bound = sketch_->bound(sketch_->counter_of(key)); bound != 0)
+          histogram.add_positions(bound, step);
+      const auto most_pairs = std::min<uint64_t>(2 * remaining() + 256, kMostPairs);
+      const auto most_positions = options_.index_positions != 0 ? options_.index_positions
+                                                                : std::max<uint64_t>(uint64_t{1} << 20, slots_ / 4);
+      threshold_ = histogram.threshold(most_pairs, most_positions, options_.min_frequency);
+    }
+    result_.exhausted = threshold_ == 0;
+    if (threshold_ == 0) return {};
+    std::vector<uint64_t> reaching;
+    const auto lowest = sketch_->lowest_reaching(threshold_);
+    for (size_t counter = 0; counter < sketch_->size(); ++counter)
+      if (sketch_->reaches(counter, lowest)) reaching.push_back(counter);
+    return filter_of(reaching, sketch_->size());
+  }
+  // Takes the counts that a part has of the pairs that pass.
+  void count(std::span<const PairKey> pairs, std::span<const uint64_t> counts) {
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      tally_.reserve(1);
+      tally_.at(pairs[i], tally_.place_of(pairs[i])).count += counts[i];
+    }
+  }
+  void open_phase() {
+    const auto tally = std::exchange(tally_, {});
+    index_.emplace(tokens_, options_.greatest_bytes, 0, threshold_, tally.used());
+    ++result_.phases;
+    for (const auto& slot : tally.slots())
+      if (slot.key != PairTally::kFree && slot.count >= threshold_ &&
+          !tokens_.forbids(left_of(slot.key), right_of(slot.key)))
+        index_->add(slot.key, slot.count, 0);
+  }
+  // What passes in a part that is made again during a phase.
+  PairFilter indexed() const {
+    std::vector<uint64_t> places;
+    for (const auto& pair : index_->pairs())
+      if (pair.count >= index_->threshold()) places.push_back(Sketch::spread(Sketch::product(pair.key)));
+    return filter_of(places, size_t{1} << 24);
+  }
+
+  // The next merges, as far as can be guessed; none when the phase has ended. Pairs that an earlier one of them takes
+  // apart are left out: they will hardly be next.
+  const std::vector<PairKey>& guess() {
+    guess_.clear();
+    const auto most = std::min<uint64_t>({remaining(), end_symbol_ - tokens_.next(), guesses_});
+    std::vector<PairNumber> taken;
+    uint64_t occurrences = 0;  // a part keeps their positions until the next guess
+    while (guess_.size() < most && taken.size() < 2 * most && occurrences <= mass_ / 32) {
+      const auto best = index_->take_best();
+      if (best == kNoPair) break;
+      taken.push_back(best);
+      const auto key = index_->pair(best).key;
+      if (std::none_of(guess_.begin(), guess_.end(), [key](PairKey earlier) {
+            return left_of(key) == right_of(earlier) || right_of(key) == left_of(earlier);
+          })) {
+        guess_.push_back(key);
+        occurrences += index_->pair(best).count;
+      }
+    }
+    for (const auto number : taken) index_->put_back(number);
+    return guess_;
+  }
+  // Makes the guessed merges that hold; returns the pairs that reached the threshold.
+  std::vector<PairKey> enter(const std::vector<JoinedAround>& parts) {
+    fresh_.clear();
+    std::vector<std::pair<size_t, size_t>> next(parts.size());  // of its sizes, of its symbols
+    size_t made = 0;
+    for (const auto key : guess_) {
+      const auto best = index_->take_best();
+      if (best == kNoPair) break;
+      if (index_->pair(best).key != key) {
+        index_->put_back(best);
+        break;
+      }
+      for (auto* const side : {&around_.left, &around_.right}) {
+        side->clear(tokens_.next() + 1);
+        Neighbours::Adder adder(*side);
+        for (size_t p = 0; p < parts.size(); ++p) {
+          auto& [size, at] = next[p];
+          for (auto n = parts[p].sizes.at(size++); n != 0; --n, ++at)
+            adder.add(parts[p].symbols.at(at), parts[p].weights.at(at));
+        }
+      }
+      merge(best);
+      ++made;
+    }
+    guesses_ = std::clamp<size_t>(2 * made, 4, kMostGuessed);
+    index_->narrow(remaining() + remaining() / 4 + 1024);
+    return fresh_;
+  }
+
+ private:
+  static constexpr uint64_t kMostPairs = uint64_t{1} << 19;
+  static constexpr uint64_t kNeverReached = std::numeric_limits<uint64_t>::max();
+  static Symbol symbol_of(uint32_t id) { return id < kBoundary ? id : id + 1; }
+  uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
+
+  static PairFilter filter_of(const std::vector<uint64_t>& places, size_t most) {
+    size_t size = size_t{1} << 14;
+    while (size < most && size < 32 * places.size()) size *= 2;
+    PairFilter filter(size / 64, 0);
+    for (const auto place : places) filter[(place & (size - 1)) >> 6] |= uint64_t{1} << (place & 63);
+    return filter;
+  }
+
+  // Makes a merge, next to whose occurrences is what is in around_.
+  void merge(PairNumber best) {
+    const auto [key, count, unused, next] = index_->pair(best);
+    const Join join{left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key))};
+    result_.left.push_back(id_of(join.left));
+    result_.right.push_back(id_of(join.right));
+    result_.counts.push_back(count);
+    index_->pair(best).count = 0;
+    uint64_t joined = 0;
+    const auto doubled = around_.left[join.made].weight;
+    vanish(key, count);
+    for (const Symbol symbol : around_.left) {
+      const auto weight = around_.left[symbol].weight;
+      joined += weight;
+      if (symbol == kBoundary) continue;
+      if (symbol != join.made && key_of(symbol, join.left) != key) vanish(key_of(symbol, join.left), weight);
+      appear(key_of(symbol, join.made), weight);
+    }
+    for (const Symbol symbol : around_.right) {
+      const auto weight = around_.right[symbol].weight;
+      if (symbol == kBoundary) continue;
+      if (key_of(join.right, symbol) != key) vanish(key_of(join.right, symbol), weight);
+      appear(key_of(join.made, symbol), weight - (symbol == join.left ? doubled : 0));
+    }
+    result_.joined.push_back(joined);
+  }
+  void vanish(PairKey key, uint64_t weight) {
+    if (tokens_.forbids(left_of(key), right_of(key))) return;
+    sketch_->subtract(sketch_->counter_of(key), weight);
+    if (const auto number = index_->find(key); number != kNoPair && index_->pair(number).count != 0)
+      index_->pair(number).count -= weight;
+  }
+  void appear(PairKey key, uint64_t weight) {
+    if (tokens_.forbids(left_of(key), right_of(key))) return;
+    sketch_->add(sketch_->counter_of(key), weight);
+    if (weight < index_->threshold()) return;
+    index_->add(key, weight, 0);
+    fresh_.push_back(key);
+  }
+
+  const MergeOptions options_;
+  Tokens tokens_;
+  uint64_t slots_ = 0, mass_ = 0, threshold_ = 0;
+  Symbol end_symbol_ = 0;
+  std::vector<uint64_t> sums_;
+  std::optional<Sketch> sketch_;
+  PairTally tally_;
+  std::optional<PairIndex> index_;
+  std::vector<PairKey> guess_, fresh_;
+  size_t guesses_ = 4;  // at most
+  Surroundings around_;
+  MergeResult result_;
+};
+
+}  // namespace bpe::merge

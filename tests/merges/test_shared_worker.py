@@ -1,0 +1,181 @@
+"""Merging that parts share makes the same merges as one engine, whatever the parts are and whichever are lost."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amount import FULL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, small_counters
+from reference import train_reference
+
+from pipeline import _core
+from pipeline.counts.counter_file import open_counter, write_counter
+from pipeline.executors.ray_held import Call
+from pipeline.merges import shared_worker
+from pipeline.merges.forecast import CounterShape, Sharing, choose
+
+
+class PartsHere:
+    """Parts in this process. lost: returns the indices of parts to lose before or while they answer."""
+
+    def __init__(self, counter: Counter, parts: int, lost: Callable[[], Sequence[int]], **options: Any) -> None:
+        self.training: Any = None  # the merges so far
+        self.exchanges = self.remade = 0
+        pieces = list(counter.items())
+        self._columns = [arrays(dict(pieces[index::parts])) for index in range(parts)]
+        self._options, self._lost = options, lost
+        self._parts = [self._make(index, b"") for index in range(parts)]
+
+    def _make(self, index: int, known: bytes) -> Any:
+        return _core.Part(lambda: [self._columns[index]], known, **self._options)
+
+    def ask(self, method: str, *arguments: object, catch_up: Callable[[], Call] | None = None) -> Iterator[Any]:
+        self.exchanges += 1
+        for index in self._lost():
+            self.remade += 1
+            if index % 2:  # its answer is lost too
+                getattr(self._parts[index], method)(*arguments)
+            self._parts[index] = self._make(index, bytes(self.training.merges()))
+            if catch_up:
+                name, before = catch_up()
+                getattr(self._parts[index], name)(*before)
+        if self._lost():  # an answer is lost, its part is not
+            getattr(self._parts[0], method)(*arguments)
+        yield from [getattr(part, method)(*arguments) for part in self._parts]
+
+
+def train_shared(
+    counter: Counter,
+    max_merges: int,
+    *,
+    parts: int,
+    lost: Callable[[], Sequence[int]] = tuple,
+    stop: int | None = None,
+    threads: int = 1,
+    narrow_symbols: int = 65536,
+    index_positions: int = 0,
+    tie_break: str = "lowest-ids",
+    min_frequency: int = 1,
+    **options: Any,
+) -> Any:
+    """The result of merging in parts, with a stop after that many merges, from where another training continues."""
+    known: dict[str, Any] = {}
+    for merges in ([stop] if stop is not None else []) + [max_merges]:
+        held = PartsHere(counter, parts, lost, threads=threads, narrow_symbols=narrow_symbols, **options)
+        bounds = {name: value for name, value in options.items() if name != "min_piece_count"}
+        training = held.training = _core.SharedTraining(
+            merges,
+            tie_break=tie_break,
+            min_frequency=min_frequency,
+            narrow_symbols=narrow_symbols,
+            index_positions=index_positions,
+            **bounds,
+            **known,
+        )
+        if known:
+            merged = bytes(training.merges())
+            held._parts = [held._make(index, merged) for index in range(parts)]
+        shared_worker.merge(training, held, lambda: None)
+        known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
+    return training.result, held
+
+
+tuning = st.fixed_dictionaries(
+    {"parts": st.integers(1, 4)},
+    optional={
+        "threads": st.integers(1, 3),
+        "narrow_symbols": st.integers(0, 300),
+        "index_positions": st.integers(1, 50),
+        "stop": st.integers(0, 20),
+    },
+)
+
+
+@settings(max_examples=5000 if FULL else 150, deadline=None)
+@given(
+    counter=small_counters,
+    max_merges=st.integers(0, 60),
+    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
+    min_frequency=st.integers(1, 12),
+    max_token_bytes=st.one_of(st.none(), st.integers(0, 8)),
+    whole_characters=st.booleans(),
+    tuning=tuning,
+    seed=st.one_of(st.none(), st.integers(0, 1000)),
+)
+def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(
+    counter: Counter,
+    max_merges: int,
+    tie_break: str,
+    min_frequency: int,
+    max_token_bytes: int | None,
+    whole_characters: bool,
+    tuning: dict[str, int],
+    seed: int | None,
+) -> None:
+    chance = random.Random(seed)
+
+    def lost() -> list[int]:
+        return [] if seed is None or chance.random() < 0.7 else [chance.randrange(tuning["parts"])]
+
+    options = {
+        "tie_break": tie_break,
+        "min_frequency": min_frequency,
+        "max_token_bytes": max_token_bytes,
+        "whole_characters": whole_characters,
+    }
+    tuning["stop"] = min(tuning.get("stop", 0), max_merges)
+    result, _ = train_shared(counter, max_merges, **options, **tuning, lost=lost)
+    assert merges_of(result) == train_reference(counter, max_merges, **options)
+    assert result.stop == ("limit" if len(result.counts) == max_merges else "min-frequency")
+
+
+@pytest.mark.parametrize(("parts", "threads"), [(1, 1), (3, 2)])
+def test_parts_make_the_merges_of_one_engine_on_a_long_tail(parts: int, threads: int) -> None:
+    counter = natural_counter(seed=parts, n_pieces=20_000)
+    expected = engine_of(counter).run(3000, min_piece_count=2)
+    result, held = train_shared(counter, 3000, parts=parts, threads=threads, min_piece_count=2)
+    for name in ("left", "right", "counts", "joined"):
+        assert bytes(getattr(result, name)) == bytes(getattr(expected, name))
+    assert (result.bytes, result.left_out_pieces) == (expected.bytes, expected.left_out_pieces)
+    assert held.exchanges < 3000 / 4
+
+
+def test_part_of_another_version_is_refused() -> None:
+    part = _core.Part(lambda: [arrays({b"aaa": 1})], b"")
+    with pytest.raises(ValueError, match="a part of version 0 cannot go to 1"):
+        part.join(1, b"", b"")
+
+
+@pytest.mark.parametrize(("rows", "partitions"), [(0, 1), (5, 1), (40, 8), (41, 4)])
+def test_ranges_of_a_counter_have_every_row_once(rows: int, partitions: int, tmp_path: Path) -> None:
+    pieces = [b"%03d" % number for number in range(rows)]
+    split = [arrays(dict.fromkeys(pieces[index::partitions], 1)) for index in range(partitions)]
+    write_counter(tmp_path / "counter.parquet", split, fingerprint="")
+    with open_counter(tmp_path / "counter.parquet") as counter:
+        for parts in range(1, 10):
+            found = []
+            for index in range(parts):
+                for offsets, data, counts in shared_worker.columns_of(counter, index, parts):
+                    ends = memoryview(offsets).cast("B").cast("q")
+                    found += [bytes(data)[start:stop] for start, stop in pairwise(ends)]
+                    assert len(counts) == 8 * (len(ends) - 1)
+            assert sorted(found) == pieces
+
+
+def test_nodes_share_what_one_has_no_memory_for_or_too_much_work_with() -> None:
+    shape = CounterShape(pieces=10**8, bytes=10**9, slots=11 * 10**8)
+    alone, one = {"threads": 2, "budget_bytes": 10**11}, {"threads": 2, "budget_bytes": 2 * 10**9}
+    sharing = Sharing(parts=4, threads=2, budget_bytes=2 * 10**9, from_bytes=10**10)
+    assert choose(shape, 32_000, **one).resident_bytes > 0
+    shared = choose(shape, 32_000, **one, sharing=sharing)
+    assert (shared.parts, shared.resident_bytes) == (4, 0)
+    assert shared.bytes <= sharing.budget_bytes
+    assert choose(shape, 32_000, **alone, sharing=sharing).parts == 1
+    assert choose(shape, 32_000, **alone, sharing=replace(sharing, from_bytes=10**9)).parts == 4
+    assert choose(shape, 32_000, **one, sharing=replace(sharing, budget_bytes=10**9)).resident_bytes > 0
