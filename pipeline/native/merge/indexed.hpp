@@ -188,42 +188,20 @@ class IndexedMerging {
     for (auto& changes : mine.changes) changes.clear();
     mine.around.make_space(learned_.tokens.next());
     const auto first_rank = learned_.result.joined.size() - pairs_.size();
-    for (auto merge = part; merge < pairs_.size(); merge += parts_)
-      learned_.result.joined[first_rank + merge] = note_changes(merge, mine);
+    for (auto merge = part; merge < pairs_.size(); merge += parts_) {
+      const auto left = in_all_shards(merge, &ShardBatch::left, mine.around.left, mine.left);
+      const auto right = in_all_shards(merge, &ShardBatch::right, mine.around.right, mine.right);
+      learned_.result.joined[first_rank + merge] =
+          merge::note_changes(certificate_.joins()[merge], counts_at_[merge], left, right, [&](auto... change) {
+            note(change..., merge, mine);
+          });
+    }
   }
 
-  // Returns how many occurrences became one token.
-  uint64_t note_changes(uint32_t merge, MemberWork& mine) const {
-    const auto join = certificate_.joins()[merge];
-    const auto merged = key_of(join.left, join.right);
-    const auto note = [&](PairKey key, uint64_t weight, uint32_t positions) {
-      const auto counter = static_cast<uint32_t>(learned_.sketch.counter_of(key));
-      const auto part = (counter / kCountersTogether & 0xFFFF) * uint64_t{parts_} >> 16;
-      mine.changes[part].push_back({key, weight, counter, positions, merge});
-    };
-    Neighbour doubled{join.made, 0, 0};
-    uint64_t joined = 0;  // every occurrence has something on its left, if only a piece's boundary
-    note(merged, counts_at_[merge], 0);
-    for (const auto& neighbour : in_all_shards(merge, &ShardBatch::left, mine.around.left, mine.left)) {
-      const auto& [symbol, positions, weight] = neighbour;
-      joined += weight;
-      if (symbol == kBoundary) continue;
-      if (symbol == join.made)
-        doubled = neighbour;
-      else if (key_of(symbol, join.left) != merged)
-        note(key_of(symbol, join.left), weight, 0);
-      note(key_of(symbol, join.made), weight, positions);
-    }
-    for (auto [symbol, positions, weight] : in_all_shards(merge, &ShardBatch::right, mine.around.right, mine.right)) {
-      if (symbol == kBoundary) continue;
-      if (key_of(join.right, symbol) != merged) note(key_of(join.right, symbol), weight, 0);
-      if (symbol == join.left) {
-        weight -= doubled.weight;
-        positions -= doubled.positions;
-      }
-      if (positions != 0) note(key_of(join.made, symbol), weight, positions);
-    }
-    return joined;
+  void note(PairKey key, uint64_t weight, uint32_t positions, uint32_t merge, MemberWork& mine) const {
+    const auto counter = static_cast<uint32_t>(learned_.sketch.counter_of(key));
+    const auto part = (counter / kCountersTogether & 0xFFFF) * uint64_t{parts_} >> 16;
+    mine.changes[part].push_back({key, weight, counter, positions, merge});
   }
 
   // The neighbours on one side of a merge, in all shards together.

@@ -97,6 +97,39 @@ struct Join {
   Symbol left, right, made;
 };
 
+// Notes how a merge has changed the counts of pairs, by what its occurrences have on both sides:
+// note(pair, weight, positions) for one that appeared, with 0 positions for one that disappeared. `count`: of the pair that
+// was merged. Returns how many occurrences became one token.
+template <class Note>
+uint64_t note_changes(const Join& join, uint64_t count, std::span<const Neighbour> left,
+                      std::span<const Neighbour> right, Note&& note) {
+  const auto key = [](Symbol one, Symbol other) { return uint64_t{one} << 32 | other; };
+  const auto merged = key(join.left, join.right);
+  Neighbour doubled{join.made, 0, 0};
+  uint64_t joined = 0;  // every occurrence has something on its left, if only a piece's boundary
+  note(merged, count, 0);
+  for (const auto& neighbour : left) {
+    const auto& [symbol, positions, weight] = neighbour;
+    joined += weight;
+    if (symbol == kBoundary) continue;
+    if (symbol == join.made)
+      doubled = neighbour;
+    else if (key(symbol, join.left) != merged)
+      note(key(symbol, join.left), weight, 0);
+    note(key(symbol, join.made), weight, positions);
+  }
+  for (auto [symbol, positions, weight] : right) {
+    if (symbol == kBoundary) continue;
+    if (key(join.right, symbol) != merged) note(key(join.right, symbol), weight, 0);
+    if (symbol == join.left) {
+      weight -= doubled.weight;
+      positions = std::max(positions, doubled.positions + 1) - doubled.positions;
+    }
+    if (weight != 0) note(key(join.made, symbol), weight, positions);
+  }
+  return joined;
+}
+
 inline constexpr size_t kJoinsAhead = 24;
 inline constexpr size_t kJoinsPerBeat = size_t{1} << 16;
 

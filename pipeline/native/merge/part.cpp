@@ -149,13 +149,10 @@ JoinedAround Part::join(uint64_t version, const std::vector<PairKey>& fresh, con
   Surroundings around;
   std::vector<size_t> next(lists_.size(), 0);
   for (size_t i = 0; i < 2 * guess_.size(); ++i) {
-    around.left.clear(static_cast<Symbol>(spans_.size()));
-    {
-      Neighbours::Adder side(around.left);
-      for (size_t s = 0; s < lists_.size(); ++s)
-        for (auto n = lists_[s].found.sizes[i]; n != 0; --n, ++next[s])
-          side.add(lists_[s].found.symbols[next[s]], lists_[s].found.weights[next[s]]);
-    }
+    around.left.make_space(static_cast<Symbol>(spans_.size()));
+    for (size_t s = 0; s < lists_.size(); ++s)
+      for (auto n = lists_[s].found.sizes[i]; n != 0; --n, ++next[s])
+        around.left.add({lists_[s].found.symbols[next[s]], 1, lists_[s].found.weights[next[s]]});
     sum.add(around.left);
   }
   for (const auto& lists : lists_) sum.full |= lists.arena.words() > lists.most_words;
@@ -190,19 +187,17 @@ void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vect
     const auto& join = guess_[i];
     // Where a later merge has taken the token, no pair of it is left.
     std::erase_if(lists.joined[i], [&](Position at) { return shard.symbols.data()[at] != join.made; });
-    lists.around.left.clear(static_cast<Symbol>(spans_.size()));
-    lists.around.right.clear(static_cast<Symbol>(spans_.size()));
+    lists.around.make_space(static_cast<Symbol>(spans_.size()));
     lists.writers.assign(fresh[i].size(), {});
-    for (size_t w = 0; w < fresh[i].size(); ++w) {
-      const bool on_left = right_of(fresh[i][w]) == join.made;
-      auto& side = on_left ? lists.around.left : lists.around.right;
-      const auto symbol = on_left ? left_of(fresh[i][w]) : right_of(fresh[i][w]);
-      Neighbours::Adder(side).add(symbol, 0);
-      side[symbol].writer = static_cast<uint32_t>(w + 1);
-    }
+    const auto writer = [&](PairKey key) -> uint32_t& {
+      return right_of(key) == join.made ? lists.around.left.writer(left_of(key)) : lists.around.right.writer(right_of(key));
+    };
+    for (size_t w = 0; w < fresh[i].size(); ++w) writer(fresh[i][w]) = static_cast<uint32_t>(w + 1);
     list_neighbours(shard, join, spans_, lists.joined[i], lists.around, lists.arena, lists.writers, pulse_, member);
-    for (size_t w = 0; w < fresh[i].size(); ++w)
+    for (size_t w = 0; w < fresh[i].size(); ++w) {
+      writer(fresh[i][w]) = 0;
       lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), lists.writers[w].finish(lists.arena).handle);
+    }
   }
 }
 
@@ -216,9 +211,8 @@ void Part::make_guess(Shard<S>& shard, Lists& lists, unsigned member) {
     positions.clear();
     const auto list = lists.of.find(guess_[i].left, guess_[i].right);
     if (list != PairMap<false>::kNone) read_list(lists.arena, list, positions);
-    lists.around.left.clear(static_cast<Symbol>(spans_.size()));
-    lists.around.right.clear(static_cast<Symbol>(spans_.size()));
-    join_listed(shard, guess_[i], spans_, positions, lists.around, pulse_, member);
+    lists.around.make_space(static_cast<Symbol>(spans_.size()));
+    join_listed(shard, guess_[i], spans_, positions, 0, lists.around, pulse_, member);
     lists.found.add(lists.around.left);
     lists.found.add(lists.around.right);
   }

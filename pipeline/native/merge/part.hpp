@@ -25,10 +25,12 @@ struct JoinedAround {
   bool full = false;  // lists have grown so far that the phase should end
 
   void add(Neighbours& side) {
-    sizes.push_back(static_cast<uint32_t>(side.end() - side.begin()));
-    for (const Symbol symbol : side) {
-      symbols.push_back(symbol);
-      weights.push_back(side[symbol].weight);
+    std::vector<Neighbour> found;
+    side.move_to(found);
+    sizes.push_back(static_cast<uint32_t>(found.size()));
+    for (const auto& neighbour : found) {
+      symbols.push_back(neighbour.symbol);
+      weights.push_back(neighbour.weight);
     }
   }
 };

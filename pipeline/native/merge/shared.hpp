@@ -127,14 +127,15 @@ class SharedTraining {
         index_->put_back(best);
         break;
       }
-      for (auto* const side : {&around_.left, &around_.right}) {
-        side->clear(tokens_.next() + 1);
-        Neighbours::Adder adder(*side);
+      for (auto* const sum : {&left_, &right_}) {
+        around_.make_space(tokens_.next() + 1);
         for (size_t p = 0; p < parts.size(); ++p) {
           auto& [size, at] = next[p];
           for (auto n = parts[p].sizes.at(size++); n != 0; --n, ++at)
-            adder.add(parts[p].symbols.at(at), parts[p].weights.at(at));
+            around_.add({parts[p].symbols.at(at), 1, parts[p].weights.at(at)});
         }
+        sum->clear();
+        around_.move_to(*sum);
       }
       merge(best);
       ++made;
@@ -158,7 +159,7 @@ class SharedTraining {
     return filter;
   }
 
-  // Makes a merge, next to whose occurrences is what is in around_.
+  // Makes a merge, next to whose occurrences is what is in left_ and right_.
   void merge(PairNumber best) {
     const auto [key, count, unused, next] = index_->pair(best);
     const Join join{left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key))};
@@ -166,23 +167,10 @@ class SharedTraining {
     result_.right.push_back(id_of(join.right));
     result_.counts.push_back(count);
     index_->pair(best).count = 0;
-    uint64_t joined = 0;
-    const auto doubled = around_.left[join.made].weight;
-    vanish(key, count);
-    for (const Symbol symbol : around_.left) {
-      const auto weight = around_.left[symbol].weight;
-      joined += weight;
-      if (symbol == kBoundary) continue;
-      if (symbol != join.made && key_of(symbol, join.left) != key) vanish(key_of(symbol, join.left), weight);
-      appear(key_of(symbol, join.made), weight);
-    }
-    for (const Symbol symbol : around_.right) {
-      const auto weight = around_.right[symbol].weight;
-      if (symbol == kBoundary) continue;
-      if (key_of(join.right, symbol) != key) vanish(key_of(join.right, symbol), weight);
-      appear(key_of(join.made, symbol), weight - (symbol == join.left ? doubled : 0));
-    }
-    result_.joined.push_back(joined);
+    result_.joined.push_back(
+        note_changes(join, count, left_, right_, [this](PairKey pair, uint64_t weight, uint32_t positions) {
+          positions == 0 ? vanish(pair, weight) : appear(pair, weight);
+        }));
   }
   void vanish(PairKey key, uint64_t weight) {
     if (tokens_.forbids(left_of(key), right_of(key))) return;
@@ -208,7 +196,8 @@ class SharedTraining {
   std::optional<PairIndex> index_;
   std::vector<PairKey> guess_, fresh_;
   size_t guesses_ = 4;  // at most
-  Surroundings around_;
+  Neighbours around_;
+  std::vector<Neighbour> left_, right_;
   MergeResult result_;
 };
 
