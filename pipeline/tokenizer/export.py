@@ -10,8 +10,10 @@ from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
+from pipeline.pattern.translate import leaves_text
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
+from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.fields import read_text
@@ -19,6 +21,9 @@ from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, default_fo
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24
+TIKTOKEN_STRETCHES = (
+    "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of superwords leaves"
+)
 AT_SIZE = "at the vocabulary size asked for"
 
 
@@ -57,6 +62,7 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     check_vocabulary(options)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], options.special.texts(256), special_ids=options.special_ids)
+    pattern = coarse_pattern(options) or pattern
     model = with_chat_template(Model(vocabulary, pattern, options.special.roles, add_bos=options.add_bos), options)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
@@ -89,12 +95,18 @@ def with_roles(model: Model, options: Options) -> Model:
 
 
 def export_model(
-    model: Model, directory: Location, formats: Sequence[str] | None
+    model: Model, directory: Location, formats: Sequence[str] | None, *, with_limits: bool = False
 ) -> tuple[list[Location], dict[str, str]]:
-    """Write files of these formats, or for None of all that can be; return their paths, and why others cannot."""
+    """Write files of these formats, or for None of all that can be; return their paths, and why others cannot.
+
+    with_limits: for None write also what a runtime reads, but fails on some texts.
+    """
     written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else default_formats():
+        if formats is None and not with_limits and name == "tiktoken" and has_superwords(model):
+            refused[name] = f"{TIKTOKEN_STRETCHES}; --export tiktoken writes them all the same"
+            continue
         try:
             written += EXPORTS[name](model, directory)
         except ExportRefusedError as error:
@@ -102,6 +114,12 @@ def export_model(
                 raise
             refused[name] = str(error)
     return written, refused
+
+
+def has_superwords(model: Model) -> bool:
+    """Whether tokens hold several words, in stretches of text that the pattern does not match."""
+    tokens = model.vocabulary.tokens.values()
+    return leaves_text(model.pattern) and any(b" " in token.strip(b" ") for token in tokens)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "export": {str: "hf"},
     "val_fraction": {str: "0.1"},
     "chat_template": {str: "chatml"},
+    "superwords_from": {str: "80%", int: 300},
+    "superword_pattern": {str: "superbpe"},
+    "superword_words": {str: "none", int: 3},
 }
 
 

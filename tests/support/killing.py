@@ -104,6 +104,7 @@ _LESS = ("--chunk-size", "9KiB")
 CASES = [
     Case("one text", _one_text, ("--chunk-size", "12KiB")),
     Case("many files", _many_files, (*_LESS, "--pattern", "llama3")),
+    Case("superwords", _one_text, (*_LESS, "--superwords-from", "80%")),
     Case("regex", _many_files, (*_LESS, "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
     Case("many formats", _many_formats, _LESS),
     Case("lines", _lines, ("--chunk-size", "4KiB", "--input-format", "lines", "--special-tokens-as-text")),

@@ -1,4 +1,5 @@
-// KnownMerges: what merges that were made before make of a word: how a merging that was interrupted is taken up again.
+// KnownMerges: what merges that were made before make of a word: how a merging that was interrupted is taken up again,
+// and how the second stage of superwords starts from the first.
 //
 // Idea: a merge that uses a token comes after the one that made it, so making the lowest merge that a word allows, from
 // left to right, again and again, is the same as making all merges in their order. Short words are searched, long ones
@@ -14,25 +15,32 @@ namespace bpe::merge {
 class KnownMerges {
  public:
   KnownMerges() = default;
-  void add(Symbol left, Symbol right, Symbol made) { made_.insert(left, right, made); }
+  void add(Symbol left, Symbol right, Symbol made) {
+    if (merges_++ == 0) first_ = made;
+    made_.insert(left, right, made);
+  }
+  size_t merges() const { return merges_; }
 
-  // Joins what can be joined in word[0, size) and returns its new size.
+  // Joins what can be joined in word[0, size), which occurs `weight` times, and returns its new size. Adds up how often
+  // each merge joins; `joined` has as many entries as there are merges.
   template <class S>
-  size_t apply(S* word, size_t size) {
-    return size <= kShort ? apply_short(word, size) : apply_long(word, size);
+  size_t apply(S* word, size_t size, uint64_t weight, std::vector<uint64_t>& joined) const {
+    const auto note = [&](uint32_t made) { joined[made - first_] += weight; };
+    return size <= kShort ? apply_short(word, size, note) : apply_long(word, size, note);
   }
 
  private:
   static constexpr size_t kShort = 64;
   static constexpr uint32_t kNone = PairMap<false>::kNone;
 
-  template <class S>
-  size_t apply_short(S* word, size_t size) {
+  template <class S, class Note>
+  size_t apply_short(S* word, size_t size, const Note& note) const {
     std::array<uint32_t, kShort> made;
     for (size_t i = 0; i + 1 < size; ++i) made[i] = made_.find(word[i], word[i + 1]);
     while (size > 1) {
       const auto at = static_cast<size_t>(std::min_element(made.begin(), made.begin() + size - 1) - made.begin());
       if (made[at] == kNone) break;
+      note(made[at]);
       word[at] = static_cast<S>(made[at]);
       --size;
       std::copy(word + at + 2, word + size + 1, word + at + 1);
@@ -43,8 +51,8 @@ class KnownMerges {
     return size;
   }
 
-  template <class S>
-  size_t apply_long(S* word, size_t size) {
+  template <class S, class Note>
+  size_t apply_long(S* word, size_t size, const Note& note) const {
     struct Due {
       uint32_t made;
       size_t at;
@@ -68,6 +76,7 @@ class KnownMerges {
       const size_t at = due.at;
       if (word[at] == gone || after[at] == size || made_.find(word[at], word[after[at]]) != due.made) continue;
       const size_t second = after[at];
+      note(due.made);
       word[at] = static_cast<S>(due.made);
       word[second] = gone;
       after[at] = after[second];
@@ -79,6 +88,8 @@ class KnownMerges {
   }
 
   PairMap<false> made_;
+  Symbol first_ = 0;
+  size_t merges_ = 0;
 };
 
 }  // namespace bpe::merge

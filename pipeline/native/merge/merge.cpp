@@ -43,7 +43,9 @@ class Training {
       known_.add(left, right, tokens_.add(left, right));
     }
     spans_.resize(tokens_.next(), 1);
-    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;  // of the pieces, which are read again
+    // Of the pieces, which are read again.
+    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
+    result_.joined.assign(known_.merges(), 0);
   }
 
   MergeResult run(PieceSource source) {
@@ -91,11 +93,15 @@ class Training {
   std::vector<Shard<S>> take_resident(const PieceSource& source, Corpus& corpus) {
     auto shards =
         take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
-    if (!result_.counts.empty())
-      team_.each(shards.size(), [&](size_t s, unsigned) {
-        filter_words(shards[s], [&](S* word, size_t& size, uint64_t) { return (size = known_.apply(word, size)) > 1; });
-        shards[s].symbols.shrink(shards[s].size);
+    if (result_.counts.empty()) return shards;
+    std::vector<std::vector<uint64_t>> joined(team_.members(), std::vector<uint64_t>(known_.merges(), 0));
+    team_.each(shards.size(), [&](size_t s, unsigned member) {
+      filter_words(shards[s], [&](S* word, size_t& size, uint64_t weight) {
+        return (size = known_.apply(word, size, weight, joined[member])) > 1;
       });
+      shards[s].symbols.shrink(shards[s].size);
+    });
+    for (const auto& of_member : joined) add_to(result_.joined, of_member);
     return shards;
   }
 

@@ -179,8 +179,7 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
            });
     });
   });
-  for (const auto& pairs : byte_pairs)
-    for (size_t i = 0; i < pairs.size(); ++i) corpus.byte_pairs[i] += pairs[i];
+  for (const auto& pairs : byte_pairs) add_to(corpus.byte_pairs, pairs);
   return shards;
 }
 
@@ -204,29 +203,32 @@ size_t storing_lane(std::span<const uint8_t> piece, uint64_t count) {
 }  // namespace
 
 template <class S>
-void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& known, std::vector<StoredWords>& stored,
+void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
                  Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
   min_count = std::max<uint64_t>(min_count, 1);
   Census census(min_count, 0);
   std::array<S, 256> symbol_of{};
   for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
   struct Member {
-    std::vector<uint64_t> dealt, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
+    std::vector<uint64_t> dealt, joined, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
     std::vector<S> word;
   };
   std::vector<Member> members(team.members());
-  for (auto& member : members) member.dealt.assign(stored.size(), 1);
+  for (auto& member : members) {
+    member.dealt.assign(stored.size(), 1);
+    member.joined.assign(known.merges(), 0);
+  }
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
   source([&](const ColumnsView& batch) {
     census.add(batch, corpus, result, pulse);
     team.run([&](unsigned m) {
-      auto& [dealt, byte_pairs, word] = members[m];
+      auto& [dealt, joined, byte_pairs, word] = members[m];
       deal(batch, min_count, 0, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
         if (s % team.members() != m) return;
         word.resize(piece.size());
         for (size_t i = 0; i < piece.size(); ++i) word[i] = symbol_of[piece[i]];
         for (size_t i = 1; i < piece.size(); ++i) byte_pairs[256 * size_t{word[i - 1]} + word[i]] += count;
-        const auto size = known.apply(word.data(), word.size());
+        const auto size = known.apply(word.data(), word.size(), count, joined);
         if (size < 2) return;
         auto& block = lanes[s][storing_lane(piece, count)];
         block.add(word.data(), size, count);
@@ -237,13 +239,15 @@ void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& kno
   for (size_t s = 0; s < stored.size(); ++s)
     for (auto& block : lanes[s]) stored[s].append(block);
   corpus.byte_pairs.assign(256 * 256, 0);
-  for (const auto& member : members)
-    for (size_t i = 0; i < member.byte_pairs.size(); ++i) corpus.byte_pairs[i] += member.byte_pairs[i];
+  for (const auto& member : members) {
+    add_to(corpus.byte_pairs, member.byte_pairs);
+    add_to(result.joined, member.joined);
+  }
 }
 
-template void store_words<uint16_t>(const PieceSource&, uint64_t, KnownMerges&, std::vector<StoredWords>&, Team&,
+template void store_words<uint16_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
                                     Pulse&, Corpus&, MergeResult&);
-template void store_words<uint32_t>(const PieceSource&, uint64_t, KnownMerges&, std::vector<StoredWords>&, Team&,
+template void store_words<uint32_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
                                     Pulse&, Corpus&, MergeResult&);
 
 std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team) {
