@@ -45,7 +45,6 @@ class Training {
     spans_.resize(tokens_.next(), 1);
     // Of the pieces, which are read again.
     result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
-    result_.joined.assign(known_.merges(), 0);
   }
 
   MergeResult run(PieceSource source) {
@@ -94,14 +93,14 @@ class Training {
     auto shards =
         take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
     if (result_.counts.empty()) return shards;
-    std::vector<std::vector<uint64_t>> joined(team_.members(), std::vector<uint64_t>(known_.merges(), 0));
+    std::vector<KnownMerges::Memory> memories(team_.members(), KnownMerges::Memory(known_));
     team_.each(shards.size(), [&](size_t s, unsigned member) {
       filter_words(shards[s], [&](S* word, size_t& size, uint64_t weight) {
-        return (size = known_.apply(word, size, weight, joined[member])) > 1;
+        return (size = known_.apply(word, size, weight, memories[member])) > 1;
       });
       shards[s].symbols.shrink(shards[s].size);
     });
-    for (const auto& of_member : joined) add_to(result_.joined, of_member);
+    result_.joined = known_.joined(memories);
     return shards;
   }
 
@@ -526,6 +525,7 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll,
     throw std::invalid_argument("resident_bytes needs scratch, a path");
   if (options.resident_bytes != 0 && options.start)
     throw std::invalid_argument("words that start from tokens are all kept in memory");
+  if (options.start && !known_.counts.empty()) throw std::invalid_argument("merges that are known start from bytes");
   if (known_.counts.size() > options.max_merges) throw std::invalid_argument("more merges are known than asked for");
   used_ = true;
   MergeOptions chosen = options;

@@ -210,25 +210,23 @@ void store_words(const PieceSource& source, uint64_t min_count, const KnownMerge
   std::array<S, 256> symbol_of{};
   for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
   struct Member {
-    std::vector<uint64_t> dealt, joined, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
+    std::vector<uint64_t> dealt, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
     std::vector<S> word;
   };
   std::vector<Member> members(team.members());
-  for (auto& member : members) {
-    member.dealt.assign(stored.size(), 1);
-    member.joined.assign(known.merges(), 0);
-  }
+  std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(known));
+  for (auto& member : members) member.dealt.assign(stored.size(), 1);
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
   source([&](const ColumnsView& batch) {
     census.add(batch, corpus, result, pulse);
     team.run([&](unsigned m) {
-      auto& [dealt, joined, byte_pairs, word] = members[m];
+      auto& [dealt, byte_pairs, word] = members[m];
       deal(batch, min_count, 0, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
         if (s % team.members() != m) return;
         word.resize(piece.size());
         for (size_t i = 0; i < piece.size(); ++i) word[i] = symbol_of[piece[i]];
         for (size_t i = 1; i < piece.size(); ++i) byte_pairs[256 * size_t{word[i - 1]} + word[i]] += count;
-        const auto size = known.apply(word.data(), word.size(), count, joined);
+        const auto size = known.apply(word.data(), word.size(), count, memories[m]);
         if (size < 2) return;
         auto& block = lanes[s][storing_lane(piece, count)];
         block.add(word.data(), size, count);
@@ -239,10 +237,8 @@ void store_words(const PieceSource& source, uint64_t min_count, const KnownMerge
   for (size_t s = 0; s < stored.size(); ++s)
     for (auto& block : lanes[s]) stored[s].append(block);
   corpus.byte_pairs.assign(256 * 256, 0);
-  for (const auto& member : members) {
-    add_to(corpus.byte_pairs, member.byte_pairs);
-    add_to(result.joined, member.joined);
-  }
+  for (const auto& member : members) add_to(corpus.byte_pairs, member.byte_pairs);
+  result.joined = known.joined(memories);
 }
 
 template void store_words<uint16_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
