@@ -90,15 +90,19 @@ class Training {
 
   template <class S>
   std::vector<Shard<S>> take_resident(const PieceSource& source, Corpus& corpus) {
-    auto shards =
-        take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
-    if (result_.counts.empty()) return shards;
+    if (result_.counts.empty())
+      return take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
+    // Bytes take narrow symbols, whatever is made of them.
+    auto bytes = take_words<uint16_t>(source, options_.min_piece_count, kShardSlots, 0, team_, pulse_, corpus, result_);
+    std::vector<Shard<S>> shards(bytes.size());
     std::vector<KnownMerges::Memory> memories(team_.members(), KnownMerges::Memory(known_));
     team_.each(shards.size(), [&](size_t s, unsigned member) {
-      filter_words(shards[s], [&](S* word, size_t& size, uint64_t weight) {
+      shards[s] = empty_shard<S>(uint64_t{bytes[s].size} * sizeof(S));
+      move_words(bytes[s], shards[s], [&](S* word, size_t& size, uint64_t weight) {
         return (size = known_.apply(word, size, weight, memories[member])) > 1;
       });
       shards[s].symbols.shrink(shards[s].size);
+      bytes[s] = {};
     });
     result_.joined = known_.joined(memories);
     return shards;
