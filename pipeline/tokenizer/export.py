@@ -40,6 +40,7 @@ class VocabularyFacts:
     longest: tuple[str, ...]
     left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
     left_out_bytes: int = 0
+    superwords: int = 0  # tokens that hold several words
 
     @property
     def bytes_per_token(self) -> float | None:
@@ -118,8 +119,12 @@ def export_model(
 
 def has_superwords(model: Model) -> bool:
     """Whether tokens hold several words, in stretches of text that the pattern does not match."""
-    tokens = model.vocabulary.tokens.values()
-    return leaves_text(model.pattern) and any(b" " in token.strip(b" ") for token in tokens)
+    return leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
+
+
+def holds_words(token: bytes) -> bool:
+    """Whether a space separates parts of a token."""
+    return b" " in token.strip(b" ")
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,7 @@ def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
         longest=tuple(repr(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…") for text in texts),
         left_out_pieces=cut.left_out_pieces,
         left_out_bytes=cut.left_out_bytes,
+        superwords=sum(map(holds_words, vocabulary.tokens.values())) if trained.options.first_stage else 0,
     )
     return Exported(facts, directory, tuple(path.name for path in written), refused)
 

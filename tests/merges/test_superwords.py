@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import tempfile
 from array import array
 from collections import Counter
@@ -90,6 +91,26 @@ def test_both_stages_are_their_definition(documents, first_merges, more, stop, r
     for rank, (merge, joined) in enumerate(zip(expected, found.joined, strict=True)):
         assert rank < len(first) or replay.best() == merge
         assert replay.merge(*merge[:2]) == joined
+
+
+@pytest.mark.parametrize("letters", ["ab c", "日本語の人、x ", "éèa ü", "🙂🙃a日", "the of and: .\n"])
+def test_the_first_stage_joins_what_the_encoder_joins(letters: str) -> None:
+    """In long pieces, where words are cut first, remembered, or joined by a queue."""
+    for seed in range(40 if FULL else 6):
+        choose = random.Random(seed)
+        short, long = (
+            Counter("".join(choose.choices(letters, k=choose.randint(1, most))).encode() for _ in range(25))
+            for most in (12, 400)
+        )
+        first = train_reference(short, choose.randint(0, 90))
+        found = learned(long, first, len(first))
+        tokens = [bytes([byte]) for byte in GPT2_BYTES]
+        for left, right, _ in first:
+            tokens.append(tokens[left] + tokens[right])
+        merges = [(tokens[left], tokens[right]) for left, right, _ in first]
+        encoder = pipeline.Tokenizer.from_merges(merges, pattern="none")
+        ids = sum(len(encoder.encode(piece.decode())) * count for piece, count in long.items())
+        assert found.bytes - sum(found.joined) == ids
 
 
 @settings(max_examples=200 if FULL else 60, deadline=None)
