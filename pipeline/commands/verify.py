@@ -35,6 +35,7 @@ from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, load_huggingface
 from pipeline.tokenizer.formats.save import write_model
+from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.origin import DERIVED
 
@@ -233,7 +234,7 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
         model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
     except OSError as error:
         raise _unreadable(home / EDITABLE[0], error) from None
-    with _written(model) as right:
+    with _written(model, with_limits=(home / RANKS_NAME).exists()) as right:
         compared, edited = _compare(home, right, model)
         missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in (*compared, *edited)]
     verdict = f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
@@ -247,12 +248,12 @@ def _unreadable(file: Location, error: OSError) -> RunDirectoryError:
 
 
 @contextmanager
-def _written(model: Model) -> Iterator[Path]:
+def _written(model: Model, *, with_limits: bool) -> Iterator[Path]:
     """Write a tokenizer to temporary files, to be compared."""
     with ExitStack() as stack:
         try:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            export_model(model, home, None, with_limits=True)
+            export_model(model, home, None, with_limits=with_limits)
             if not (home / "tokenizer.json").exists():
                 write_model(model, home)
         except (OSError, RunDirectoryError) as error:

@@ -206,6 +206,7 @@ def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
     assert verified["first stage"].startswith("224, each the right one")
     assert verified["merges"].startswith("343, each the right one")
     assert "superwords' counter" in verified
+    assert "missing" not in verified["tokenizer"]
     by_hand = trained / "run.json"
     before = by_hand.read_bytes()
     document = json.loads(before)
