@@ -224,12 +224,12 @@ class MergeEngine:
 
     def resume(self, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer) -> None:
         """
-        Continues after these merges, in order of rank, as phase_end was given them: run() makes those that come after them and returns all.
+        Continues after these merges, in order of rank: run() makes those that come after them and returns all. They are as phase_end was given them, or come from other pieces; what they join is counted in these.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None) -> MergeResult:
+    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None, max_words: int = 0, no_colon: bool = False) -> MergeResult:
         """
-        Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new.
+        Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new. max_words, no_colon: what merges after those of resume() may make at most: that many parts between spaces (0: any number), no colon with a space after it.
         """
 
 class Part:
@@ -468,7 +468,7 @@ class MergeReplay:
     Merging done the plain way, one merge at a time: the second opinion on a merge list.
     """
 
-    def __init__(self, byte_order: bytes, *, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False) -> None: ...
+    def __init__(self, byte_order: bytes, *, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, max_words: int = 0, no_colon: bool = False) -> None: ...
 
     def add(self, counter: Columns, min_piece_count: int = 1) -> None:
         """
@@ -497,7 +497,7 @@ class StreamedReplay:
     The same opinion in a bounded memory, from several readings of all pieces.
     """
 
-    def __init__(self, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False) -> None: ...
+    def __init__(self, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, max_words: int = 0, no_colon: bool = False, first: int = 0) -> None: ...
 
     def add(self, counter: Columns, min_piece_count: int = 1) -> None:
         """

@@ -40,8 +40,8 @@ _COUNT = (
 )
 _MERGE = (
     *("vocab_size", "stop_at_saving", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
-    *("whole_characters", "special_ids", "export", *_SPECIAL, "chat_template", "overwrite"),
-    *(*CLUSTER_OPTIONS, *RUN_OPTIONS),
+    *("whole_characters", "superwords_from", "superword_pattern", "superword_words", "superword_colon"),
+    *("special_ids", "export", *_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
     *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
@@ -105,11 +105,12 @@ def count(session: Session) -> Result:
 def merge(session: Session, run_directory: Location) -> Result:
     """Learn a vocabulary from the counts in RUN and export it.
 
-    Nothing is counted again.
+    Nothing is counted again; --superwords-from reads the corpus a second time, once.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
     bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
+    bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80%
     """
     from pipeline.commands.merge import run_merge
 
@@ -360,7 +361,13 @@ def export(
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer
     from pipeline.pattern.translate import not_in_tokenizers_1
-    from pipeline.tokenizer.export import export_model, with_chat_template, with_roles
+    from pipeline.tokenizer.export import (
+        TIKTOKEN_STRETCHES,
+        export_model,
+        has_superwords,
+        with_chat_template,
+        with_roles,
+    )
     from pipeline.tokenizer.formats.load import tokenizer_home
     from pipeline.tokenizer.formats.save import default_formats
     from pipeline.tokenizer.tokenizer import Tokenizer
@@ -382,6 +389,8 @@ def export(
         click.echo(f"no {name} files: {reason}", err=True)
     if any(path.name == "tokenizer.json" for path in written) and (note := not_in_tokenizers_1(loaded.pattern)):
         click.echo(f"note: {note}", err=True)
+    if "tiktoken" in (options.export or ()) and has_superwords(model):
+        click.echo(f"note: {TIKTOKEN_STRETCHES}", err=True)
     if check:
         from pipeline.tokenizer.check import check_command
 

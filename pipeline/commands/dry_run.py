@@ -69,8 +69,17 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
         **(_UNKNOWN if found is None else _forecasts(work, run, workers, found)),
         "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
+        **_second_count(work),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
+
+
+def _second_count(work: Work) -> dict[str, str]:
+    """Say what superwords add, which is not in the forecasts."""
+    if work.options.first_stage is None:
+        return {}
+    more = "the corpus is read again; its counters, about as large as the text, and their time are not in the forecast"
+    return {"superwords": f"from {work.options.first_stage:,} tokens on: {more}"}
 
 
 def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[str, str]:

@@ -12,10 +12,11 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
 from pipeline.commands import report
 from pipeline.commands.count import write_summary
+from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge
+from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
@@ -26,10 +27,11 @@ from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
-from pipeline.tokenizer.export import Trained, check_before_work, export_size
+from pipeline.tokenizer.export import TIKTOKEN_STRETCHES, Trained, check_before_work, export_size
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -74,6 +76,7 @@ def run_merge(
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
+    refuse_without_texts(options, stored.source.description if stored.source else None)
     with open_work(options, pattern, executor, listener) as work:
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)
@@ -90,13 +93,14 @@ def run_merge(
 
 def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
-    learned = merge.learn(work, run, counted)
+    coarse = coarse_pattern(work.options)
+    learned = merge.learn(work, run, counted) if coarse is None else superwords.learn(work, run, counted)
     if work.options.stop_at_saving is not None:
         work, run = _choose_size(work, run, learned, work.options.stop_at_saving)
     options = work.options
-    trained = Trained(learned, work.pattern, options)
+    trained = Trained(learned, coarse or work.pattern, options)
     exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
-    compute = functools.partial(report.after_training, work, run, learned)
+    compute = functools.partial(report.after_training, work, run, trained)
     work.directory.require_lock()
     work.watch.begin("exporting")
     started = time.monotonic()
@@ -112,6 +116,8 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):
             work.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+    if "tiktoken" in (options.export or ()) and coarse is not None:
+        work.warn(TIKTOKEN_STRETCHES)
     manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
     summary = write_summary(

@@ -20,7 +20,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.files import CorpusFile, files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor
-from pipeline.merges import merge_list
+from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.report import page
@@ -31,6 +31,7 @@ from pipeline.report.tables import render_text, report_header
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
+from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
 from pipeline.storage import Location
 from pipeline.storage.atomic import single_output, whole_file, write_whole
@@ -76,17 +77,17 @@ def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     return not work.nodes and not _shortage(needed + other_bytes, work.options)
 
 
-def after_training(work: Work, run: Run, learned: MergeList) -> Numbers | None:
+def after_training(work: Work, run: Run, trained: Trained) -> Numbers | None:
     """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail."""
     if os.environ.get(EXTENT) == "none":
         return None
+    learned = trained.learned
     try:
         needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
         if not work.nodes and (shortage := _shortage(needed, work.options)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        trained = Trained(learned, work.pattern, work.options)
         chosen = choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES)
         task = NumbersTask(trained, chosen, str(run.manifest.counting["text_field"]), _RANDOM)
         [(_, numbers)] = work.executor.run(compute_numbers, [task])
@@ -144,14 +145,14 @@ def run_report(
     loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
     if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, options):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
-    learned = merge_list.load(run.merges_path, stored.merge_fingerprint())
+    of_run = make_options({**stored.counting, **stored.merging, "vocab_size": size})
+    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, of_run))
     if learned is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     files = find_files(map(str, held_out)).files if held_out else stored.plan.files
     trained_on, description = _about_held_out(held_out, files, run) if held_out else ("", _RANDOM)
-    of_run = make_options({**stored.counting, **stored.merging, "vocab_size": size})
     task = NumbersTask(
-        Trained(learned, compile_pattern(of_run.pattern), of_run),
+        Trained(learned, coarse_pattern(of_run) or compile_pattern(of_run.pattern), of_run),
         choose(files, _SAMPLE_BYTES),
         "text" if held_out else of_run.text_field,
         description,

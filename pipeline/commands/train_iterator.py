@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.commands.merge import merge_and_export
 from pipeline.corpus.items import blocks
+from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count_documents import count_documents
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
@@ -66,6 +67,7 @@ def train_from_iterator(
         raise UsageError("inputs and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
+    refuse_without_texts(settled, "an iterator")
     _refuse_small_limit(settled)
     with (
         for_python(progress) as listener,

@@ -18,7 +18,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.verify_changed import run_verify_changed
 from pipeline.executors import Executor
-from pipeline.merges import forecast, replay_worker
+from pipeline.merges import forecast, merge, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.pattern import compile_pattern
@@ -27,6 +27,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath, WorkingOptions
 from pipeline.run.options import Options, make_options
+from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named
@@ -34,6 +35,7 @@ from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, load_huggingface
 from pipeline.tokenizer.formats.save import write_model
+from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.origin import DERIVED
 
@@ -69,7 +71,7 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
     if (location / DERIVED.manifest).exists():
         return run_verify_changed(location, options, executor, listener)
     run = manifest.require(location)
-    pattern = compile_pattern(run.manifest.counting["pattern"])
+    pattern = coarse_pattern(_options_of(run)) or compile_pattern(run.manifest.counting["pattern"])
     with watched(options.memory_limit, listener) as watch:
         work = Work(options, pattern, executor, listener, run.directory, watch)
         source, plan = run.manifest.source, run.manifest.plan
@@ -117,31 +119,58 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
 
 def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
-    merging = run.manifest.merging or {}
-    budget = memory.budget(work.options.memory_limit)
-    available = budget.per_worker(1)
-    streamed = whole.replay_bytes > available
-    together = budget.taken_bytes + memory.WORKER_BYTES + min(whole.replay_bytes, available)
+    options = _options_of(run)
     task = ReplayTask(
         counter=run.counter_path,
         counter_fingerprint=run.manifest.counter_fingerprint(),
         merges=run.merges_path,
-        fingerprint=run.manifest.merge_fingerprint(),
-        tie_break=merging["tie_break"],
-        min_frequency=merging["min_frequency"],
-        max_token_bytes=merging["max_token_bytes"],
-        whole_characters=merging["whole_characters"],
-        min_piece_count=merging.get("min_piece_count") or 1,
-        budget_bytes=available,
-        streamed=streamed,
+        fingerprint=merge.merges_fingerprint(run, options),
+        tie_break=options.tie_break,
+        min_frequency=options.min_frequency,
+        max_token_bytes=options.max_token_bytes,
+        whole_characters=options.whole_characters,
+        min_piece_count=options.min_piece_count,
+        budget_bytes=memory.budget(work.options.memory_limit).per_worker(1),
+        streamed=False,
     )
+    if options.first_stage is None:
+        return _replay(work, task, whole, verified, "merges")
+    stage, coarse = superwords.first_stage_of(run, options.first_stage), manifest.require(run.coarse_location)
+    of_first = replace(task, merges=stage.path, fingerprint=stage.fingerprint)
+    first = _replay(work, of_first, whole, verified, "first stage")
+    of_coarse: dict[str, str] = {}
+    whole = _verify_counters(work, coarse, of_coarse)
+    verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
+    task = replace(
+        task,
+        counter=coarse.counter_path,
+        counter_fingerprint=coarse.manifest.counter_fingerprint(),
+        min_piece_count=1,
+        first=replace(stage, merges=min(stage.merges, len(first))),
+        max_words=options.most_words,
+        no_colon=not options.superword_colon,
+    )
+    return _replay(work, task, whole, verified, "merges")
+
+
+def _options_of(run: Run) -> Options:
+    """Return what the run's first tokenizer was counted and merged by."""
+    found = run.manifest
+    return make_options({**found.counting, **(found.merging or {}), "vocab_size": found.vocab_size})
+
+
+def _replay(work: Work, task: ReplayTask, whole: Sum, verified: dict[str, str], name: str) -> MergeList:
+    """Replay one list; returns it."""
+    budget = memory.budget(work.options.memory_limit)
+    task = replace(task, streamed=whole.replay_bytes > task.budget_bytes)
+    together = budget.taken_bytes + memory.WORKER_BYTES + min(whole.replay_bytes, task.budget_bytes)
     [(_, stored)] = work.executor.run(replay_worker.load, [task])
-    often = ", in which the pieces do not fit: they are read several times" if streamed else ""
+    often = ", in which the pieces do not fit: they are read several times" if task.streamed else ""
     work.inform(f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory{often}")
     with work.stage("replaying", len(stored), "merges") as advance:
         [(_, (merges, readings))] = work.executor.run(replay_worker.replay, [task], advance)
     end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
-    verified["merges"] = (
+    verified[name] = (
         f"{len(merges):,}, each the right one with the right count, {end} (replayed in {work.times['replaying']:.1f} s"
         f"{f', reading the counter {readings} times' if readings > 1 else ''})"
     )
@@ -205,7 +234,7 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
         model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
     except OSError as error:
         raise _unreadable(home / EDITABLE[0], error) from None
-    with _written(model) as right:
+    with _written(model, with_limits=(home / RANKS_NAME).exists()) as right:
         compared, edited = _compare(home, right, model)
         missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in (*compared, *edited)]
     verdict = f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
@@ -219,12 +248,12 @@ def _unreadable(file: Location, error: OSError) -> RunDirectoryError:
 
 
 @contextmanager
-def _written(model: Model) -> Iterator[Path]:
+def _written(model: Model, *, with_limits: bool) -> Iterator[Path]:
     """Write a tokenizer to temporary files, to be compared."""
     with ExitStack() as stack:
         try:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            export_model(model, home, None)
+            export_model(model, home, None, with_limits=with_limits)
             if not (home / "tokenizer.json").exists():
                 write_model(model, home)
         except (OSError, RunDirectoryError) as error:

@@ -88,7 +88,7 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
         return run, complete
     work.warn_of_regex()
     work.warn_of_misfit(run.manifest.plan.files, run.manifest.counting["text_field"])
-    statistics = _count_chunks(work, run)
+    statistics = count_chunks(work, run)
     check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
     if work.options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
         warn_of_special_text(work, statistics)
@@ -98,10 +98,15 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
         if without != run:
             manifest.save(without)
         run = without
+    return run, combine_chunks(work, run, statistics)
+
+
+def combine_chunks(work: Work, run: Run, statistics: ChunkStatistics) -> Counted:
+    """Combine the counters of all chunks."""
     chunks = range(len(run.manifest.plan.chunks))
     with work.stage(COMBINING, len(chunks), "counters"):
         parts = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
-        return run, as_counted(run, combine_counters(work, run, Parts(parts, statistics)))
+        return as_counted(run, combine_counters(work, run, Parts(parts, statistics)))
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
@@ -131,7 +136,7 @@ def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
     )
 
 
-def _count_chunks(work: Work, run: Run) -> ChunkStatistics:
+def count_chunks(work: Work, run: Run) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     stored, plan, options = run.manifest.counting, run.manifest.plan, work.options
     workers = counting_workers(options, len(plan.chunks), work.nodes)

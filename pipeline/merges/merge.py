@@ -11,17 +11,27 @@ from pipeline.merges import merge_worker
 from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
 from pipeline.run import manifest, memory
+from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run
+from pipeline.run.open_run import cut_by
 from pipeline.run.options import Options
+from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
-from pipeline.storage import existing
+from pipeline.storage import existing, remove
 
 STAGE = "merging"
 _SHARE_FROM_BYTES = 1 << 30  # of pieces: one node takes a minute
 _COORDINATING_BYTES = 512 << 20  # of the task that asks the parts: sums and counts of pairs
 
 
-def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
+def merges_fingerprint(run: Run, options: Options) -> str:
+    """Return what a run's merge list depends on, its length aside; these options are the run's."""
+    found, coarse = run.manifest.merge_fingerprint(), coarse_pattern(options)
+    return found if coarse is None else fingerprint(found, cut_by(coarse))
+
+
+def task_of(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
+    """Return the task of merging a counter as the options say."""
     options, nodes = work.options, work.nodes
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
     whole = memory.budget(options.memory_limit, largest)  # memory may be shorter now than it was
@@ -41,7 +51,7 @@ def _task(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         threads=memory.threads(options, nodes),
         output=run.merges_path,
         so_far=run.directory / manifest.MERGES_SO_FAR,
-        fingerprint=run.manifest.merge_fingerprint(),
+        fingerprint=merges_fingerprint(run, options),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,
         sharing=sharing(options, nodes),
@@ -62,7 +72,7 @@ def sharing(options: Options, nodes: Sequence[Node]) -> Sharing | None:
 def require_memory(work: Work, run: Run, counted: Counted) -> None:
     """Raise `TrainingError` if merging by these options cannot fit: before the results of others are deleted."""
     asked = replace(run, manifest=replace(run.manifest, merging=work.options.of_stage("merge")))
-    list(work.executor.run(merge_worker.check, [_task(work, asked, counted)]))
+    list(work.executor.run(merge_worker.check, [task_of(work, asked, counted)]))
 
 
 def merges_for(options: Options) -> int:
@@ -72,17 +82,22 @@ def merges_for(options: Options) -> int:
 
 def learn(work: Work, run: Run, counted: Counted) -> MergeList:
     """Return a list of as many merges as are asked for, or all there are: the stored one, or a new one, stored."""
-    task = _task(work, run, counted)
+    return learn_task(work, task_of(work, run, counted))
+
+
+def learn_task(work: Work, task: merge_worker.MergeTask, stage: str = STAGE) -> MergeList:
+    """Return the list of a task: the stored one, or a new one, stored."""
     for _, stored in work.executor.run(merge_worker.stored, [task] if any(existing([task.output])) else []):
         if stored is not None and stored.serves(task.merges):
-            work.times[STAGE] = None
-            work.directory.remove([manifest.MERGES_SO_FAR])
+            work.times[stage] = None
+            remove(task.so_far)
             return stored
     work.directory.require_lock()
     before = 0
     for _, known in work.executor.run(merge_worker.known, [task] if any(existing([task.so_far])) else []):
         before = len(known) if known else 0
-    with work.stage(STAGE, task.merges, "merges", before) as advance:
+    before = max(before, task.first.merges if task.first else 0)
+    with work.stage(stage, task.merges, "merges", before) as advance:
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
             [(_, way)] = work.executor.run(merge_worker.check, [task])
@@ -90,6 +105,6 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
             if way.parts > 1:
                 need = Need(memory_bytes=_COORDINATING_BYTES)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)
-    work.directory.remove([manifest.MERGES_SO_FAR])
+    remove(task.so_far)
     work.kept = f"all counts, {len(learned):,} merges"
     return learned

@@ -29,6 +29,15 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class FirstStage:
+    """The merges that others continue: so many of a stored list, which was learned from other pieces."""
+
+    path: Location
+    fingerprint: str
+    merges: int
+
+
+@dataclass(frozen=True)
 class MergeTask:
     """A combined counter and how to merge it, for a worker."""
 
@@ -47,6 +56,9 @@ class MergeTask:
     budget_bytes: int  # for merging, on top of the process itself; below 0 if that is too much already
     other_bytes: int  # what everything else takes
     sharing: Sharing | None = None  # on a cluster of several nodes
+    first: FirstStage | None = None
+    max_words: int = 0  # in a token that the first stage does not have; 0: any number
+    no_colon: bool = False  # in such a token, with a space after it
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
@@ -73,13 +85,21 @@ def known(task: MergeTask) -> MergeList | None:
     return found.first(task.merges) if found else None
 
 
+def first_merges(stage: FirstStage) -> MergeList:
+    """Read the merges of a first stage; `RunDirectoryError` if they are missing or damaged."""
+    found = merge_list.load(stage.path, stage.fingerprint)
+    if found is None or not found.serves(stage.merges):
+        raise RunDirectoryError(f"{stage.path} is missing or belongs to another run; run merge again")
+    return found.first(stage.merges)
+
+
 def learn(task: MergeTask) -> MergeList:
     """Learn the asked number of merges, or all that are frequent enough, and write `merges.parquet`.
 
     Raises `TrainingError` if counts exceed 64 bits, memory is below the least, or every piece is too rare, and
     `RunDirectoryError` if words cannot be written to disk.
     """
-    started, before = time.monotonic(), known(task)
+    started, before = time.monotonic(), known(task) or (first_merges(task.first) if task.first else None)
     _core.give_back_memory()
     done = len(before) if before else 0
 
@@ -142,6 +162,8 @@ def _learn_here(
         min_piece_count=task.min_piece_count,
         max_token_bytes=task.max_token_bytes,
         whole_characters=task.whole_characters,
+        max_words=task.max_words,
+        no_colon=task.no_colon,
         tie_break=task.tie_break,
         threads=way.threads,
         progress=progress,

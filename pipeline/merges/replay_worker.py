@@ -15,6 +15,7 @@ from pipeline.counts.counter_file import naming_damage, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_worker import FirstStage, first_merges
 from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage import Location
 
@@ -100,6 +101,9 @@ class ReplayTask:
     min_piece_count: int
     budget_bytes: int  # for the replay, on top of the process itself
     streamed: bool  # the pieces are read several times instead of being held in memory
+    first: FirstStage | None = None  # merges that other pieces decided
+    max_words: int = 0
+    no_colon: bool = False
 
     def __str__(self) -> str:
         return f"replaying {self.merges}"
@@ -112,6 +116,12 @@ def load(task: ReplayTask) -> MergeList:
         raise RunDirectoryError(
             f"{task.merges} is missing, or was not learned from these counts with these options; run merge again"
         )
+    if task.first:
+        first, found = first_merges(task.first), merges.first(task.first.merges)
+        if (first.left, first.right, first.counts) != (found.left, found.right, found.counts):
+            raise RunDirectoryError(
+                f"{task.merges} does not begin with {task.first.path}; remove it and run merge again"
+            )
     return merges
 
 
@@ -142,6 +152,10 @@ def _refuse_bytes(task: ReplayTask, merges: MergeList, found: int) -> None:
         )
 
 
+def _decided_before(task: ReplayTask) -> int:
+    return task.first.merges if task.first else 0
+
+
 def _wrong(task: ReplayTask, rank: int, expected: str, found: str) -> RunDirectoryError:
     return RunDirectoryError(
         f"{task.merges} is wrong from rank {rank} on: expected {expected}, found {found}; remove it and run merge "
@@ -168,6 +182,9 @@ def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
         min_frequency=task.min_frequency,
         max_token_bytes=task.max_token_bytes,
         whole_characters=task.whole_characters,
+        max_words=task.max_words,
+        no_colon=task.no_colon,
+        first=_decided_before(task),
     )
     readings, more = 0, True
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
@@ -206,6 +223,8 @@ def _replay_in_memory(task: ReplayTask, merges: MergeList) -> MergeList:
         min_frequency=task.min_frequency,
         max_token_bytes=task.max_token_bytes,
         whole_characters=task.whole_characters,
+        max_words=task.max_words,
+        no_colon=task.no_colon,
     )
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         for columns in counter.read_all():
@@ -214,7 +233,7 @@ def _replay_in_memory(task: ReplayTask, merges: MergeList) -> MergeList:
     reported, report_at = 0, time.monotonic() + _REPORT_EVERY_S
     rows = zip(merges.left, merges.right, merges.counts, merges.joined, strict=True)
     for rank, (left, right, count, joined) in enumerate(rows):
-        due = engine.best()
+        due = engine.best() if rank >= _decided_before(task) else (left, right, count)
         if due != (left, right, count):
             expected = "no merge" if due is None else _shown(engine, *due)
             raise _wrong(task, rank, expected, _shown(engine, left, right, count))

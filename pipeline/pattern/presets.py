@@ -1,7 +1,8 @@
 """The patterns that have names, as `regex` source with `$` for the very end of the document.
 
 `gpt2`, `llama3` and `qwen2` are as their published tokenizers have them; `cl100k` and `o200k` are tiktoken's,
-possessive quantifiers included; `none` leaves each document whole. `resolve` reads the names that people type.
+possessive quantifiers included; `superbpe` is that of SuperBPE's first stage (o200k without contractions); `none`
+leaves each document whole. `resolve` reads the names that people type.
 """
 
 import difflib
@@ -29,8 +30,14 @@ PRESETS = {
         rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
     ),
     "qwen2": rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
+    "superbpe": (
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
+        rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
+    ),
     "none": r"(?s:.+)",
 }
+# Of the second stage: each match, and each stretch between two, is a piece.
+SUPERWORD_PATTERNS = {"superbpe": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"}
 
 # The encodings and models that cut with a preset, in lower case without `-` and `_`.
 _ALSO_NAMED = {

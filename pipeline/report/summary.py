@@ -183,7 +183,9 @@ def _read_rows(corpus: CorpusFacts) -> dict[str, str]:
 
 def _kinds(vocabulary: VocabularyFacts) -> str:
     special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
-    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {format_count(vocabulary.merges, 'merges')}, {special})"
+    words = f", {vocabulary.superwords:,} of several words" if vocabulary.superwords else ""
+    merges = format_count(vocabulary.merges, "merges")
+    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special})"
 
 
 def _rate_rows(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> dict[str, str]:

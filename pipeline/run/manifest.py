@@ -4,6 +4,7 @@ The files that exist show what is finished, and each carries the fingerprint of 
 of tokenizers, which have no fingerprint, it lists those that were written.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,8 +23,10 @@ from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory
 
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
+_COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_RESERVED = "|".join([*map(re.escape, RESULTS), "tokenizer(-[0-9]+)?", "counts", re.escape("counter.parquet")])
+_NAMES = (*RESULTS, "counts", "counter.parquet", _COARSE)
+_RESERVED = "|".join([*map(re.escape, _NAMES), "tokenizer(-[0-9]+)?"])
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/[a-z_]+\.[a-z]+")
 _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
@@ -32,7 +35,13 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
-_RULES = ("whole_characters",)  # of learning, too: older runs were merged without them
+_RULES: dict[str, Any] = {  # of learning, too: older runs were merged with these
+    "whole_characters": False,
+    "superwords_from": None,
+    "superword_pattern": "superbpe",
+    "superword_words": 4,
+    "superword_colon": False,
+}
 LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_bytes")  # special_ids moves ids alone
 
 
@@ -73,7 +82,13 @@ class Manifest:
         """Return what a merge list depends on, its length aside."""
         assert self.merging is not None, "store_merge_options comes first"
         learning = {name: self.merging[name] for name in LEARNING_OPTIONS}
-        return fingerprint(self.counter_fingerprint(), learning | {name: True for name in _RULES if self.merging[name]})
+        rules = {name: self.merging[name] for name, before in _RULES.items() if self.merging[name] != before}
+        return fingerprint(self.counter_fingerprint(), learning | rules)
+
+    def first_stage_fingerprint(self) -> str:
+        """Return what the first stage of superwords depends on: it is merging without them."""
+        of_second = {name: before for name, before in _RULES.items() if name.startswith("superword")}
+        return replace(self, merging={**(self.merging or {}), **of_second}).merge_fingerprint()
 
     def owned_counts(self) -> Iterator[str]:
         """List the files of counting: the counters and the log."""
@@ -111,6 +126,11 @@ class Run:
     def merges_path(self) -> Location:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
+
+    @property
+    def coarse_location(self) -> Location:
+        """The run directory of the second count, for superwords; its merge list is that of their first stage."""
+        return self.directory / _COARSE
 
     def share_path(self, index: int, shares: int) -> Location:
         """Return where a cluster keeps one range of the hashes until the combined counter is whole."""
@@ -164,7 +184,7 @@ def load(location: Location) -> Run | None:
     with directory.damage():
         manifest = Manifest(
             counting=dict(document["counting"]),
-            merging=None if document["merging"] is None else dict.fromkeys(_RULES, False) | document["merging"],
+            merging=None if document["merging"] is None else _RULES | document["merging"],
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             plan=Plan.from_json(document, directory),
@@ -232,6 +252,10 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
     run.directory.remove(run.manifest.owned_counts())
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
     remove_copies(run.directory, keep)
+    with contextlib.suppress(RunDirectoryError):  # a damaged one lists no files that can be trusted
+        if (coarse := load(run.coarse_location)) is not None:
+            clear_counts(coarse, ())
+            coarse.directory.remove([*RESULTS, RUN.manifest])
 
 
 def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
@@ -239,7 +263,7 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
 
     Raises `RunDirectoryError` if other options were learned by; results of other options without a merge list go.
     """
-    asked = options.of_stage("merge")
+    asked = options.of_stage("merge") | {"superwords_from": options.first_stage}
     before = run.manifest
     known = {name.partition("/")[0] for name in before.tokenizers}
     sizes = () if options.stop_at_saving else options.vocab_size  # the size is chosen when the merges are there

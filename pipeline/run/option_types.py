@@ -74,6 +74,10 @@ class MergeOptions(OutputOptions, total=False):
     min_piece_count: int | str
     max_token_bytes: int | str | None
     whole_characters: bool
+    superwords_from: int | str | None
+    superword_pattern: str
+    superword_words: int | str
+    superword_colon: bool
     special_ids: Literal["last", "first"]
     export: str | Sequence[str] | None
     chat_template: str | None

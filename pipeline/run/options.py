@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
+from fractions import Fraction
 from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
-from pipeline.run.ids import Roles, SpecialTokens
+from pipeline.run.ids import BYTE_ORDER, Roles, SpecialTokens
 from pipeline.run.values import (
     MIX_STRATEGIES,
     PACKS,
@@ -22,6 +23,7 @@ from pipeline.run.values import (
     parse_amount,
     parse_any_text,
     parse_chat_template,
+    parse_first_stage,
     parse_flag,
     parse_formats,
     parse_fraction,
@@ -34,6 +36,8 @@ from pipeline.run.values import (
     parse_shares,
     parse_special_token,
     parse_special_tokens,
+    parse_superword_pattern,
+    parse_superword_words,
     parse_text,
     parse_text_field,
     parse_thinking,
@@ -75,6 +79,10 @@ class Options:
     min_piece_count: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
     max_token_bytes: int | None = _option("merge", None, parse_whole_number(2, 1 << 30), "N")
     whole_characters: bool = _option("merge", False, parse_flag)
+    superwords_from: int | str | None = _option("merge", None, parse_first_stage, "N|80%")
+    superword_pattern: str = _option("merge", "superbpe", parse_superword_pattern, "NAME|REGEX")
+    superword_words: int | str = _option("merge", 4, parse_superword_words, "N|none")
+    superword_colon: bool = _option("merge", False, parse_flag)
     special_ids: str = _option("merge", "last", parse_one_of("last", "first"))
     bos_token: str | None = _option("special", None, parse_special_token, "TEXT")
     eos_token: str | None = _option("special", None, parse_special_token, "TEXT")
@@ -130,6 +138,18 @@ class Options:
         roles = replace(roles, separator=roles.separator_among(self.special_tokens))
         return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to)
 
+    @property
+    def first_stage(self) -> int | None:
+        """The size without special tokens from which on merges may cross spaces; None: none does."""
+        if not isinstance(self.superwords_from, str):
+            return self.superwords_from
+        return int(Fraction(self.superwords_from.removesuffix("%")) * self.vocab_size[0] / 100)
+
+    @property
+    def most_words(self) -> int:
+        """Words in a token of the second stage; 0: any number."""
+        return 0 if isinstance(self.superword_words, str) else self.superword_words
+
     def of_stage(self, *stages: str) -> dict[str, Any]:
         """Return the options of these stages as plain JSON values."""
         return {
@@ -147,7 +167,7 @@ HELP = {  # of the flags
     "--vocab-size is then the largest allowed, without it 256000",
     "special_tokens": "text that separates documents and gets its own id",
     "special_tokens_as_text": "count special tokens in the corpus as any text: they separate nothing",
-    "pattern": "gpt2, cl100k, llama3, o200k, qwen2, none, or a regular expression",
+    "pattern": "gpt2, cl100k, llama3, o200k, qwen2, superbpe, none, or a regular expression",
     "errors": "invalid UTF-8: replace it, stop, or skip its document",
     "pattern_timeout": "seconds for a document, for each MiB of a long one, where the regex package cuts",
     "max_piece_bytes": "cut longer pieces (the tokenizer will not cut so)",
@@ -159,6 +179,11 @@ HELP = {  # of the flags
     "min_piece_count": "leave pieces that occur less often out of merging",
     "max_token_bytes": "make no token longer than this",
     "whole_characters": "join no part of a character of UTF-8 with anything but its other bytes",
+    "superwords_from": "let tokens hold several words from this size on, or this share of the size; reads the corpus "
+    "twice",
+    "superword_pattern": "what still cuts then: superbpe, or a regular expression",
+    "superword_words": "words in such a token, at most; none: any number",
+    "superword_colon": "let such tokens hold a colon followed by a space",
     "special_ids": "where the special tokens' ids are: after the merges or before",
     "bos_token": "the special token that starts a text; added if it is none yet",
     "eos_token": "the special token that ends a text; default: the one that separates the corpus",
@@ -260,9 +285,30 @@ def refuse_unfit(given: Mapping[str, Any], unfit: Collection[str], work: str) ->
 
 
 def check_vocabulary(options: Options) -> None:
-    """Raise `UsageError` if a vocabulary size is too small for the bytes and all special tokens."""
+    """Raise `UsageError` if a vocabulary size is too small: for bytes, special tokens, a first stage."""
     for size in options.vocab_size:
         options.special.merge_budget(size)
+    first = options.first_stage
+    if first is None:
+        for name in ("superword_pattern", "superword_words", "superword_colon"):
+            if getattr(options, name) != OPTION_FIELDS[name].default:
+                raise UsageError(f"{flag_of(name)} means nothing without --superwords-from: give both, or neither")
+        return
+    if options.stop_at_saving is not None:
+        raise UsageError(
+            "--stop-at-saving chooses the size of ordinary tokenizers; give one --vocab-size for superwords"
+        )
+    largest = len(BYTE_ORDER) + min(map(options.special.merge_budget, options.vocab_size))
+    if isinstance(options.superwords_from, str) and len(options.vocab_size) > 1:
+        raise UsageError(
+            f"--superwords-from {options.superwords_from} is another number for each of several sizes, and a run has "
+            "one first stage; give a number of tokens, or one --vocab-size"
+        )
+    if not len(BYTE_ORDER) <= first <= largest:
+        raise UsageError(
+            f"--superwords-from {options.superwords_from} is {first:,} tokens; give {len(BYTE_ORDER)}, the bytes "
+            f"alone, to {largest:,}, the vocabulary size without special tokens"
+        )
 
 
 def read_config(path: Location) -> dict[str, Any]:

@@ -97,6 +97,37 @@ def parse_special_tokens(value: object) -> tuple[str, ...]:
     return texts
 
 
+def parse_first_stage(value: object) -> int | str:
+    """Read a number of tokens, or a share of the vocabulary size such as `80%`."""
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s*%\s*", value)):
+        if Fraction(found[1]) <= 100:
+            return f"{found[1]}%"
+        raise ValueError("a share of at most 100%")
+    try:
+        return parse_whole_number(1, MAX_IDS)(value)
+    except ValueError as error:
+        raise ValueError(f"{error.args[0]}, or a share such as 80%", *error.args[1:]) from None
+
+
+def parse_superword_pattern(value: object) -> str:
+    """Read the name of a pattern that cuts superwords, or a regular expression."""
+    from pipeline.pattern.presets import NAME, SUPERWORD_PATTERNS
+
+    text = parse_text(value)
+    if text == "superbpe-digits":
+        raise ValueError(
+            "superbpe or a regular expression; superbpe-digits, which cuts in two steps, is not supported yet"
+        )
+    if text not in SUPERWORD_PATTERNS and NAME.fullmatch(text):
+        raise ValueError(f"{' or '.join(SUPERWORD_PATTERNS)}, or a regular expression")
+    return text
+
+
+def parse_superword_words(value: object) -> int | str:
+    """Read a number of words, or `none`."""
+    return "none" if value == "none" else parse_whole_number(1, MAX_IDS)(value)
+
+
 def parse_special_token(value: object) -> str:
     """Read one special token."""
     return parse_special_tokens(parse_text(value))[0]

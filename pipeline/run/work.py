@@ -21,6 +21,7 @@ from pipeline.run.directory import LOG, Directory, Kind, new_directory
 from pipeline.run.manifest import RUN
 from pipeline.run.options import Options
 from pipeline.run.standard_input import removed_if_refused
+from pipeline.run.superwords import coarse_pattern
 from pipeline.run.workers import as_workers_know
 from pipeline.storage.atomic import appendable
 
@@ -149,7 +150,8 @@ def open_work(
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
             work = Work(options, pattern, executor, listener, directory, watch)
-            if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(pattern)):
+            cuts = coarse_pattern(options) or pattern
+            if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(cuts)):
                 work.inform(note)
             yield work
     except KeyboardInterrupt:

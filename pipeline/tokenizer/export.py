@@ -10,8 +10,10 @@ from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
+from pipeline.pattern.translate import leaves_text
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
+from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.fields import read_text
@@ -19,6 +21,9 @@ from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, default_fo
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24
+TIKTOKEN_STRETCHES = (
+    "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of superwords leaves"
+)
 AT_SIZE = "at the vocabulary size asked for"
 
 
@@ -35,6 +40,7 @@ class VocabularyFacts:
     longest: tuple[str, ...]
     left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
     left_out_bytes: int = 0
+    superwords: int = 0  # tokens that hold several words
 
     @property
     def bytes_per_token(self) -> float | None:
@@ -57,6 +63,7 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     check_vocabulary(options)
     # A vocabulary without merges is refused for the same reasons as the one that will be trained.
     vocabulary = Vocabulary.from_merges([], options.special.texts(256), special_ids=options.special_ids)
+    pattern = coarse_pattern(options) or pattern
     model = with_chat_template(Model(vocabulary, pattern, options.special.roles, add_bos=options.add_bos), options)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
@@ -89,12 +96,18 @@ def with_roles(model: Model, options: Options) -> Model:
 
 
 def export_model(
-    model: Model, directory: Location, formats: Sequence[str] | None
+    model: Model, directory: Location, formats: Sequence[str] | None, *, with_limits: bool = False
 ) -> tuple[list[Location], dict[str, str]]:
-    """Write files of these formats, or for None of all that can be; return their paths, and why others cannot."""
+    """Write files of these formats, or for None of all that can be; return their paths, and why others cannot.
+
+    with_limits: for None write also what a runtime reads, but fails on some texts.
+    """
     written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else default_formats():
+        if formats is None and not with_limits and name == "tiktoken" and has_superwords(model):
+            refused[name] = f"{TIKTOKEN_STRETCHES}; --export tiktoken writes them all the same"
+            continue
         try:
             written += EXPORTS[name](model, directory)
         except ExportRefusedError as error:
@@ -102,6 +115,16 @@ def export_model(
                 raise
             refused[name] = str(error)
     return written, refused
+
+
+def has_superwords(model: Model) -> bool:
+    """Whether tokens hold several words, in stretches of text that the pattern does not match."""
+    return leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
+
+
+def holds_words(token: bytes) -> bool:
+    """Whether a space separates parts of a token."""
+    return b" " in token.strip(b" ")
 
 
 @dataclass(frozen=True)
@@ -148,6 +171,7 @@ def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
         longest=tuple(repr(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…") for text in texts),
         left_out_pieces=cut.left_out_pieces,
         left_out_bytes=cut.left_out_bytes,
+        superwords=sum(map(holds_words, vocabulary.tokens.values())) if trained.options.first_stage else 0,
     )
     return Exported(facts, directory, tuple(path.name for path in written), refused)
 

@@ -59,7 +59,7 @@ def test_aliases_mean_presets_and_are_no_presets():
 )
 def test_unknown_names_are_an_error_that_lists_the_known_ones(typed):
     with pytest.raises(
-        PatternError, match=r"known are gpt2, cl100k, llama3, o200k, qwen2, none.*write \(\?:"
+        PatternError, match=r"known are gpt2, cl100k, llama3, o200k, qwen2, superbpe, none.*write \(\?:"
     ) as caught:
         resolve(typed)
     assert "\n" not in str(caught.value)

@@ -29,6 +29,9 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "val_fraction": {str: "0.1"},
     "stop_at_saving": {str: "1%"},
     "chat_template": {str: "chatml"},
+    "superwords_from": {str: "80%", int: 300},
+    "superword_pattern": {str: "superbpe"},
+    "superword_words": {str: "none", int: 3},
 }
 
 

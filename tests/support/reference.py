@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2_BYTES = [*PRINTABLE, *(byte for byte in range(256) if byte not in PRINTABLE)]  # token id -> byte
@@ -51,15 +52,22 @@ def train_reference(
     min_frequency: int = 1,
     max_token_bytes: int | None = None,
     whole_characters: bool = False,
+    max_words: int = 0,
+    no_colon: bool = False,
+    known: Sequence[tuple[int, int, int]] = (),
 ) -> list[tuple[int, int, int]]:
     """Byte-level BPE with a full recount before each merge: (left id, right id, count) of each, in order.
 
-    Ids: 0..255 the bytes in GPT-2's order, then the merges.
+    Ids: 0..255 the bytes in GPT-2's order, then the merges. known: merges that are made first, whatever their counts.
     """
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
     id_of = {byte: token for token, byte in enumerate(GPT2_BYTES)}
     words = [([id_of[byte] for byte in piece], count) for piece, count in counter.items()]
     merges: list[tuple[int, int, int]] = []
+    for left, right, count in known:
+        words = [(merge_word(ids, (left, right), len(token_bytes)), weight) for ids, weight in words]
+        token_bytes.append(token_bytes[left] + token_bytes[right])
+        merges.append((left, right, count))
     while len(merges) < n_merges:
         pairs = {
             pair: count
@@ -67,6 +75,11 @@ def train_reference(
             if count >= max(min_frequency, 1)
             and (max_token_bytes is None or sum(len(token_bytes[side]) for side in pair) <= max_token_bytes)
             and (not whole_characters or whole_or_begun(token_bytes[pair[0]] + token_bytes[pair[1]]))
+            and (
+                not max_words
+                or len(list(filter(None, b"".join(token_bytes[i] for i in pair).split(b" ")))) <= max_words
+            )
+            and (not no_colon or b": " not in token_bytes[pair[0]] + token_bytes[pair[1]])
         }
         if not pairs:
             break

@@ -37,11 +37,13 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
                 const std::string& tie_break, unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
                 std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from,
                  std::uint64_t resident_bytes, std::string scratch, nb::object phase_end,
-                 const std::optional<StartTuple>& start) {
+                 const std::optional<StartTuple>& start, std::uint64_t max_words, bool no_colon) {
   bpe::MergeOptions options{.max_merges = max_merges,
                             .min_frequency = min_frequency,
                             .min_piece_count = min_piece_count,
                             .whole_characters = whole_characters,
+                            .max_words = max_words,
+                            .no_colon = no_colon,
                             .greatest_bytes = bpe::takes_greatest_bytes(tie_break),
                             .threads = threads,
                             .narrow_symbols = narrow_symbols,
@@ -112,13 +114,13 @@ void bind_merge(nb::module_& module) {
            "Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three "
            "times, so that they need not be in memory together.")
       .def("resume", &resume, "left"_a, "right"_a, "counts"_a, "joined"_a,
-           "Continues after these merges, in order of rank, as phase_end was given them: run() makes those that come "
-           "after them and returns all.")
+           "Continues after these merges, in order of rank: run() makes those that come after them and returns all. They "
+           "are as phase_end was given them, or come from other pieces; what they join is counted in these.")
       .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1, "min_piece_count"_a = 1,
            "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "tie_break"_a = "lowest-ids", "threads"_a = 1,
            "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
            "share_from"_a = 1500, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
-           "start"_a = nb::none(),
+           "start"_a = nb::none(), "max_words"_a = 0, "no_colon"_a = false,
            "Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
            "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
@@ -127,5 +129,6 @@ void bind_merge(nb::module_& module) {
            "is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with "
            "the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their "
            "bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of "
-           "tokens that may be made again and are then not new.");
+           "tokens that may be made again and are then not new. max_words, no_colon: what merges after those of resume() may "
+           "make at most: that many parts between spaces (0: any number), no colon with a space after it.");
 }

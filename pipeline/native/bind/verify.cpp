@@ -20,16 +20,27 @@ std::array<uint8_t, 256> order_of(const nb::bytes& byte_order) {
   return order;
 }
 
-void make_streamed(StreamedReplay* self, const nb::bytes& byte_order, const bpe::Buffer& left, const bpe::Buffer& right,
-                   const bpe::Buffer& counts, const bpe::Buffer& joined, bool exhausted, size_t budget_bytes,
-                   const std::string& tie_break, uint64_t min_frequency, std::optional<uint64_t> max_token_bytes,
-                   bool whole_characters) {
+bpe::ReplayRules rules_of(const std::string& tie_break, uint64_t min_frequency,
+                          std::optional<uint64_t> max_token_bytes, bool whole_characters, uint64_t max_words,
+                          bool no_colon) {
   bpe::ReplayRules rules{bpe::takes_greatest_bytes(tie_break), min_frequency};
   if (max_token_bytes) rules.max_token_bytes = *max_token_bytes;
   rules.whole_characters = whole_characters;
+  rules.max_words = max_words;
+  rules.no_colon = no_colon;
+  return rules;
+}
+
+void make_streamed(StreamedReplay* self, const nb::bytes& byte_order, const bpe::Buffer& left, const bpe::Buffer& right,
+                   const bpe::Buffer& counts, const bpe::Buffer& joined, bool exhausted, size_t budget_bytes,
+                   const std::string& tie_break, uint64_t min_frequency, std::optional<uint64_t> max_token_bytes,
+                   bool whole_characters, uint64_t max_words, bool no_colon, size_t first) {
+  const auto rules = rules_of(tie_break, min_frequency, max_token_bytes, whole_characters, max_words, no_colon);
+  if (first > left.as<uint32_t>("left").size()) throw nb::value_error("first is beyond the list");
   const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
   StreamedReplay::Listed listed{copy(left.as<uint32_t>("left")), copy(right.as<uint32_t>("right")),
-                                copy(counts.as<uint64_t>("counts")), copy(joined.as<uint64_t>("joined")), exhausted};
+                                copy(counts.as<uint64_t>("counts")), copy(joined.as<uint64_t>("joined")), exhausted,
+                                first};
   if (listed.right.size() != listed.left.size() || listed.counts.size() != listed.left.size() ||
       listed.joined.size() != listed.left.size())
     throw nb::value_error("left, right, counts and joined must be of one length");
@@ -37,11 +48,9 @@ void make_streamed(StreamedReplay* self, const nb::bytes& byte_order, const bpe:
 }
 
 void make_replay(MergeReplay* self, const nb::bytes& byte_order, const std::string& tie_break, uint64_t min_frequency,
-                 std::optional<uint64_t> max_token_bytes, bool whole_characters) {
-  bpe::ReplayRules rules{bpe::takes_greatest_bytes(tie_break), min_frequency};
-  if (max_token_bytes) rules.max_token_bytes = *max_token_bytes;
-  rules.whole_characters = whole_characters;
-  new (self) MergeReplay(rules, order_of(byte_order));
+                 std::optional<uint64_t> max_token_bytes, bool whole_characters, uint64_t max_words, bool no_colon) {
+  new (self) MergeReplay(
+      rules_of(tie_break, min_frequency, max_token_bytes, whole_characters, max_words, no_colon), order_of(byte_order));
 }
 
 }  // namespace
@@ -51,7 +60,8 @@ void bind_verify(nb::module_& module) {
   nb::class_<MergeReplay>(module, "MergeReplay",
                           "Merging done the plain way, one merge at a time: the second opinion on a merge list.")
       .def("__init__", &make_replay, "byte_order"_a, nb::kw_only(), "tie_break"_a = "lowest-ids",
-           "min_frequency"_a = 1, "max_token_bytes"_a = nb::none(), "whole_characters"_a = false)
+           "min_frequency"_a = 1, "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "max_words"_a = 0,
+           "no_colon"_a = false)
       .def(
           "add",
           [](MergeReplay& self, const BorrowedColumns& counter, uint64_t min_piece_count) {
@@ -85,7 +95,8 @@ void bind_verify(nb::module_& module) {
                              "The same opinion in a bounded memory, from several readings of all pieces.")
       .def("__init__", &make_streamed, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a, nb::kw_only(),
            "exhausted"_a, "budget_bytes"_a, "tie_break"_a = "lowest-ids", "min_frequency"_a = 1,
-           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false)
+           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "max_words"_a = 0, "no_colon"_a = false,
+           "first"_a = 0)
       .def(
           "add",
           [](StreamedReplay& self, const BorrowedColumns& counter, uint64_t min_piece_count) {

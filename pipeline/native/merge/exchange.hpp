@@ -24,34 +24,46 @@ uint64_t highest_bound(const S* word, size_t size, const Sketch& sketch) {
   return highest;
 }
 
-// The shard's words without gaps, one after the other; those for which keep(word, size, weight) is false are dropped. It
-// may shorten the word, which is followed by a boundary.
-template <class S, class Keep>
-void filter_words(Shard<S>& shard, Keep&& keep) {
-  S* const symbols = shard.symbols.data();
-  const auto runs = std::exchange(shard.runs, {});
-  Position out = 1, in = 1;
+// The words of a shard without gaps, one after the other, in `to`, which may be the same shard; those for which
+// keep(word, size, weight) is false are dropped. It may shorten the word, which is followed by a boundary.
+template <class From, class S, class Keep>
+void move_words(Shard<From>& from, Shard<S>& to, Keep&& keep) {
+  constexpr Position kSlotsPerRelease = Position{1} << 22;
+  const From* const symbols = from.symbols.data();
+  S* const moved = to.symbols.data();
+  const auto runs = std::exchange(from.runs, {});
+  Position out = 1, in = 1, release = kSlotsPerRelease;
   for (size_t r = 0; r + 1 < runs.size(); ++r) {
     while (in < runs[r + 1].begin) {
       const Position start = out;
       for (; symbols[in] != kBoundary; ++in) {
-        symbols[out] = symbols[in];
-        out += symbols[in] < kTail<S>;
+        const From symbol = symbols[in];
+        moved[out] = symbol;
+        out += symbol < kTail<From>;
       }
       ++in;
-      symbols[out] = static_cast<S>(kBoundary);
+      moved[out] = static_cast<S>(kBoundary);
       auto size = static_cast<size_t>(out - start);
-      if (!keep(symbols + start, size, runs[r].weight)) {
+      if (!keep(moved + start, size, runs[r].weight)) {
         out = start;
         continue;
       }
       out = start + static_cast<Position>(size);
-      symbols[out++] = static_cast<S>(kBoundary);
-      if (shard.runs.empty() || shard.runs.back().weight != runs[r].weight) shard.runs.push_back({start, runs[r].weight});
+      moved[out++] = static_cast<S>(kBoundary);
+      if (to.runs.empty() || to.runs.back().weight != runs[r].weight) to.runs.push_back({start, runs[r].weight});
+      if (static_cast<const void*>(&from) != &to && in > release) {
+        from.symbols.release_front(in);
+        release = in + kSlotsPerRelease;
+      }
     }
   }
-  shard.runs.push_back({out, 0});
-  shard.size = out;
+  to.runs.push_back({out, 0});
+  to.size = out;
+}
+
+template <class S, class Keep>
+void filter_words(Shard<S>& shard, Keep&& keep) {
+  move_words(shard, shard, std::forward<Keep>(keep));
 }
 
 // A shard without words, with space for those that take at most that many bytes.

@@ -41,7 +41,8 @@ class Training {
       known_.add(left, right, tokens_.add(left, right));
     }
     spans_.resize(tokens_.next(), 1);
-    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;  // of the pieces, which are read again
+    // Of the pieces, which are read again.
+    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
   }
 
   MergeResult run(PieceSource source) {
@@ -87,13 +88,21 @@ class Training {
 
   template <class S>
   std::vector<Shard<S>> take_resident(const PieceSource& source, Corpus& corpus) {
-    auto shards =
-        take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
-    if (!result_.counts.empty())
-      team_.each(shards.size(), [&](size_t s, unsigned) {
-        filter_words(shards[s], [&](S* word, size_t& size, uint64_t) { return (size = known_.apply(word, size)) > 1; });
-        shards[s].symbols.shrink(shards[s].size);
+    if (result_.counts.empty())
+      return take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
+    // Bytes take narrow symbols, whatever is made of them.
+    auto bytes = take_words<uint16_t>(source, options_.min_piece_count, kShardSlots, 0, team_, pulse_, corpus, result_);
+    std::vector<Shard<S>> shards(bytes.size());
+    std::vector<KnownMerges::Memory> memories(team_.members(), KnownMerges::Memory(known_));
+    team_.each(shards.size(), [&](size_t s, unsigned member) {
+      shards[s] = empty_shard<S>(uint64_t{bytes[s].size} * sizeof(S));
+      move_words(bytes[s], shards[s], [&](S* word, size_t& size, uint64_t weight) {
+        return (size = known_.apply(word, size, weight, memories[member])) > 1;
       });
+      shards[s].symbols.shrink(shards[s].size);
+      bytes[s] = {};
+    });
+    result_.joined = known_.joined(memories);
     return shards;
   }
 
@@ -350,6 +359,7 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll,
     throw std::invalid_argument("resident_bytes needs scratch, a path");
   if (options.resident_bytes != 0 && options.start)
     throw std::invalid_argument("words that start from tokens are all kept in memory");
+  if (options.start && !known_.counts.empty()) throw std::invalid_argument("merges that are known start from bytes");
   if (known_.counts.size() > options.max_merges) throw std::invalid_argument("more merges are known than asked for");
   used_ = true;
   MergeOptions chosen = options;

@@ -33,6 +33,8 @@ struct MergeOptions {
   uint64_t min_piece_count = 1;  // pieces counted less often are ignored
   uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();  // longer pairs are never merged
   bool whole_characters = false;  // tokens are characters of UTF-8, or the beginning of one
+  uint64_t max_words = 0;         // parts between spaces in a token, for merges after those that are known; 0: any number
+  bool no_colon = false;          // such merges make no token with a colon and a space after it
   // Among equal counts, the greater (left bytes, right bytes), compared as a tuple: the choice of Stanford's CS336.
   // Otherwise the smaller (left id, right id): the choice of Hugging Face's BpeTrainer.
   bool greatest_bytes = false;
@@ -83,7 +85,8 @@ class MergeEngine {
   // Instead of adding: pieces of about that many bytes in all that are read while run() takes them in, so that they
   // need not be in memory all at once. `source` is called on the thread that calls run().
   void stream(PieceSource source, uint64_t bytes);
-  // Takes up a merging that was interrupted: the merges that were made, as a PhaseEnd was given them.
+  // Takes up a merging that was interrupted: the merges that were made, as a PhaseEnd was given them. They may also come
+  // from other pieces: they are made in these, and what they join is counted here; their counts stay.
   void resume(MergeResult known);
   // Trains on everything added and forgets it: run once.
   MergeResult run(const MergeOptions& options, const MergePoll& poll, const PhaseEnd& phase_end);

@@ -25,14 +25,17 @@ void take_apart(S* symbols, const Join& join, const std::vector<uint32_t>& spans
 }
 
 template <class S>
-std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& source, KnownMerges* known, Team& team,
+std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& source, const KnownMerges* known, Team& team,
                            Pulse& pulse, Corpus& corpus, MergeResult& facts) {
   auto shards = take_words<S>(source, options.min_piece_count, kShardSlots, 0, team, pulse, corpus, facts);
-  if (known != nullptr)
-    team.each(shards.size(), [&](size_t s, unsigned) {
-      filter_words(shards[s], [&](S* word, size_t& size, uint64_t) { return (size = known->apply(word, size)) > 1; });
-      shards[s].symbols.shrink(shards[s].size);
+  if (known == nullptr) return shards;
+  std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(*known));
+  team.each(shards.size(), [&](size_t s, unsigned member) {
+    filter_words(shards[s], [&](S* word, size_t& size, uint64_t weight) {
+      return (size = known->apply(word, size, weight, memories[member])) > 1;
     });
+    shards[s].symbols.shrink(shards[s].size);
+  });
   return shards;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 #include "merge/characters.hpp"
 #include "merge/start.hpp"
+#include "merge/superwords.hpp"
 
 namespace bpe::merge {
 
@@ -35,11 +36,14 @@ inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symb
 class Tokens {
  public:
   explicit Tokens(const MergeOptions& options)
-      : max_token_bytes_(options.max_token_bytes), whole_characters_(options.whole_characters),
-        forbids_any_(max_token_bytes_ != MergeOptions{}.max_token_bytes || whole_characters_ || options.start != nullptr),
+      : max_token_bytes_(options.max_token_bytes), max_words_(options.max_words),
+        whole_characters_(options.whole_characters), no_colon_(options.no_colon),
+        forbids_any_(max_token_bytes_ != MergeOptions{}.max_token_bytes || whole_characters_ || has_word_rules() ||
+                     options.start != nullptr),
         entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
     const auto* const start = options.start;
     if (whole_characters_) characters_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
+    if (has_word_rules()) words_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
     if (start != nullptr) {
       made_.emplace(*start);
       entries_.resize(start->tokens.size() + 1);
@@ -64,16 +68,18 @@ class Tokens {
     }
     entries_.push_back(joined);
     if (whole_characters_) characters_.push_back(CharacterState::joined(characters_[left], characters_[right]));
+    if (has_word_rules()) words_.push_back(WordState::joined(words_[left], words_[right]));
     last_is_new_ = !made_ || made_->add(id_of(left), id_of(right));
     return next() - 1;
   }
   bool last_is_new() const { return last_is_new_; }  // whether the last one that was added has an id of its own
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
-  // Whether the two may not be merged: for max_token_bytes, for whole_characters, or a stage starts from what forbids it.
+  // Whether the two may not be merged: for max_token_bytes, whole_characters, the words, or what a stage starts from.
   bool forbids(Symbol left, Symbol right) const {
     return forbids_any_ &&
            (entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
             (whole_characters_ && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
+            (has_word_rules() && breaks_word_rules(WordState::joined(words_[left], words_[right]))) ||
             (made_ && made_->forbids(id_of(left), id_of(right))));
   }
   // Whether what a merge makes may be merged with tokens that could not be merged with its left or right token.
@@ -103,6 +109,7 @@ class Tokens {
   void set(Symbol symbol, const std::string& bytes) {
     entries_[symbol].bytes = bytes.size();
     if (whole_characters_) characters_[symbol] = CharacterState(bytes);
+    if (has_word_rules()) words_[symbol] = WordState(bytes);
   }
   int compare_beyond_heads(Symbol one, Symbol other) const {
     // What is still to be compared, the next part last.
@@ -124,10 +131,15 @@ class Tokens {
     }
     return static_cast<int>(!rest_a.empty()) - static_cast<int>(!rest_b.empty());
   }
-  const uint64_t max_token_bytes_;
-  const bool whole_characters_;
-  const bool forbids_any_;
+  bool has_word_rules() const { return max_words_ != 0 || no_colon_; }
+  bool breaks_word_rules(const WordState& made) const {
+    return (max_words_ != 0 && made.words() > max_words_) || (no_colon_ && made.has_colon());
+  }
+
+  const uint64_t max_token_bytes_, max_words_;
+  const bool whole_characters_, no_colon_, forbids_any_;
   std::vector<CharacterState> characters_;  // by symbol, with whole_characters
+  std::vector<WordState> words_;            // by symbol, with rules about words
   std::vector<Entry> entries_;
   std::optional<MadeBytes> made_;  // of a stage that starts from tokens
   bool last_is_new_ = true;

@@ -179,8 +179,7 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
            });
     });
   });
-  for (const auto& pairs : byte_pairs)
-    for (size_t i = 0; i < pairs.size(); ++i) corpus.byte_pairs[i] += pairs[i];
+  for (const auto& pairs : byte_pairs) add_to(corpus.byte_pairs, pairs);
   return shards;
 }
 
@@ -204,7 +203,7 @@ size_t storing_lane(std::span<const uint8_t> piece, uint64_t count) {
 }  // namespace
 
 template <class S>
-void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& known, std::vector<StoredWords>& stored,
+void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
                  Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
   min_count = std::max<uint64_t>(min_count, 1);
   Census census(min_count, 0);
@@ -215,6 +214,7 @@ void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& kno
     std::vector<S> word;
   };
   std::vector<Member> members(team.members());
+  std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(known));
   for (auto& member : members) member.dealt.assign(stored.size(), 1);
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
   source([&](const ColumnsView& batch) {
@@ -226,7 +226,7 @@ void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& kno
         word.resize(piece.size());
         for (size_t i = 0; i < piece.size(); ++i) word[i] = symbol_of[piece[i]];
         for (size_t i = 1; i < piece.size(); ++i) byte_pairs[256 * size_t{word[i - 1]} + word[i]] += count;
-        const auto size = known.apply(word.data(), word.size());
+        const auto size = known.apply(word.data(), word.size(), count, memories[m]);
         if (size < 2) return;
         auto& block = lanes[s][storing_lane(piece, count)];
         block.add(word.data(), size, count);
@@ -237,13 +237,13 @@ void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& kno
   for (size_t s = 0; s < stored.size(); ++s)
     for (auto& block : lanes[s]) stored[s].append(block);
   corpus.byte_pairs.assign(256 * 256, 0);
-  for (const auto& member : members)
-    for (size_t i = 0; i < member.byte_pairs.size(); ++i) corpus.byte_pairs[i] += member.byte_pairs[i];
+  for (const auto& member : members) add_to(corpus.byte_pairs, member.byte_pairs);
+  result.joined = known.joined(memories);
 }
 
-template void store_words<uint16_t>(const PieceSource&, uint64_t, KnownMerges&, std::vector<StoredWords>&, Team&,
+template void store_words<uint16_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
                                     Pulse&, Corpus&, MergeResult&);
-template void store_words<uint32_t>(const PieceSource&, uint64_t, KnownMerges&, std::vector<StoredWords>&, Team&,
+template void store_words<uint32_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
                                     Pulse&, Corpus&, MergeResult&);
 
 std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team) {

@@ -24,6 +24,11 @@ namespace bpe::merge {
 
 using Position = uint32_t;
 
+// Adds numbers to others of the same length.
+inline void add_to(std::vector<uint64_t>& sums, const std::vector<uint64_t>& more) {
+  std::transform(sums.begin(), sums.end(), more.begin(), sums.begin(), std::plus<>());
+}
+
 template <class S>
 inline constexpr S kTail = S{1} << (8 * sizeof(S) - 1);
 template <class S>
@@ -64,7 +69,7 @@ std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, 
 // The same pieces as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
 // columns are read once.
 template <class S>
-void store_words(const PieceSource& source, uint64_t min_count, KnownMerges& known, std::vector<StoredWords>& stored,
+void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
                  Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
 
 // The same words, compacted, in wide symbols.

@@ -23,6 +23,7 @@ class StreamedReplay {
     std::vector<uint32_t> left, right;
     std::vector<uint64_t> counts, joined;
     bool exhausted = false;
+    size_t first = 0;  // merges that other pieces decided: only what they join is compared
   };
   struct Wrong {
     uint64_t rank;
@@ -45,7 +46,7 @@ class StreamedReplay {
     counted_.assign(merges, 0);
     joined_.assign(merges, 0);
     checked_ = static_cast<size_t>(
-        std::is_sorted_until(listed_.counts.begin(), listed_.counts.end(), std::greater<>()) - listed_.counts.begin());
+        std::is_sorted_until(decided(), listed_.counts.end(), std::greater<>()) - listed_.counts.begin());
   }
 
   // All pieces, once in each reading.
@@ -62,7 +63,7 @@ class StreamedReplay {
       compare_order();
       notes_.clear();
     }
-    if (parts_.empty() || (listed_.counts.empty() && !listed_.exhausted)) return false;
+    if (parts_.empty() || (listed_.counts.size() == listed_.first && !listed_.exhausted)) return false;
     part_ = parts_.back();
     parts_.pop_back();
     return true;
@@ -199,17 +200,21 @@ class StreamedReplay {
     return is_before({one.due->left, one.due->right}, one.due->count, {other.due->left, other.due->right},
                      other.due->count);
   }
+  // The counts of the merges that these pieces decided.
+  std::vector<uint64_t>::const_iterator decided() const { return listed_.counts.begin() + static_cast<std::ptrdiff_t>(listed_.first); }
   void compare_sums() {
     const size_t merges = listed_.counts.size();
     for (size_t rank = 0; rank < merges; ++rank)
-      if (counted_[rank] != listed_.counts[rank] || joined_[rank] != listed_.joined[rank] || counted_[rank] == 0 ||
-          counted_[rank] < rules_.min_frequency || !allowed({listed_.left[rank], listed_.right[rank]})) {
+      if (joined_[rank] != listed_.joined[rank] ||
+          (rank >= listed_.first &&
+           (counted_[rank] != listed_.counts[rank] || counted_[rank] == 0 || counted_[rank] < rules_.min_frequency ||
+            !allowed({listed_.left[rank], listed_.right[rank]})))) {
         note_wrong({rank, std::nullopt, counted_[rank], joined_[rank]});
         break;
       }
     lowest_ = rules_.min_frequency;
-    if (!listed_.exhausted && merges != 0)
-      lowest_ = std::max(lowest_, *std::min_element(listed_.counts.begin(), listed_.counts.end()));
+    if (!listed_.exhausted && merges > listed_.first)
+      lowest_ = std::max(lowest_, *std::min_element(decided(), listed_.counts.end()));
   }
   bool is_before(const Key& a, uint64_t a_count, const Key& b, uint64_t b_count) const {
     if (a_count != b_count) return a_count > b_count;
@@ -221,7 +226,7 @@ class StreamedReplay {
   void compare_order() {
     for (const auto& [key, history] : notes_) {
       const uint32_t later = std::max(key.first, key.second);
-      size_t from = later < 256 ? 0 : later - 255;
+      size_t from = std::max(listed_.first, later < 256 ? size_t{0} : size_t{later} - 255);
       const auto own = ranks_.find(key);
       const size_t end = std::min<size_t>(own == ranks_.end() ? checked_ : own->second, checked_);
       uint64_t count = history.complete;

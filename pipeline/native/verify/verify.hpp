@@ -21,13 +21,25 @@ struct ReplayRules {
   uint64_t min_frequency = 1;
   uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();
   bool whole_characters = false;
+  uint64_t max_words = 0;  // separated by spaces; 0: any number
+  bool no_colon = false;   // with a space after it
 
   // Whether two tokens may become one, whatever their count.
   bool allow(const std::string& left, const std::string& right) const {
-    return left.size() + right.size() <= max_token_bytes && (!whole_characters || is_text(left + right));
+    return left.size() + right.size() <= max_token_bytes && (!whole_characters || is_text(left + right)) &&
+           (max_words == 0 || words_in(left + right) <= max_words) &&
+           (!no_colon || (left + right).find(": ") == std::string::npos);
   }
 
  private:
+  static uint64_t words_in(const std::string& bytes) {
+    uint64_t words = 0;
+    for (size_t at = bytes.find_first_not_of(' '); at != std::string::npos; at = bytes.find_first_not_of(' ', at)) {
+      ++words;
+      at = std::min(bytes.find(' ', at), bytes.size());
+    }
+    return words;
+  }
   // Whether bytes are characters of UTF-8, or the beginning of one (the grammar of RFC 3629).
   static bool is_text(const std::string& bytes) {
     const auto in = [&](size_t at, unsigned low, unsigned high) {

@@ -1,0 +1,65 @@
+"""Learn superwords: tokens that hold several words (SuperBPE; Liu et al., 2025, arXiv:2503.13423).
+
+The first stage is ordinary merging, up to a size. The second cuts documents with a coarser pattern, makes all merges of
+the first in whole coarse pieces, from bytes and in order, and continues there. A runtime with the coarse pattern alone
+does the same to a text, so training and encoding agree.
+"""
+
+from dataclasses import replace
+
+from pipeline.base.errors import RunDirectoryError
+from pipeline.counts.coarse import OF_SUPERWORDS, count_coarse, warn_of_misfit
+from pipeline.counts.count import Counted
+from pipeline.merges import merge
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_worker import FirstStage
+from pipeline.run.manifest import MERGES_SO_FAR, Run
+from pipeline.run.work import Work
+from pipeline.storage.atomic import make_directory
+
+
+def learn(work: Work, run: Run, counted: Counted) -> MergeList:
+    """Return the merges of both stages, stored or new; the corpus is read again if its coarse pieces are not counted.
+
+    The counts of the first stage are of pieces. What each merge joins is of coarse pieces, for both stages.
+    """
+    first_stage = work.options.first_stage
+    assert first_stage is not None, "the options ask for superwords"
+    warn_of_misfit(work, counted)
+    make_directory(run.coarse_location)
+    whole, stage = merge.task_of(work, run, counted), first_stage_of(run, first_stage)
+    task = replace(
+        whole,
+        merges=min(stage.merges, whole.merges),
+        output=stage.path,
+        so_far=run.coarse_location / MERGES_SO_FAR,
+        fingerprint=stage.fingerprint,
+    )
+    first = merge.learn_task(work, task).first(task.merges)
+    if len(first) < task.merges:
+        work.inform(
+            f"no pair is left after {len(first):,} merges, before the {first_stage:,} tokens of --superwords-from: "
+            "superwords are learned from there on"
+        )
+    options = work.options
+    task = replace(
+        merge.task_of(work, run, count_coarse(work, run)[1]),
+        sharing=None,
+        min_piece_count=1,
+        first=replace(stage, merges=len(first)),
+        max_words=options.most_words,
+        no_colon=not options.superword_colon,
+    )
+    learned = merge.learn_task(work, task, merge.STAGE + OF_SUPERWORDS)
+    if learned.bytes != first.bytes + first.left_out_bytes:
+        raise RunDirectoryError(
+            f"{run.coarse_location} counts {learned.bytes:,} bytes of text, {run.counter_path} "
+            f"{first.bytes + first.left_out_bytes:,}: the corpus changed between them; start again with --overwrite"
+        )
+    return learned
+
+
+def first_stage_of(run: Run, size: int) -> FirstStage:
+    """Return where the first stage of a run is stored, and its merges up to a size."""
+    path = run.coarse_location / run.merges_path.name
+    return FirstStage(path, run.manifest.first_stage_fingerprint(), size - 256)

@@ -1,0 +1,331 @@
+"""`--superwords-from`: tokens that hold several words, as their plain definition makes them."""
+
+import itertools
+import json
+import os
+import random
+import tempfile
+from array import array
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+from amount import FULL
+from command import run
+from counter_files import columns_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import GPT2_BYTES, train_reference
+
+import pipeline
+from pipeline import _core
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.merges.vocabulary import token_to_text
+from pipeline.pattern import compile_pattern
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
+
+CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
+SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"
+EOT = "<|endoftext|>"
+FIRST, COARSE = compile_pattern("superbpe"), compile_pattern(SUPERWORD_PATTERNS["superbpe"])
+DOCUMENTS = ["one of the end of the day: of the year", "in the end of the day", "2024 and 12345: in  the end -- of it"]
+
+
+def pieces_of(documents: list[str], pattern: Any) -> Counter[bytes]:
+    return Counter(piece.encode() for document in documents for piece in pattern.cut(document))
+
+
+def learned(counter: Counter[bytes], first: list[tuple[int, int, int]], merges: int, **options: Any) -> Any:
+    """What the engine learns after the merges of a first stage."""
+    engine = _core.MergeEngine()
+    engine.add(*columns_of(counter)[0])
+    columns = zip(*first, strict=True) if first else [(), (), ()]
+    left, right, counts = (array(code, column) for code, column in zip("IIQ", columns, strict=True))
+    engine.resume(left, right, counts, array("Q", [0] * len(first)))
+    return engine.run(merges, **options)
+
+
+tuning = st.fixed_dictionaries(
+    {},
+    optional={
+        "threads": st.integers(1, 3),
+        "thread_bytes": st.just(1),  # else nothing so small is shared
+        "narrow_symbols": st.integers(0, 300),
+        "index_positions": st.integers(1, 50),
+        "resident_bytes": st.integers(1, 20_000),  # what does not fit is on disk
+    },
+).map(lambda chosen: {**chosen, "scratch": SCRATCH})
+texts = st.lists(
+    st.sampled_from(["of", " the", " the", " ", "  ", ": ", ":", "a", " b", "12", "1", "\n", ".", " ..", "é", "日本"]),
+    max_size=25,
+).map("".join)
+
+
+@settings(max_examples=1000 if FULL else 120, deadline=None)
+@given(
+    documents=st.lists(texts, min_size=1, max_size=5).map(
+        lambda found: [one for one in found for _ in range(len(one) % 4)]
+    ),
+    first_merges=st.integers(0, 12),
+    more=st.integers(0, 15),
+    stop=st.integers(0, 27),
+    rules=st.fixed_dictionaries({"max_words": st.integers(0, 4), "no_colon": st.booleans()}),
+    min_frequency=st.integers(1, 3),
+    tuning=tuning,
+)
+def test_both_stages_are_their_definition(documents, first_merges, more, stop, rules, min_frequency, tuning):
+    first = train_reference(pieces_of(documents, FIRST), first_merges, min_frequency=min_frequency)
+    coarse = pieces_of(documents, COARSE)
+    merges, rules = len(first) + more, {**rules, "min_frequency": min_frequency}
+    expected = train_reference(coarse, merges, known=first, **rules)
+    found = learned(coarse, first, merges, **rules, **tuning)
+    assert list(zip(found.left, found.right, found.counts, strict=True)) == expected
+    interrupted = expected[: max(len(first), min(stop, len(expected)))]
+    again = learned(coarse, interrupted, merges, **rules)
+    assert list(again.joined) == list(found.joined)
+    assert list(again.counts) == list(found.counts)
+    replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
+    replay.add(columns_of(coarse)[0])
+    for rank, (merge, joined) in enumerate(zip(expected, found.joined, strict=True)):
+        assert rank < len(first) or replay.best() == merge
+        assert replay.merge(*merge[:2]) == joined
+
+
+@pytest.mark.parametrize("letters", ["ab c", "日本語の人、x ", "éèa ü", "🙂🙃a日", "the of and: .\n"])
+def test_the_first_stage_joins_what_the_encoder_joins(letters: str) -> None:
+    """In long pieces, where words are cut first, remembered, or joined by a queue."""
+    for seed in range(40 if FULL else 6):
+        choose = random.Random(seed)
+        short, long = (
+            Counter("".join(choose.choices(letters, k=choose.randint(1, most))).encode() for _ in range(25))
+            for most in (12, 400)
+        )
+        first = train_reference(short, choose.randint(0, 90))
+        found = learned(long, first, len(first))
+        tokens = [bytes([byte]) for byte in GPT2_BYTES]
+        for left, right, _ in first:
+            tokens.append(tokens[left] + tokens[right])
+        merges = [(tokens[left], tokens[right]) for left, right, _ in first]
+        encoder = pipeline.Tokenizer.from_merges(merges, pattern="none")
+        ids = sum(len(encoder.encode(piece.decode())) * count for piece, count in long.items())
+        assert found.bytes - sum(found.joined) == ids
+
+
+@settings(max_examples=200 if FULL else 60, deadline=None)
+@given(
+    documents=st.lists(texts, min_size=2, max_size=5),
+    first_merges=st.integers(0, 8),
+    damage=st.sampled_from(["none", "count", "joined", "rules"]),
+    budget=st.sampled_from([0, 1 << 20]),
+    at=st.integers(0, 30),
+)
+def test_the_streamed_replay_finds_what_is_wrong(documents, first_merges, damage, budget, at):
+    rules = {"max_words": 2, "no_colon": True}
+    first, coarse = train_reference(pieces_of(documents, FIRST), first_merges), pieces_of(documents, COARSE)
+    found = learned(coarse, first, 60, **({} if damage == "rules" else rules))
+    left, right, counts, joined = array("I", found.left), array("I", found.right), found.counts, found.joined
+    counts, joined = array("Q", counts), array("Q", joined)
+    if len(left) > len(first) and damage in ("count", "joined"):
+        at = len(first) + at % (len(left) - len(first))
+        (counts if damage == "count" else joined)[at] += 1
+    replay = _core.StreamedReplay(
+        *(bytes(GPT2_BYTES), left, right, counts, joined),
+        exhausted=found.stop == "min-frequency",
+        budget_bytes=budget,
+        first=len(first),
+        **rules,
+    )
+    more = True
+    while more:
+        replay.add(columns_of(coarse)[0])
+        more = replay.next_reading()
+    is_right = list(zip(left, right, counts, strict=True)) == train_reference(coarse, 60, known=first, **rules)
+    assert (replay.wrong() is None) == (is_right and list(joined) == list(found.joined))
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
+@pytest.mark.filterwarnings("ignore")  # of patterns that do not fit together
+def test_recorded_cases(tmp_path: Path) -> None:
+    paths = sorted(CASES.glob("superwords-*.json"))
+    assert paths
+    for path in paths:
+        case = json.loads(path.read_text())
+        (tmp_path / f"{path.stem}.txt").write_text(EOT.join(case["documents"]), newline="")
+        tokenizer = pipeline.train(
+            tmp_path / f"{path.stem}.txt",
+            output=tmp_path / path.stem,
+            vocab_size=case["vocab_size"] + 1,
+            pattern=case["pattern"],
+            superwords_from=case["first"],
+            superword_pattern=case["coarse_pattern"],
+            superword_words=case["max_words"] or "none",
+            superword_colon=not case["no_colon"],
+            min_frequency=case["min_frequency"],
+        )
+        found = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
+        assert found == [(left, right) for left, right, _ in case["stage1"] + case["stage2"]], path
+        for probe in case["probes"]:
+            assert tokenizer.encode_ordinary(probe["text"]) == probe["ids"], path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("corpus")
+    (home / "a.txt").write_text(peers.generated_text(1, 6000), newline="")  # one document, cut into many chunks
+    (home / "b.txt").write_text(EOT.join(DOCUMENTS * 5 + [peers.generated_text(2, 500)]), newline="")
+    return home
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("trained") / "run"
+    pipeline.train(corpus, output=output, vocab_size=600, pattern="superbpe", superwords_from="80%")
+    return output
+
+
+def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    expected = pipeline.load(trained).merges
+    assert any(b" " in (left + right).strip(b" ") for left, right in expected)
+    asked = ["--vocab-size", 600, "--pattern", "superbpe", "--superwords-from", "80%"]
+    for options in (["--chunk-size", "3000", "--workers", 2], ["--workers", 1, "--memory-limit", "140MiB"]):
+        output = tmp_path / str(options[3])
+        result = run("train", corpus, *asked, *options, "--output", output)
+        assert result.returncode == 0, result.stderr
+        assert pipeline.load(output).merges == expected
+
+
+def test_the_first_stage_is_the_ordinary_tokenizer_of_that_size(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    ordinary = pipeline.train(corpus, output=tmp_path / "run", vocab_size=481, pattern="superbpe")
+    assert pipeline.load(trained).merges[: 480 - 256] == ordinary.merges
+
+
+def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
+    verified = pipeline.verify_run(trained)
+    assert verified["first stage"].startswith("224, each the right one")
+    assert verified["merges"].startswith("343, each the right one")
+    assert "superwords' counter" in verified
+    assert "missing" not in verified["tokenizer"]
+    by_hand = trained / "run.json"
+    before = by_hand.read_bytes()
+    document = json.loads(before)
+    document["merging"]["superword_words"] = 3
+    by_hand.write_text(json.dumps(document))
+    with pytest.raises(RunDirectoryError):
+        pipeline.verify_run(trained)
+    by_hand.write_bytes(before)
+
+
+def test_another_size_counts_nothing_again(trained: Path) -> None:
+    result = run("merge", trained, "--vocab-size", 550, "--log-json")
+    assert result.returncode == 0, result.stderr
+    stages = [json.loads(line).get("stage") for line in result.stdout.splitlines()]
+    assert not {"counting superwords", "merging", "merging superwords"} & {*stages}
+    smaller, larger = pipeline.load(trained / "tokenizer-550").merges, pipeline.load(trained).merges
+    assert smaller == larger[: len(smaller)]
+
+
+def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    for more, stages in (
+        (["--superwords-from", 400], {"counting superwords", "merging", "merging superwords"}),
+        (["--superwords-from", 350, "--superword-words", "none", "--overwrite"], {"merging superwords"}),
+    ):
+        if not output.exists():
+            assert run("count", corpus, "--output", output, "--pattern", "superbpe").returncode == 0
+        result = run("merge", output, "--vocab-size", 500, *more, "--log-json")
+        assert result.returncode == 0, result.stderr
+        started = [json.loads(line) for line in result.stdout.splitlines()]
+        names = {one["stage"] for one in started if one.get("event") == "stage_started"}
+        assert names & {"counting superwords", "merging", "merging superwords"} == stages
+    refused = run("merge", output, "--superwords-from", 450)
+    assert refused.returncode == 1
+    assert "--superwords-from 350, not 450" in refused.stderr
+
+
+def test_a_corpus_that_changed_is_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("of the day of the day")
+    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "run").returncode == 0
+    (tmp_path / "a.txt").write_text("of the day of the night")
+    refused = run("merge", tmp_path / "run", "--vocab-size", 270, "--superwords-from", 260)
+    assert refused.returncode == 1
+    assert "a.txt changed since" in refused.stderr
+
+
+def test_overwriting_a_run_removes_its_second_count(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("of the day of the day")
+    options = ["--output", tmp_path / "run", "--vocab-size", 270, "--quiet"]
+    assert run("train", tmp_path / "a.txt", "--superwords-from", 260, *options).returncode == 0
+    assert (tmp_path / "run/superwords/counter.parquet").exists()
+    assert run("train", tmp_path / "a.txt", "--overwrite", *options).returncode == 0
+    assert not [path for path in (tmp_path / "run/superwords").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"superwords_from": 255}, "is 255 tokens; give 256"),
+        ({"superwords_from": "101%"}, "at most 100%"),
+        ({"superwords_from": "100%"}, "to 299, the vocabulary size without special tokens"),
+        ({"superwords_from": "90%", "vocab_size": [300, 290]}, "one first stage"),
+        ({"superword_words": 3}, "means nothing without --superwords-from"),
+        ({"superwords_from": 280, "superword_pattern": "superbpe-digits"}, "not supported yet"),
+        ({"superwords_from": 280, "superword_pattern": "gpt2"}, "superbpe, or a regular expression"),
+        ({"superwords_from": 280, "superword_words": 0}, "a whole number of at least 1"),
+        ({"superwords_from": 280, "export": "gpt2"}, "GPT-2"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(pipeline.PipelineError, match=reason):
+        pipeline.train(__file__, output=tmp_path / "run", **{"vocab_size": 300, **options})
+    assert not (tmp_path / "run").exists()
+
+
+def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
+    counts = pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
+    with pytest.raises(UsageError, match="needs the texts for a second count"):
+        pipeline.merge_run(counts, vocab_size=258, superwords_from=257)
+    with pytest.raises(UsageError, match="come from an iterator"):
+        pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "other", vocab_size=280, superwords_from=270)
+
+
+def test_other_libraries_encode_alike(corpus: Path, trained: Path) -> None:
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    ours = pipeline.load(trained)
+    theirs = tokenizers.Tokenizer.from_file(str(trained / "tokenizer/tokenizer.json"))
+    fast = transformers.AutoTokenizer.from_pretrained(trained / "tokenizer")
+    texts = [*DOCUMENTS, (corpus / "b.txt").read_text(), "", " ", "1234567 ", "of  the\n\n day: 日本 -- 12"]
+    for text in itertools.chain(texts, (corpus / "a.txt").read_text().splitlines()[:40]):
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids == fast.encode(text)
+        assert ours.decode(ours.encode(text)) == text
+
+
+def test_a_pattern_that_is_no_finer_is_warned_of(corpus: Path, tmp_path: Path) -> None:
+    options = ["--vocab-size", 500, "--superwords-from", 400, "--output", tmp_path / "run"]
+    result = run("train", corpus, "--pattern", r" ?\w+|\s+|[^\w\s]+", *options)
+    assert "would cut pieces of --pattern apart" in result.stderr
+    assert "--pattern superbpe fits" in result.stderr
+
+
+def test_tiktoken_files_are_written_only_if_asked_for(trained: Path, tmp_path: Path) -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    assert not (trained / "tokenizer/tokenizer.tiktoken").exists()
+    asked = run("export", trained, "--export", "tiktoken", "--output", tmp_path / "out")
+    assert asked.returncode == 0, asked.stderr
+    assert "long stretches" in asked.stderr
+    namespace: dict[str, Any] = {"__file__": str(tmp_path / "out/tiktoken_encoding.py"), "__name__": "x"}
+    exec((tmp_path / "out/tiktoken_encoding.py").read_text(), namespace)
+    assert isinstance(namespace["encoding"], tiktoken.Encoding)
+    ours = pipeline.load(trained)
+    for text in [*DOCUMENTS, "1234567 ", "of  the\n\n day: 日本 -- 12"]:
+        assert namespace["encoding"].encode(text) == ours.encode(text)
+
+
+def test_a_dry_run_says_that_the_corpus_is_read_twice(corpus: Path, tmp_path: Path) -> None:
+    result = run(
+        "train", corpus, "--superwords-from", "80%", "--vocab-size", 500, "--dry-run", "--output", tmp_path / "x"
+    )
+    assert result.returncode == 0, result.stderr
+    assert "from 400 tokens on" in result.stdout
+    assert not (tmp_path / "x").exists()
