@@ -82,6 +82,7 @@ _SHORT = {"output": "-o", "quiet": "-q"}
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 base_argument = click.argument("base", type=LOCATION, metavar="BASE")
+json_option = click.option("--json", "as_json", is_flag=True, help="print JSON, for machines")
 overwrite_option = click.option("--overwrite", is_flag=True, help="replace a file that exists")
 tokenizer_option = click.option(
     "--tokenizer", type=LOCATION, required=True, metavar="DIR",

@@ -21,6 +21,7 @@ from pipeline.cli.command import (
     carry_out,
     command,
     inputs,
+    json_option,
     overwrite_option,
     run_argument,
     run_command,
@@ -31,6 +32,7 @@ from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
 from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
 from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
+from pipeline.storage.atomic import single_output
 
 _TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode", "chat")})
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "add_bos", "reserve_tokens", "round_vocab_to")
@@ -467,6 +469,32 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
         decode_shards_command(tokenizer, [location_type(word) for word in words])
     else:
         decode_command(tokenizer, ids)
+
+
+@command()
+@click.argument("text")
+@tokenizer_option
+@json_option
+@click.option("--html", "page", type=LOCATION, metavar="FILE", help="write a page instead of printing")
+@overwrite_option
+def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None, overwrite: bool) -> None:
+    """Print why TEXT has its ids.
+
+    That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
+    those of the run, where the tokenizer is stored in one.
+
+    \b
+    bpe-pipeline explain --tokenizer runs/a 'Hello world'
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+    """
+    from pipeline.commands.explain import explain_command
+
+    if as_json and page is not None:
+        raise UsageError("--json prints, and --html writes a page: give one of them")
+    if overwrite and page is None:
+        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
+    page = None if page is None else single_output(page, overwrite=overwrite)
+    explain_command(tokenizer, as_utf8(text), as_json=as_json, page=page)
 
 
 @command()

@@ -59,8 +59,7 @@ def check_command(
 
     Raises `ExportRefusedError` at the end where ids differ.
     """
-    homes = (source, source.parent, source.parent.parent)
-    run = next((run for home in homes if home.is_dir() and (run := manifest.load(home))), None)
+    run = manifest.run_of(source)
     texts: list[str] = []
     for sample in samples:
         chosen = choose(find_files([str(sample)]).files, _SAMPLE_BYTES // len(samples))
