@@ -498,6 +498,28 @@ def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None
 
 
 @command()
+@click.argument("first", type=LOCATION, metavar="A")
+@click.argument("second", type=LOCATION, metavar="B")
+@click.argument("paths", nargs=-1, type=LOCATION, metavar="[INPUT ...]")
+@click.option("--text", "texts", multiple=True, metavar="STRING", help="compare on this text; repeatable")
+@json_option
+def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: tuple[str, ...], as_json: bool) -> int:
+    """Print how two tokenizers differ; exit code 0 if they are equal, 1 if not, 3 if it failed.
+
+    That is: tokens that only one has, ids and ranks that moved, settings, and the texts that are cut differently, with
+    the bytes per token of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in
+    several languages.
+
+    \b
+    bpe-pipeline diff runs/a runs/b
+    bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
+    """
+    from pipeline.commands.diff import diff_command
+
+    return diff_command(first, second, paths, [as_utf8(text) for text in texts], as_json=as_json)
+
+
+@command()
 @click.argument("path", type=LOCATION, metavar="RUN|TOKENIZER|SHARDS")
 @click.option("--log-json", is_flag=True, help=HELP["log_json"])
 def info(path: Location, log_json: bool) -> None:
