@@ -520,6 +520,32 @@ def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: 
 
 
 @command()
+@click.argument("tokenizer", type=LOCATION, metavar="TOKENIZER")
+@click.option(
+    "--sample", "samples", multiple=True, type=LOCATION, metavar="FILE",
+    help="text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
+@click.option("--counts", type=LOCATION, metavar="RUN", help="whose counts say which tokens are used; default: its run")
+@click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
+@json_option
+def doctor(
+    tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool, as_json: bool
+) -> int:
+    """Print what is wrong with a tokenizer, each with a remedy; exit code 1 if anything is.
+
+    TOKENIZER is a directory or file, of this package or another's. Its files are compared with each other and, id by
+    id, in each installed library that reads them; tokens, special tokens, settings and round trips are checked.
+
+    \b
+    bpe-pipeline doctor runs/a/tokenizer
+    bpe-pipeline doctor downloaded/model --sample unseen.txt --json
+    """
+    from pipeline.commands.doctor import doctor_command
+
+    return doctor_command(tokenizer, samples, counts, strict=strict, as_json=as_json)
+
+
+@command()
 @click.argument("path", type=LOCATION, metavar="RUN|TOKENIZER|SHARDS")
 @click.option("--log-json", is_flag=True, help=HELP["log_json"])
 def info(path: Location, log_json: bool) -> None:
