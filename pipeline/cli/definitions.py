@@ -136,6 +136,55 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
 
 
+@run_command("output", *(name for name in _MERGE if name != "overwrite"), only_here=True)
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
+@click.option(
+    "--weights", metavar="'NAME=W,W ...'",
+    help="of runs, by the last part of their paths: every choice of one weight for each is a mixture; 0 leaves a run "
+    "out  [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
+    help="text that was not counted, to measure with, such as a file for each language; repeatable",
+)  # fmt: skip
+@click.option(
+    "--parameters", metavar="N", help="of the model, without embeddings, such as 7B: they say which size fits"
+)
+@click.option(
+    "--tokens", metavar="N", help="that the model is trained on, such as 2T  [default: its optimum of compute]"
+)
+@click.option(
+    "--hidden-size", metavar="N", help="of the model, a row of the embedding  [default: usual for --parameters]"
+)
+def sweep(
+    session: Session,
+    runs: tuple[Location, ...],
+    weights: str | None,
+    held_out: tuple[Location, ...],
+    **model: str | None,
+) -> Result:
+    """Measure mixtures of RUNs at several vocabulary sizes, and recommend one.
+
+    Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
+    a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
+    sizes or weights computes what is new.
+
+    \b
+    bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep
+    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
+    """
+    from pipeline.commands.sweep import run_sweep, to_json
+    from pipeline.report.sweep_page import render
+    from pipeline.report.sweep_rule import for_model
+
+    swept = run_sweep(
+        *(runs, session.given, session.options, session.executor, session.listener),
+        weights=weights, held_out=held_out, model=for_model(**model),
+    )  # fmt: skip
+    text = render(str(swept.directory), swept.points, swept.recommendation)
+    return Result("swept", to_json(swept), text, str(swept.directory / "tokenizer"))
+
+
 @run_command("output", "min_frequency", "whole_characters", "overwrite", *RUN_OPTIONS, only_here=True)
 @base_argument
 @run_argument

@@ -89,7 +89,7 @@ def run_combine(
     fractions = [(factor.numerator, factor.denominator) for factor in factors]
     weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
-    described = " + ".join(f"{run.directory} x {_shown(by)}" for run, by in zip(runs, factors, strict=True))
+    described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
     counting = runs[0].manifest.counting
     unread = counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
     pattern = compile_pattern(counting["pattern"])
@@ -140,7 +140,7 @@ def _require_comparable(first: Run, other: Run) -> None:
         )
 
 
-def _shown(weight: Fraction) -> str:
+def shown_weight(weight: Fraction) -> str:
     """A weight for people: as a decimal number where it is one."""
     decimal = f"{float(weight):.15g}"
     return decimal if Fraction(decimal) == weight else str(weight)

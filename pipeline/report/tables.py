@@ -196,11 +196,11 @@ def render_text(numbers: Numbers) -> str:
     return "\n\n".join(blocks)
 
 
-def table_text(table: Table) -> str:
-    """Align the first column left and the others right."""
+def table_text(table: Table, whole: str = "report.json") -> str:
+    """Align the first column left and the others right. whole: where rows beyond the first ones are."""
     rows = [table.headers, *table.rows[:_MOST_TEXT_ROWS]]
     first, *others = ([*map(len, column)] for column in zip(*rows, strict=True))
     widths = [max(column) for column in others]
     lines = ["  ".join(("", row[0].ljust(max(first)), *map(str.rjust, row[1:], widths))).rstrip() for row in rows]
     more = len(table.rows) - _MOST_TEXT_ROWS
-    return "\n".join([table.title, *lines, *([f"  ... {more} more in report.json"] if more > 0 else [])])
+    return "\n".join([table.title, *lines, *([f"  ... {more} more in {whole}"] if more > 0 else [])])

@@ -5,7 +5,6 @@ that this package would write.
 """
 
 import tempfile
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -193,11 +192,8 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
         yield Finding(NOT_CHECKED, "tokens", "there are no counts that say which tokens are used", remedy)
         return
     vocabulary = model.vocabulary
-    uses = array("Q", bytes(8 * (vocabulary.max_id + 1)))
-    encoder = model.encoder(cache_bytes=1 << 20, threads=1)
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
-        for columns in counter.read_all():
-            encoder.add_uses(columns, uses)
+        uses = model.uses(counter.read_all())
     needed = bytearray(map(bool, uses))
     for left, right, result in reversed(list(zip(vocabulary.left, vocabulary.right, vocabulary.result, strict=True))):
         if needed[result]:
