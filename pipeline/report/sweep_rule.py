@@ -4,9 +4,10 @@ Size: with the parameters of the model, the size that minimises the loss that Ta
 Vocabulary: Larger Models Deserve Larger Vocabularies*, NeurIPS 2024, arXiv:2407.13623, approach 3). The loss falls with
 the vocabulary's n_v parameters, which are rows of the hidden size, as A / n_v^a, and rises as B / D^b, since with the
 same compute F a model of n + n_v parameters reads only D = F / (6 (n + n_v)) tokens. F is 6 x parameters x tokens, or
-without `tokens` what they found to be optimal, (n / exp(-2.484651))^2. The fit is of models of 33 million to 3 billion parameters; beyond, it is an extrapolation.
-Without parameters: the smallest size whose doubling saves less than 5 % of the tokens. Vocabularies whose last pair
-occurred fewer than 20 times are left out: such tokens are names and typing errors.
+without `tokens` what they found to be optimal, (n / exp(-2.484651))^2. The fit is of models of 33 million to 3 billion
+parameters; beyond, it is an extrapolation. Without parameters: the smallest size whose doubling saves less than 5 % of
+the tokens. Vocabularies whose last pair occurred fewer than 20 times are left out: such tokens are names and typing
+errors.
 
 Mixture: the largest geometric mean of bytes per token over the held-out files, or without any over the sources. So each
 counts the same, whatever its size: one per cent gained in one may be lost in another.
