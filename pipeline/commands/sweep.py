@@ -80,6 +80,15 @@ def mixtures_of(weights: str | None, names: Sequence[str]) -> list[Mixture]:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """A mixture with its merge list. depends_on: a fingerprint."""
+
+    mixture: Mixture
+    trained: Trained
+    depends_on: str
+
+
+@dataclass(frozen=True)
 class Swept:
     """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take."""
 
@@ -110,17 +119,18 @@ def run_sweep(
     files = find_files(map(str, held_out)).files if held_out else []
     directory = Directory(options.output, SWEEP)
     with directory.locked():
-        known = _known_points(directory)
-        if not known:
+        stored = directory.read_manifest()
+        if stored is None:
             directory.refuse_foreign_files()
+        known = dict((stored or {}).get("points", {}))
         directory.write_manifest({"points": known})
-        learned = {one.name: _learn(directory, one, runs, given, options, executor, listener) for one in mixtures}
+        learned = [_learn(directory, one, runs, given, options, executor, listener) for one in mixtures]
         points = _measure(directory, learned, sources, files, options, known, executor, listener)
         chosen = recommend(points, model or ForModel())
-        trained, _ = learned[chosen.mixture]
+        [trained] = (one.trained for one in learned if one.mixture.name == chosen.mixture)
         export_model(trained.model(chosen.vocab_size), directory / "tokenizer", options.export)
         merges = {size: trained.options.special.merge_budget(size) for size in options.vocab_size}
-        overlaps = sweep_page.overlaps({name: one.learned for name, (one, _) in learned.items()}, merges)
+        overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
         swept = Swept(directory.location, points, overlaps, chosen)
         _write(swept, directory)
     return swept
@@ -148,8 +158,8 @@ def _learn(
     options: Options,
     executor: Executor,
     listener: Listener,
-) -> tuple[Trained, str]:
-    """Return the merge list of a mixture, for the largest size, and what it depends on."""
+) -> Learned:
+    """Return the merge list of a mixture, for the largest size."""
     home = directory / "mixtures" / mixture.name
     chosen = [runs[name] for name in mixture.weights]
     run_combine(chosen, list(mixture.weights.values()), replace(options, output=home), executor, listener)
@@ -157,12 +167,12 @@ def _learn(
     with open_merging(home, asked, executor, listener) as (work, run, counted):
         learned = merge.learn(work, run, counted)
         depends_on = fingerprint(run.manifest.merge_fingerprint(), work.options.of_stage("special"))
-        return Trained(learned, work.pattern, work.options), depends_on
+        return Learned(mixture, Trained(learned, work.pattern, work.options), depends_on)
 
 
 def _measure(
     directory: Directory,
-    learned: Mapping[str, tuple[Trained, str]],
+    learned: Sequence[Learned],
     sources: Sequence[SourceCounter],
     files: Sequence[CorpusFile],
     options: Options,
@@ -174,31 +184,23 @@ def _measure(
     names = source_names([file.path for file in files])
     held_out = [(names[file.path], choose([file], _HELD_OUT_BYTES)) for file in files]
     texts = [sorted([one.name, one.fingerprint] for one in sources), list(map(dependencies_of, files))]
-    marks = {
-        (mixture, size): fingerprint(depends_on, size, *texts)
-        for mixture, (_, depends_on) in learned.items()
+    tasks = {
+        fingerprint(one.depends_on, size, *texts): SweepTask(
+            one.trained, size, one.mixture.name, one.mixture.weights, sources, held_out
+        )
+        for one in learned
         for size in options.vocab_size
     }
-    missing = [at for at, mark in marks.items() if mark not in known]
-    tasks = [SweepTask(learned[mixture][0], size, sources, held_out) for mixture, size in missing]
-    workers = memory.budget(options.memory_limit).workers(max(1, min(worker_count(options), len(tasks))))
+    missing = [mark for mark in tasks if mark not in known]
+    workers = memory.budget(options.memory_limit).workers(max(1, min(worker_count(options), len(missing))))
     started = time.monotonic()
-    listener(StageStarted(STAGE, len(marks), "vocabularies", len(marks) - len(missing)))
-    for index, (size, measured) in executor.run(measure_size, tasks, at_once=workers):
-        mixture, asked = missing[index]
-        trained = learned[mixture][0]
-        first = trained.learned.first(trained.options.special.merge_budget(asked))
-        own = Measured("mixture", mixture, first.bytes, first.tokens)
-        last_count = first.counts[-1] if first.counts else 0
-        known[marks[mixture, asked]] = asdict(Point(mixture, asked, size, last_count, (own, *measured)))
+    listener(StageStarted(STAGE, len(tasks), "vocabularies", len(tasks) - len(missing)))
+    for index, point in executor.run(measure_size, [tasks[mark] for mark in missing], at_once=workers):
+        known[missing[index]] = asdict(point)
         directory.write_manifest({"points": known})
         listener(Advanced(STAGE, 1))
     listener(StageEnded(STAGE, time.monotonic() - started))
-    return tuple(_point(known[mark]) for mark in marks.values())
-
-
-def _known_points(directory: Directory) -> dict[str, Any]:
-    return dict((directory.read_manifest() or {}).get("points", {}))
+    return tuple(_point(known[mark]) for mark in tasks)
 
 
 def _point(stored: Mapping[str, Any]) -> Point:

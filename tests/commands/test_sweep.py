@@ -110,12 +110,15 @@ def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path) -> 
     assert len(_points(swept)) == 16
 
 
-def test_points_that_an_interrupted_sweep_lacks_are_measured(home: Path, swept: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0, 5])
+def test_points_that_an_interrupted_sweep_lacks_are_measured(
+    home: Path, swept: Path, tmp_path: Path, kept: int
+) -> None:
     output = tmp_path / "sweep"
     shutil.copytree(swept, output)
     expected = _points(output)
     stored = list(json.loads((output / "sweep.json").read_text())["points"].items())
-    Directory(output, SWEEP).write_manifest({"points": dict(stored[:5])})
+    Directory(output, SWEEP).write_manifest({"points": dict(stored[:kept])})
     for name in ("sweep.html", "sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5/counter.parquet"):
         (output / name).unlink()
     assert run(*WORDS, "--output", output, "--quiet", cwd=home).stdout == f"{output}/tokenizer\n"
