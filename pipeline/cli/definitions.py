@@ -181,7 +181,7 @@ def sweep(
         *(runs, session.given, session.options, session.executor, session.listener),
         weights=weights, held_out=held_out, model=for_model(**model),
     )  # fmt: skip
-    text = render(str(swept.directory), swept.points, swept.recommendation)
+    text = render(str(swept.directory), swept.points, swept.recommendation, swept.parts)
     return Result("swept", to_json(swept), text, str(swept.directory / "tokenizer"))
 
 

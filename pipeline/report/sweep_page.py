@@ -27,6 +27,20 @@ class Overlap:
     of: int
 
 
+@dataclass(frozen=True)
+class Part:
+    """The recommended vocabulary, learned from each so many-th chunk only. rate: geometric mean of bytes per token.
+
+    change: of the rate, from that of all chunks; shared: of the learned tokens, with those of all chunks.
+    """
+
+    every: int
+    rate: float
+    change: float
+    shared: int
+    of: int
+
+
 def overlaps(learned: Mapping[str, MergeList], merges: Mapping[int, int]) -> tuple[Overlap, ...]:
     """Compare the vocabularies of all pairs of mixtures. merges: vocabulary size -> the merges that it has."""
     joined = {
@@ -92,7 +106,7 @@ def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Tabl
     return found
 
 
-def render(directory: str, points: Sequence[Point], chosen: Recommendation) -> str:
+def render(directory: str, points: Sequence[Point], chosen: Recommendation, parts: Sequence[Part]) -> str:
     """Return a table of mixtures and sizes as text, and the recommendation."""
     sizes = sorted({point.vocab_size for point in points})
     rates = {(point.mixture, point.vocab_size): shown(rate(point)) for point in points}
@@ -102,6 +116,7 @@ def render(directory: str, points: Sequence[Point], chosen: Recommendation) -> s
     rows = [
         ("recommended", f"{chosen.mixture}, {chosen.vocab_size:,} tokens"),
         *(("because", reason) for reason in chosen.reasons),
+        *(("less text", _in_words(part)) for part in parts),
         ("tokenizer", f"{directory}/tokenizer"),
         ("all numbers", f"{directory}/sweep.html, {directory}/sweep.parquet"),
     ]
@@ -109,13 +124,25 @@ def render(directory: str, points: Sequence[Point], chosen: Recommendation) -> s
     return f"{listed}\n\n{two_columns(rows)}"
 
 
-def page(directory: str, points: Sequence[Point], overlapping: Sequence[Overlap], chosen: Recommendation) -> str:
+def _in_words(part: Part) -> str:
+    share = f"{part.shared / max(part.of, 1):.1%}"
+    return f"learned from 1/{part.every} of the chunks, {part.change:+.2%} bytes per token, {share} of the same tokens"
+
+
+def page(
+    directory: str,
+    points: Sequence[Point],
+    overlapping: Sequence[Overlap],
+    chosen: Recommendation,
+    parts: Sequence[Part],
+) -> str:
     """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
-    reasons = element("ul", *(element("li", reason) for reason in chosen.reasons))
+    listed = [*chosen.reasons, *map(_in_words, parts)]
+    reasons = element("ul", *(element("li", reason) for reason in listed))
     first = element("section", element("h2", f"Recommended: {chosen.mixture}, {chosen.vocab_size:,} tokens"), reasons)
     drawn = element("section", element("h2", "Bytes per token by size"), _drawing(points))
-    listed = (element("section", table(one)) for one in tables(points, overlapping))
-    return plain_page(f"Sweep: {directory}", first, drawn, *listed)
+    below = (element("section", table(one)) for one in tables(points, overlapping))
+    return plain_page(f"Sweep: {directory}", first, drawn, *below)
 
 
 def _drawing(points: Sequence[Point]) -> Html:

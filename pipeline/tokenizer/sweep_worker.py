@@ -25,8 +25,8 @@ class SourceCounter:
 
 @dataclass(frozen=True)
 class SweepTask:
-    """A merge list to be cut to one size. weights: of the sources that it was learned from; held_out: name and
-    stretches of each file."""
+    """A merge list to be cut to one size. weights: of the sources that it was learned from, if from all
+    of their chunks; held_out: name and stretches of each file."""
 
     trained: Trained
     vocab_size: int
@@ -82,11 +82,11 @@ def _tokens_by_source(task: SweepTask, model: Model, learned: MergeList) -> dict
 
     Then no count was rounded, so the mixture's tokens, which the merges' counts say, are the weighted sum of them all.
     """
+    rounded = any(weight.denominator > 1 for weight in task.weights.values())
+    if not task.weights or rounded or learned.left_out_pieces:
+        return {one.name: _tokens_of(model, one) for one in task.sources}
     own = [one for one in task.sources if one.name in task.weights]
     largest = max(own, key=lambda one: one.bytes)
-    rounded = any(weight.denominator > 1 for weight in task.weights.values())
-    if rounded or learned.left_out_pieces:
-        return {one.name: _tokens_of(model, one) for one in task.sources}
     tokens = {one.name: _tokens_of(model, one) for one in task.sources if one is not largest}
     others = sum(int(task.weights[one.name]) * tokens[one.name] for one in own if one is not largest)
     tokens[largest.name] = (learned.tokens - others) // int(task.weights[largest.name])

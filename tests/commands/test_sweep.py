@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -126,6 +127,37 @@ def test_points_that_an_interrupted_sweep_lacks_are_measured(
         at: one for at, one in expected.items() if at[1] in SIZES
     }
     assert (output / "sweep.html").exists()
+
+
+def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        words = ["count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", "--quiet"]
+        assert run(*words, cwd=home).returncode == 0
+    words = ["sweep", tmp_path / "a", tmp_path / "b", "--weights", "b=3", "--vocab-size", 400, "--log-json"]
+    result = run(*words, "--output", tmp_path / "sweep", cwd=home)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout.splitlines()[-1])
+    assert [part["every"] for part in document["parts"]] == [4, 2]
+    expected: Counter[bytes] = Counter()
+    for name, weight in (("a", 1), ("b", 3)):
+        for chunk in sorted((tmp_path / name / "counts").iterdir())[::4]:
+            table = parquet.read_table(chunk).to_pydict()
+            for piece, count in zip(table["piece"], table["count"], strict=True):
+                expected[piece] += weight * count
+    learned = pipeline.merge_run(pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
+    texts = [
+        (home / f"{name}.txt").read_bytes().decode().replace("<|endoftext|>", "\0<|endoftext|>\0") for name in "ab"
+    ]
+    rates = []
+    for text in texts:
+        parts = [part for part in text.split("\0") if part != "<|endoftext|>"]
+        tokens = sum(len(learned.encode_ordinary(part)) for part in parts)
+        rates.append(sum(len(part.encode()) for part in parts) / tokens)
+    assert document["parts"][0]["rate"] == pytest.approx(math.sqrt(rates[0] * rates[1]))
+    whole = pipeline.load(tmp_path / "sweep" / "tokenizer").merges
+    assert document["parts"][0]["shared"] == len(
+        {b"".join(one) for one in whole} & {b"".join(one) for one in learned.merges}
+    )
 
 
 def test_mixtures_are_all_choices_of_weights() -> None:
