@@ -13,8 +13,8 @@ from pipeline.report.sweep_rule import Recommendation, rate
 from pipeline.report.tables import Table, shown, table_text
 from pipeline.tokenizer.sweep_worker import Point
 
-_WIDTH, _HEIGHT, _EDGE = 640, 260, 44  # of the drawing
-_COLOURS = ("var(--first)", "var(--second)", "#2f8f5b", "#8a4fb5", "#b0392f", "#3a7f99")
+_WIDTH, _HEIGHT, _EDGE = 420, 240, 40  # of the drawing
+_COLOURS, _DASHES = ("var(--first)", "var(--second)"), ("none", "6 3", "2 3", "9 3 2 3")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def page(
 
 
 def _drawing(points: Sequence[Point]) -> Html:
-    """Draw a line for each mixture: the geometric mean of bytes per token over the sizes, on a logarithmic axis."""
+    """Draw a line for each mixture: the geometric mean of bytes per token over the sizes."""
     sizes = sorted({point.vocab_size for point in points})
     rates = [rate(point) for point in points]
     low, high = min(rates), max(rates)
@@ -165,14 +165,21 @@ def _drawing(points: Sequence[Point]) -> Html:
     ]
     legend = []
     for number, mixture in enumerate(dict.fromkeys(point.mixture for point in points)):
-        colour = _COLOURS[number % len(_COLOURS)]
         ends = " ".join(
             f"{places[point.vocab_size]:.1f},{height(rate(point)):.1f}" for point in points if point.mixture == mixture
         )
-        drawn.append(element("polyline", points=ends, fill="none", stroke=colour, stroke_width=2))
-        legend.append(element("li", element("span", "— ", style=f"color: {colour}"), mixture))
+        drawn.append(_line(number, ends))
+        mark = element("svg", _line(number, "0,5 40,5"), width=40, height=10, aria_hidden="true")
+        legend.append(element("li", mark, " ", mixture))
     label = "Bytes per token of each mixture by vocabulary size; the tables below have the numbers"
-    attributes = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "style": "width: 100%; font-size: 12px"}
+    attributes = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "style": "width: 100%; max-width: 32rem; font-size: 13px"}
     svg = element("svg", *drawn, role="img", aria_label=label, **attributes)
     note = "The geometric mean over the held-out files, or without any over the sources."
     return escaped(svg, element("ul", *legend, class_="tokens"), element("p", note, class_="quiet"))
+
+
+def _line(number: int, points: str) -> Html:
+    """Draw the line of a mixture; the first eight differ by colour or dashes."""
+    dashes = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    colour = _COLOURS[number % len(_COLOURS)]
+    return element("polyline", points=points, fill="none", stroke=colour, stroke_width=2, stroke_dasharray=dashes)

@@ -7,6 +7,8 @@ that this package would write.
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -72,6 +74,8 @@ def _agreement(model: Model, home: Location) -> Iterator[Finding]:
         readers["vocab.json, merges.txt"] = lambda: _of_gpt2(model, home)
     for name in sorted(one for one in names if one.endswith(".tiktoken")):
         readers[name] = lambda name=name: _of_ranks(model, home / name)  # type: ignore[misc]
+    for name in sorted(one for one in names if one.endswith(".gguf")) if find_spec("gguf") else ():
+        readers[name] = lambda name=name: _of_gguf(model, home / name)  # type: ignore[misc]
     for name, compare in readers.items():
         try:
             other = compare()
@@ -101,6 +105,23 @@ def _of_ranks(model: Model, file: Location) -> str:
     ranks, tokens = read_ranks(file), model.vocabulary.tokens
     other = [id_ for id_ in ranks | tokens if ranks.get(id_) != tokens.get(id_)]
     return f"{len(other):,} ids are not the same token, the first {other[0]}" if other else ""
+
+
+def _of_gguf(model: Model, file: Location) -> str:
+    """Say how the tokens and merges of a GGUF file differ; it may have more tokens at its end, as padding."""
+    vocabulary = model.vocabulary
+    try:
+        reader = import_module("gguf").GGUFReader(file)
+        listed, merges = (reader.get_field(f"tokenizer.ggml.{name}").contents() for name in ("tokens", "merges"))
+    except (OSError, ValueError, AttributeError) as reason:  # no such field: None
+        return f"it holds no byte-level BPE tokenizer ({reason})"
+    texts = vocabulary.texts | {id_: text for text, id_ in vocabulary.special_tokens.items()}
+    other = [id_ for id_, text in texts.items() if id_ >= len(listed) or listed[id_] != text]
+    if other:
+        return f"{len(other):,} ids are not the same token, the first {other[0]}"
+    pairs = zip(vocabulary.left, vocabulary.right, strict=True)
+    same = merges == [f"{vocabulary.texts[left]} {vocabulary.texts[right]}" for left, right in pairs]
+    return "" if same else "its merges are other ones"
 
 
 def _settings(model: Model, home: Location) -> Iterator[Finding]:

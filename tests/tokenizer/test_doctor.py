@@ -86,6 +86,20 @@ def test_a_defect_is_found_with_a_remedy(name: str, tmp_path: Path) -> None:
     assert all(one.remedy for one in found if one.outcome in (WRONG, ADVICE))
 
 
+def test_a_gguf_file_of_another_tokenizer_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="the gguf package is not installed")
+    made(tmp_path)
+    model = Tokenizer.load(tmp_path).model
+    EXPORTS["gguf"](model, tmp_path)
+    found = examine(tmp_path, [], None)
+    assert "tokenizer.gguf say the same" in texts_of(found, FINE)
+    for other in (samples.trained("gpt2")[:-1], samples.trained("llama3")):
+        EXPORTS["gguf"](Tokenizer.from_merges(other, [EOT, "<|pad|>"]).model, tmp_path)
+        assert "tokenizer.gguf and tokenizer.json disagree" in texts_of(examine(tmp_path, [], None), WRONG)
+    (tmp_path / "tokenizer.gguf").write_bytes(b"no")
+    assert "holds no byte-level BPE" in texts_of(examine(tmp_path, [], None), WRONG)
+
+
 def test_special_tokens_that_collide_or_are_missing_are_found(tmp_path: Path) -> None:
     Tokenizer.from_merges([(b"a", b"b")], ["user", "<x>", "<x>y", "<|im_start|>"]).save(tmp_path)
     advice = texts_of(examine(tmp_path, [], None), ADVICE)
