@@ -14,11 +14,11 @@ from fractions import Fraction
 from typing import Any
 
 from pipeline.base.errors import UsageError
-from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.commands.combine import run_combine, run_part, shown_weight
 from pipeline.commands.merge import open_merging
 from pipeline.commands.report import short_names
-from pipeline.corpus.files import CorpusFile, find_files
+from pipeline.corpus.files import CorpusFile, files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
@@ -33,14 +33,14 @@ from pipeline.run.options import Options
 from pipeline.run.plan import dependencies_of
 from pipeline.run.values import parse_weight
 from pipeline.run.workers import worker_count
-from pipeline.storage import Location, existing
+from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure_size
 
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
 _HELD_OUT_BYTES = 1 << 22  # of each file
-_MOST_MIXTURES = 256
+_MOST_MIXTURES, _LONGEST_NAME = 256, 160
 _PARTS = (4, 2)  # of the chunks: each fourth one, each second one
 STAGE = "measuring"
 
@@ -57,7 +57,8 @@ class Mixture:
         """A name for tables and for the mixture's directory."""
         shown = (f"{name}-x{shown_weight(weight)}" for name, weight in self.weights.items())
         part = "" if self.every == 1 else f"@1_{self.every}"
-        return "+".join(one.replace("/", "_") for one in shown) + part
+        name = "+".join(one.replace("/", "_") for one in shown)
+        return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
 
 
 def mixtures_of(weights: str | None, names: Sequence[str]) -> list[Mixture]:
@@ -134,11 +135,15 @@ def run_sweep(
     """Measure every mixture at every size. given: the options of merging that were asked for."""
     if options.output is None:
         raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
+    if any(same_location(options.output, location) for location in locations):
+        raise UsageError(f"--output {options.output} is one of the runs; choose another")
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(weights, names)
     sources = _sources(runs, options, executor)
     files = find_files(map(str, held_out)).files if held_out else []
+    if counted := _counted_files(files, locations):
+        listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     directory = Directory(options.output, SWEEP)
     with directory.locked():
         stored = directory.read_manifest()
@@ -157,6 +162,12 @@ def run_sweep(
         swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
         _write(swept, directory)
     return swept
+
+
+def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
+    """Return the held-out files that a run has counted, themselves or as copies."""
+    plans = [manifest.require(location).manifest.plan.files for location in locations]
+    return sorted({file.path for plan in plans for file in files_in_both(files, plan)})
 
 
 def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[sweep_page.Part]:

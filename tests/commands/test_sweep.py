@@ -1,8 +1,13 @@
 """A sweep's points are those of single runs; it resumes; and its rule is the one that is written down."""
 
+import contextlib
 import json
 import math
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -129,6 +134,24 @@ def test_points_that_an_interrupted_sweep_lacks_are_measured(
     assert (output / "sweep.html").exists()
 
 
+@pytest.mark.slow
+def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "pipeline", *WORDS, "--output", str(tmp_path / "sweep")]
+    for tenths in range(4, 40, 4):
+        process = subprocess.Popen(command, cwd=home, start_new_session=True, stderr=subprocess.DEVNULL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(tenths / 10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    result = run(*WORDS, "--output", tmp_path / "sweep", cwd=home)
+    assert result.returncode == 0, result.stderr
+    expected = {at: one for at, one in _points(swept).items() if at[1] in SIZES}
+    assert _points(tmp_path / "sweep") == expected
+    names = [path.relative_to(swept) for path in swept.rglob("merges.parquet")]
+    assert all((tmp_path / "sweep" / name).exists() for name in names)
+
+
 def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         words = ["count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", "--quiet"]
@@ -160,12 +183,23 @@ def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
     )
 
 
+def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None:
+    shutil.copy(home / "a.txt", tmp_path / "copy.txt")
+    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--held-out", tmp_path / "copy.txt"]
+    result = run(*words, "--output", tmp_path / "sweep")
+    assert result.returncode == 0
+    assert "--held-out names text that was counted: " in result.stderr
+    assert "copy.txt" in result.stderr
+
+
 def test_mixtures_are_all_choices_of_weights() -> None:
     found = mixtures_of("a=1,1/3 c=0,2", ["a", "b", "c"])
     assert [one.weights for one in found] == [
         {"a": a, "b": 1} | ({"c": c} if c else {}) for a in (1, Fraction(1, 3)) for c in (0, 2)
     ]
     assert found[2].name == "a-x1_3+b-x1"
+    [long] = mixtures_of(None, ["n" * 100, "m" * 100])
+    assert len(long.name) < 220
     for wrong in ("d=1", "a", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
         with pytest.raises(UsageError, match="--weights"):
             mixtures_of(wrong, ["a", "b", "c"])
@@ -216,6 +250,7 @@ def test_numbers_of_the_model_are_read_or_refused() -> None:
 
 def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert "--output" in refused(run("sweep", "runs/a", cwd=home), 2)
+    assert "one of the runs" in refused(run("sweep", "runs/a", "--output", "runs/a", cwd=home), 2)
     assert "--weights" in refused(run("sweep", "runs/a", "--weights", "z=1", "--output", tmp_path / "x", cwd=home), 2)
     (tmp_path / "mine" / "mixtures").mkdir(parents=True)
     (tmp_path / "mine" / "mixtures" / "x").write_text("mine")
