@@ -163,7 +163,7 @@ def sweep(
     held_out: tuple[Location, ...],
     **model: str | None,
 ) -> Result:
-    """Measure mixtures of RUNs at several vocabulary sizes, and recommend one.
+    """Measure mixtures of RUNs at several sizes, and recommend one.
 
     Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
     a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
@@ -553,9 +553,9 @@ def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None
 @click.option("--text", "texts", multiple=True, metavar="STRING", help="compare on this text; repeatable")
 @json_option
 def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: tuple[str, ...], as_json: bool) -> int:
-    """Print how two tokenizers differ; exit code 0 if they are equal, 1 if not, 3 if it failed.
+    """Print how the tokenizers A and B differ.
 
-    That is: tokens that only one has, ids and ranks that moved, settings, and the texts that are cut differently, with
+    The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has, ids and ranks that moved, settings, and the texts that are cut differently, with
     the bytes per token of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in
     several languages.
 
@@ -580,9 +580,9 @@ def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: 
 def doctor(
     tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool, as_json: bool
 ) -> int:
-    """Print what is wrong with a tokenizer, each with a remedy; exit code 1 if anything is.
+    """Print what is wrong with a tokenizer, each with a remedy.
 
-    TOKENIZER is a directory or file, of this package or another's. Its files are compared with each other and, id by
+    The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are compared with each other and, id by
     id, in each installed library that reads them; tokens, special tokens, settings and round trips are checked.
 
     \b
