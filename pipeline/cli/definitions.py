@@ -555,9 +555,9 @@ def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None
 def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: tuple[str, ...], as_json: bool) -> int:
     """Print how the tokenizers A and B differ.
 
-    The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has, ids and ranks that moved, settings, and the texts that are cut differently, with
-    the bytes per token of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in
-    several languages.
+    The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has,
+    ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token of both. Texts
+    are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
 
     \b
     bpe-pipeline diff runs/a runs/b
@@ -582,8 +582,9 @@ def doctor(
 ) -> int:
     """Print what is wrong with a tokenizer, each with a remedy.
 
-    The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are compared with each other and, id by
-    id, in each installed library that reads them; tokens, special tokens, settings and round trips are checked.
+    The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are
+    compared with each other and, id by id, in each installed library that reads them; tokens, special tokens, settings
+    and round trips are checked.
 
     \b
     bpe-pipeline doctor runs/a/tokenizer
