@@ -61,7 +61,7 @@ def test_tokens_and_merges_are_listed_by_what_they_are() -> None:
     assert to_json(found, [], [])["merges"]["moved"] == [["e f", 2, 1]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.text("theoanrs \n.é你", max_size=30), max_size=4), st.sampled_from(["gpt2", "llama3", "none"]))
 def test_other_cuts_are_the_shortest_and_sum_up(texts: list[str], pattern: str) -> None:
     one, other = (

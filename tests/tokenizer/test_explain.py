@@ -22,7 +22,7 @@ def _trained(pattern: str) -> Tokenizer:
 
 
 @pytest.mark.parametrize("pattern", samples.PATTERNS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(text=TEXTS)
 def test_explained_ids_are_those_of_encode(pattern: str, text: str) -> None:
     tokenizer = _trained(pattern)
@@ -39,7 +39,7 @@ def _starts(explanation: Explanation) -> list[int]:
     return starts[:-1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.permutations(samples.trained("none", 40)[:12]), st.text("theoanrsi ", max_size=40))
 def test_merges_in_any_order_are_explained_by_definition(merges: samples.Merges, text: str) -> None:
     """An order that no trainer makes: a merge may make a pair of a lower rank than its own."""
