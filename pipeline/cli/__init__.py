@@ -33,15 +33,14 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except click.ClickException as error:
         return _fail(" ".join(error.format_message().split()), 2)
-    except BrokenPipeError:
+    except BrokenPipeError as error:
         sys.stderr.close()  # the reader of our output has left: say nothing
-        return 1
+        return getattr(error, "exit_code", 1)
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, PipelineError):
-            return _fail(str(error), error.exit_code)
-        return _fail(_describe(error), 1)
+        reason = str(error) if isinstance(error, PipelineError) else _describe(error)
+        return _fail(reason, getattr(error, "exit_code", 1))
     return result if isinstance(result, int) else 0
 
 

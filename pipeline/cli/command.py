@@ -82,6 +82,7 @@ _SHORT = {"output": "-o", "quiet": "-q"}
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 base_argument = click.argument("base", type=LOCATION, metavar="BASE")
+json_option = click.option("--json", "as_json", is_flag=True, help="print JSON, for machines")
 overwrite_option = click.option("--overwrite", is_flag=True, help="replace a file that exists")
 tokenizer_option = click.option(
     "--tokenizer", type=LOCATION, required=True, metavar="DIR",
@@ -100,22 +101,23 @@ def commands() -> None:
     """
 
 
-def command(*names: str, name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
+def command(*names: str, name: str | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
     """Add a function to the group as a command that takes the options of these names.
 
-    It is called with a `Request`, unless there are no names, and the values of its own click arguments but `inputs`.
+    It is called with a `Request`, unless there are no names, and the values of its own click arguments but `inputs`. It
+    may return an exit code.
     """
 
-    def decorate(function: Callable[..., None]) -> click.Command:
+    def decorate(function: Callable[..., int | None]) -> click.Command:
         own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
         own_names = {str(parameter.name) for parameter in own} - {"inputs"}
 
-        def call(**values: Any) -> None:
+        def call(**values: Any) -> int | None:
             own_values = {own_name: values.pop(own_name) for own_name in own_names}
             if not names:
-                function(**own_values)
-            elif (request := _settle(names, values)) is not None:
-                function(request, **own_values)
+                return function(**own_values)
+            request = _settle(names, values)
+            return None if request is None else function(request, **own_values)
 
         help_text = inspect.cleandoc(function.__doc__ or "")
         found = click.Command(

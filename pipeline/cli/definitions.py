@@ -21,6 +21,7 @@ from pipeline.cli.command import (
     carry_out,
     command,
     inputs,
+    json_option,
     overwrite_option,
     run_argument,
     run_command,
@@ -31,6 +32,7 @@ from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
 from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
 from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
+from pipeline.storage.atomic import single_output
 
 _TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode", "chat")})
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "add_bos", "reserve_tokens", "round_vocab_to")
@@ -134,6 +136,55 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     from pipeline.commands.combine import run_combine
 
     return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
+
+
+@run_command("output", *(name for name in _MERGE if name != "overwrite"), only_here=True)
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
+@click.option(
+    "--weights", metavar="'NAME=W,W ...'",
+    help="of runs, by the last part of their paths: every choice of one weight for each is a mixture; 0 leaves a run "
+    "out  [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
+    help="text that was not counted, to measure with, such as a file for each language; repeatable",
+)  # fmt: skip
+@click.option(
+    "--parameters", metavar="N", help="of the model, without embeddings, such as 7B: they say which size fits"
+)
+@click.option(
+    "--tokens", metavar="N", help="that the model is trained on, such as 2T  [default: its optimum of compute]"
+)
+@click.option(
+    "--hidden-size", metavar="N", help="of the model, a row of the embedding  [default: usual for --parameters]"
+)
+def sweep(
+    session: Session,
+    runs: tuple[Location, ...],
+    weights: str | None,
+    held_out: tuple[Location, ...],
+    **model: str | None,
+) -> Result:
+    """Measure mixtures of RUNs at several sizes, and recommend one.
+
+    Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
+    a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
+    sizes or weights computes what is new.
+
+    \b
+    bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep
+    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
+    """
+    from pipeline.commands.sweep import run_sweep, to_json
+    from pipeline.report.sweep_page import render
+    from pipeline.report.sweep_rule import for_model
+
+    swept = run_sweep(
+        *(runs, session.given, session.options, session.executor, session.listener),
+        weights=weights, held_out=held_out, model=for_model(**model),
+    )  # fmt: skip
+    text = render(str(swept.directory), swept.points, swept.recommendation, swept.parts)
+    return Result("swept", to_json(swept), text, str(swept.directory / "tokenizer"))
 
 
 @run_command("output", "min_frequency", "whole_characters", "overwrite", *RUN_OPTIONS, only_here=True)
@@ -477,6 +528,81 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
         decode_shards_command(tokenizer, [location_type(word) for word in words])
     else:
         decode_command(tokenizer, ids)
+
+
+@command()
+@click.argument("text")
+@tokenizer_option
+@json_option
+@click.option("--html", "page", type=LOCATION, metavar="FILE", help="write a page instead of printing")
+@overwrite_option
+def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None, overwrite: bool) -> None:
+    """Print why TEXT has its ids.
+
+    That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
+    those of the run, where the tokenizer is stored in one.
+
+    \b
+    bpe-pipeline explain --tokenizer runs/a 'Hello world'
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+    """
+    from pipeline.commands.explain import explain_command
+
+    if as_json and page is not None:
+        raise UsageError("--json prints, and --html writes a page: give one of them")
+    if overwrite and page is None:
+        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
+    page = None if page is None else single_output(page, overwrite=overwrite)
+    explain_command(tokenizer, as_utf8(text), as_json=as_json, page=page)
+
+
+@command()
+@click.argument("first", type=LOCATION, metavar="A")
+@click.argument("second", type=LOCATION, metavar="B")
+@click.argument("paths", nargs=-1, type=LOCATION, metavar="[INPUT ...]")
+@click.option("--text", "texts", multiple=True, metavar="STRING", help="compare on this text; repeatable")
+@json_option
+def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: tuple[str, ...], as_json: bool) -> int:
+    """Print how the tokenizers A and B differ.
+
+    The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has,
+    ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token of both. Texts
+    are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
+
+    \b
+    bpe-pipeline diff runs/a runs/b
+    bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
+    """
+    from pipeline.commands.diff import diff_command
+
+    return diff_command(first, second, paths, [as_utf8(text) for text in texts], as_json=as_json)
+
+
+@command()
+@click.argument("tokenizer", type=LOCATION, metavar="TOKENIZER")
+@click.option(
+    "--sample", "samples", multiple=True, type=LOCATION, metavar="FILE",
+    help="text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
+@click.option("--counts", type=LOCATION, metavar="RUN", help="whose counts say which tokens are used; default: its run")
+@click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
+@json_option
+def doctor(
+    tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool, as_json: bool
+) -> int:
+    """Print what is wrong with a tokenizer, each with a remedy.
+
+    The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are
+    compared with each other and, id by id, in each installed library that reads them; tokens, special tokens, settings
+    and round trips are checked.
+
+    \b
+    bpe-pipeline doctor runs/a/tokenizer
+    bpe-pipeline doctor downloaded/model --sample unseen.txt --json
+    """
+    from pipeline.commands.doctor import doctor_command
+
+    return doctor_command(tokenizer, samples, counts, strict=strict, as_json=as_json)
 
 
 @command()

@@ -17,7 +17,7 @@ from pipeline.base.events import Listener
 from pipeline.commands.count import write_summary
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
-from pipeline.counts.counter_file import Parts
+from pipeline.counts.counter_file import Parts, look_at
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
@@ -89,17 +89,41 @@ def run_combine(
     fractions = [(factor.numerator, factor.denominator) for factor in factors]
     weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
-    described = " + ".join(f"{run.directory} x {_shown(by)}" for run, by in zip(runs, factors, strict=True))
-    counting = runs[0].manifest.counting
+    described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
+    source, parts = Source("runs", digest, described), Parts(counters, statistics, weighted)
+    return _combined(runs[0], source, parts, locations, options, executor, listener)
+
+
+def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
+    """Make a run of each so many-th chunk of another one, whose counters are stored."""
+    run = manifest.require(location)
+    chosen = range(0, len(run.manifest.plan.chunks), every)
+    counters = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chosen]
+    found = [one.statistics for one in look_at(counters, executor) if one is not None]
+    described = f"{len(chosen)} of {len(run.manifest.plan.chunks)} chunks of {run.directory}"
+    source = Source("runs", fingerprint(sorted(mark for _, mark in counters)), described)
+    parts = Parts(counters, sum(found, ChunkStatistics()))
+    return _combined(run, source, parts, [location], options, executor, listener)
+
+
+def _combined(
+    like: Run,
+    source: Source,
+    parts: Parts,
+    locations: Sequence[Location],
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+) -> Summary:
+    """Write a run of these counters, whose pieces are of the kind of another run's. locations: what was read."""
+    counting = like.manifest.counting
     unread = counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
     pattern = compile_pattern(counting["pattern"])
     with open_work(replace(options, pattern=counting["pattern"]), pattern, executor, listener) as work:
         for path in locations:  # as they are named, and with links resolved
             found = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             work.directory.refuse_corpus_inside(map(str, found), "one of the runs to combine")
-        source = Source("runs", digest, described)
-        parts = Parts(counters, statistics, weighted)
-        with take_counts(work, unread, runs[0].manifest.cutting, source, lambda *_: parts) as (run, counted):
+        with take_counts(work, unread, like.manifest.cutting, source, lambda *_: parts) as (run, counted):
             return write_summary(work, run, counted)
 
 
@@ -140,7 +164,7 @@ def _require_comparable(first: Run, other: Run) -> None:
         )
 
 
-def _shown(weight: Fraction) -> str:
+def shown_weight(weight: Fraction) -> str:
     """A weight for people: as a decimal number where it is one."""
     decimal = f"{float(weight):.15g}"
     return decimal if Fraction(decimal) == weight else str(weight)

@@ -2,8 +2,9 @@
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -64,7 +65,16 @@ def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeOp
 def run_merge(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
-    """Merge and export from the counts of a run directory; the corpus is not needed.
+    """Merge and export from the counts of a run directory; the corpus is not needed."""
+    with open_merging(location, given, executor, listener) as opened:
+        return merge_and_export(*opened)
+
+
+@contextmanager
+def open_merging(
+    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> Iterator[tuple[Work, Run, Counted]]:
+    """Open a run directory to merge in, and yield its work, run and counts.
 
     All options that are not given are the run's. Nothing is deleted before everything was checked that can be.
     """
@@ -88,7 +98,7 @@ def run_merge(
             manifest.save(run)
         run = manifest.store_merge_options(run, options, FILE_NAMES)
         with work.logged(lambda: manifest.remove_partial(run)):
-            return merge_and_export(work, run, counted)
+            yield work, run, counted
 
 
 def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, Trained]:

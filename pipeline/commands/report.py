@@ -158,7 +158,7 @@ def run_report(
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
-        compare=tuple(zip(_short_names(compare), map(_compared_path, compare), strict=True)),
+        compare=tuple(zip(short_names(compare), map(_compared_path, compare), strict=True)),
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
@@ -192,7 +192,7 @@ def _compared_path(path: Location) -> Location:
     return tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached(str(path))
 
 
-def _short_names(paths: Sequence[Location]) -> list[str]:
+def short_names(paths: Sequence[Location]) -> list[str]:
     """Name tokenizers by the last component of their paths if these differ, else by the whole paths."""
     short = [path.parent.name if path.name in ("tokenizer", "tokenizer.json") else path.name for path in paths]
     return short if all(short) and len(set(short)) == len(short) else list(map(str, paths))

@@ -71,6 +71,13 @@ def table(shown: Table, class_: str = "facts") -> Html:
     return escaped(element("h3", shown.title), _note(shown.note), framed) if shown.headers else framed
 
 
+def plain_page(title: str, *sections: Html) -> str:
+    """Return a page of sections without plots or scripts, in the style of the report."""
+    template = Template((_HERE / "plain_page.html").read_text("utf-8"))
+    style = (_HERE / "page.css").read_text("utf-8")
+    return template.substitute(title=escaped(title), style=style, content=escaped(*sections), version=__version__)
+
+
 def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numbers) -> None:
     """Write the page. script: plotly's."""
     drawn = page_plots(header, numbers)

@@ -184,23 +184,23 @@ def render_text(numbers: Numbers) -> str:
     for one in token_lists(numbers):
         examples = "  ".join(text for text, _ in one.rows[:_MOST_TEXT_TOKENS])
         tokens.append(f"  {one.title}" + (f": {examples}" if examples else ""))
-    blocks = [_text(sizes(numbers.merged)), _text(Table("Tokens by script", ("script", "tokens"), scripts))]
+    blocks = [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
     blocks.append("\n".join(tokens))
     if (sample := numbers.sample) is not None:
         blocks.append("The sample\n  " + about_sample(sample))
-        blocks += map(_text, sample_tables(numbers, sample))
+        blocks += map(table_text, sample_tables(numbers, sample))
         blocks.append("  " + unused_tokens(sample))
     names = tuple(name for name, _ in numbers.tokenizers)
     sentences = tuple((one.language, *map(str, one.counts)) for one in numbers.sentences)
-    blocks.append(_text(Table("Tokens of the same text in several languages", ("language", *names), sentences)))
+    blocks.append(table_text(Table("Tokens of the same text in several languages", ("language", *names), sentences)))
     return "\n\n".join(blocks)
 
 
-def _text(table: Table) -> str:
-    """Align the first column left and the others right."""
+def table_text(table: Table, whole: str = "report.json") -> str:
+    """Align the first column left and the others right. whole: where rows beyond the first ones are."""
     rows = [table.headers, *table.rows[:_MOST_TEXT_ROWS]]
     first, *others = ([*map(len, column)] for column in zip(*rows, strict=True))
     widths = [max(column) for column in others]
     lines = ["  ".join(("", row[0].ljust(max(first)), *map(str.rjust, row[1:], widths))).rstrip() for row in rows]
     more = len(table.rows) - _MOST_TEXT_ROWS
-    return "\n".join([table.title, *lines, *([f"  ... {more} more in report.json"] if more > 0 else [])])
+    return "\n".join([table.title, *lines, *([f"  ... {more} more in {whole}"] if more > 0 else [])])

@@ -212,6 +212,12 @@ def load(location: Location) -> Run | None:
     return Run(directory, manifest)
 
 
+def run_of(path: Location) -> Run | None:
+    """Return the run that a path names: its directory, or a tokenizer's directory or file in it."""
+    homes = (path, path.parent, path.parent.parent)
+    return next((run for home in homes if home.is_dir() and (run := load(home))), None)
+
+
 def require(location: Location) -> Run:
     """Return the run in a directory; raises `RunDirectoryError` if there is none."""
     if (run := load(location)) is None:

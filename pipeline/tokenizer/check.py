@@ -7,6 +7,7 @@ import json
 import runpy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -29,7 +30,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 Encode = Callable[[str], list[int]]
 
 _SAMPLE_BYTES = 1 << 20
-_HARD_TEXTS = (
+HARD_TEXTS = (
     "", " ", "\n", "\x00\x00\x01", "x\n  ", "x\n  \n y  \t z   ", "a\r\n\r\nb\r\n", "DON'T I'ſ 'LLama we'Re don't",
     "123４５６ 1 2 12345678 Ⅻ ½", "a\u0085b\u200bc\ufeffd\u180ee\u00a0f\u3000g\u2028h\x1ci",
     "नमस्ते e\u0301 é ö 각 한국어", "👩\u200d👩\u200d👧\u200d👦 \U0010ffff \ufffd",
@@ -59,21 +60,9 @@ def check_command(
 
     Raises `ExportRefusedError` at the end where ids differ.
     """
-    homes = (source, source.parent, source.parent.parent)
-    run = next((run for home in homes if home.is_dir() and (run := manifest.load(home))), None)
-    texts: list[str] = []
-    for sample in samples:
-        chosen = choose(find_files([str(sample)]).files, _SAMPLE_BYTES // len(samples))
-        texts += [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
-    if run and not samples:
-        chosen = choose(run.manifest.plan.files, _SAMPLE_BYTES)
-        texts = [drawn.text for drawn in read_chosen(chosen, str(run.manifest.counting["text_field"]))]
-    with tempfile.TemporaryDirectory() as copied:  # the libraries read local files
-        local = directory if isinstance(directory, Path) else Path(copied)
-        for name in names_in(directory) if local != directory else ():
-            if (directory / name).is_file():
-                (local / name).write_bytes(read_bounded(directory / name, MODEL_BYTES))
-        checks = check_exports(tokenizer, local, formats, texts)
+    run = manifest.run_of(source)
+    with local_files(directory) as local:
+        checks = check_exports(tokenizer, local, formats, texts_to_check(run, samples))
     yield from map(str, checks)
     if run is not None:
         _write_into_report(run, directory, checks)
@@ -85,11 +74,34 @@ def check_command(
         )
 
 
+def texts_to_check(run: manifest.Run | None, samples: Sequence[Location]) -> list[str]:
+    """Return samples of files, or without any of the corpus of a run."""
+    texts: list[str] = []
+    for sample in samples:
+        chosen = choose(find_files([str(sample)]).files, _SAMPLE_BYTES // len(samples))
+        texts += [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
+    if run and not samples:
+        chosen = choose(run.manifest.plan.files, _SAMPLE_BYTES)
+        texts = [drawn.text for drawn in read_chosen(chosen, str(run.manifest.counting["text_field"]))]
+    return texts
+
+
+@contextmanager
+def local_files(directory: Location) -> Iterator[Path]:
+    """Yield a local directory, or a local copy of the files of one in a store: other libraries read local files."""
+    with tempfile.TemporaryDirectory() as copied:
+        local = directory if isinstance(directory, Path) else Path(copied)
+        for name in names_in(directory) if local != directory else ():
+            if (directory / name).is_file():
+                (local / name).write_bytes(read_bounded(directory / name, MODEL_BYTES))
+        yield local
+
+
 def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str], texts: Sequence[str]) -> list[Check]:
     """Compare the files of these formats in a directory, in each library that reads them, on texts and hard strings."""
     specials = list(tokenizer.special_tokens)
     around = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
-    listed = [*_HARD_TEXTS, *around, *texts]
+    listed = [*HARD_TEXTS, *around, *texts]
     ours = [tokenizer.encode(text) for text in listed]
     without = [tokenizer.encode(text, add_special_tokens=False) for text in listed] if tokenizer.model.add_bos else ours
     checks = []

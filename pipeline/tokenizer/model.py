@@ -1,7 +1,9 @@
 """What a tokenizer is, apart from the machinery that runs it: the value that files are written from and read into."""
 
-from collections.abc import Container, Mapping
+from array import array
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
@@ -122,6 +124,18 @@ class Model:
         automaton, parts = self.pattern.automaton, self.vocabulary
         merges = (parts.left, parts.right, parts.result)
         return _core.Encoder(automaton, parts.tokens, *merges, self.whole_pieces, cache_bytes, threads)
+
+    def piece_encoder(self) -> _core.Encoder:
+        """Build a native encoder of pieces that are cut already, each of them once: with next to no cache."""
+        parts = self.vocabulary
+        return _core.Encoder(None, parts.tokens, parts.left, parts.right, parts.result, self.whole_pieces, 1 << 20, 1)
+
+    def uses(self, partitions: Iterable[Any]) -> "array[int]":
+        """Return how often each token occurs in the pieces of a counter, by id; their sum is the number of tokens."""
+        uses, encoder = array("Q", bytes(8 * (self.vocabulary.max_id + 1))), self.piece_encoder()
+        for columns in partitions:
+            encoder.add_uses(columns, uses)
+        return uses
 
     def unreachable_tokens(self) -> list[int]:
         """Return the ids of the tokens that the merges alone do not make of their own bytes; a trained list has none.

@@ -1,11 +1,9 @@
 """Count how a tokenizer uses its tokens on a counter, choose what to remove, and write the tables, in a worker."""
 
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline import _core
-from pipeline.counts.counter_file import CounterFile, open_counter
+from pipeline.counts.counter_file import open_counter
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
@@ -45,31 +43,20 @@ class Pruning:
 def prune(task: PruneTask) -> Pruning:
     """Choose what to remove and write both tables; raises as `removed_tokens` does."""
     old = task.model.vocabulary
-    uses = array("Q", bytes(8 * (old.max_id + 1)))
-    encoder = _encoder(task.model)
+    encoder = task.model.piece_encoder()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        before = _use(encoder, counter, uses)
+        uses = task.model.uses(counter.read_all())
         limits = {"keep": task.keep, "min_count": task.min_count}
         scores = removed_tokens(old, encoder.parts(old.tokens), uses, task.protected, **limits)
         model, new_of = pruned(task.model, scores.keys(), keep_ids=task.keep_ids)
-        encoder = _encoder(model)
-        after = _use(encoder, counter, array("Q", bytes(8 * (model.vocabulary.max_id + 1))))
+        encoder, after = model.piece_encoder(), sum(model.uses(counter.read_all()))
     removed = tuple(
         RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pieces([old.tokens[id_]])))
         for id_, score in scores.items()
     )
-    pruning = Pruning(removed, {new: id_ for id_, new in new_of.items()}, before, after)
+    pruning = Pruning(removed, {new: id_ for id_, new in new_of.items()}, sum(uses), after)
     _write(task, pruning, old)
     return pruning
-
-
-def _encoder(model: Model) -> _core.Encoder:
-    parts = model.vocabulary
-    return _core.Encoder(None, parts.tokens, parts.left, parts.right, parts.result, model.whole_pieces, 1 << 20, 1)
-
-
-def _use(encoder: _core.Encoder, counter: CounterFile, uses: "array[int]") -> int:
-    return sum(encoder.add_uses(columns, uses) for columns in counter.read_all())
 
 
 def _write(task: PruneTask, pruning: Pruning, old: Vocabulary) -> None:

@@ -22,6 +22,7 @@ from pipeline.tokenizer.allowed_special import Allowed, Disallowed, SpecialChoic
 from pipeline.tokenizer.chat_render import Message, render
 from pipeline.tokenizer.decode import StreamDecoder, numbers_of, tokens_of
 from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
+from pipeline.tokenizer.explain import Explainer, Explanation
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
@@ -400,6 +401,10 @@ class Tokenizer:
         rules = self.model.preparation.rules
         return frozenset(id_ for text, id_ in self.special_tokens.items() if rules.get(text, PLAIN_RULE).control)
 
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(self.model)
+
     def get_vocab(self) -> dict[str, int]:
         """Return token -> id of every token, in the letters of Hugging Face's files.
 
@@ -609,6 +614,26 @@ class Tokenizer:
         recognised = self._choice.of([text], allowed_special, disallowed_special)
         ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, recognised))
         return (np.insert(ids, 0, self._start) if self._start else ids).astype(wanted, copy=False)
+
+    def explain(self, text: Text) -> Explanation:
+        """Explain the ids of a text: its pieces, the merges of each in order, and why two neighbours stayed apart.
+
+        >>> [piece] = tokenizer.explain("lower").pieces
+        >>> [(merge.rank, merge.left, merge.right) for merge in piece.merges]
+        [(0, b'l', b'o'), (1, b'lo', b'w'), (2, b'e', b'r')]
+        >>> [(apart.left, apart.right) for apart in piece.apart]
+        [(b'low', b'er')]
+
+        Args:
+            text: str or bytes.
+
+        Returns:
+            A value with the `ids` of `encode` and the `pieces`; `to_json()` returns it as plain values.
+
+        Raises:
+            UsageError: the text has another type.
+        """
+        return self._explainer.explain(text)
 
     def count_tokens(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None

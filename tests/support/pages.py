@@ -44,7 +44,7 @@ _INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
 _PROGRESS = re.compile(
     r"^(?:counting|combining|merging|encoding|ordering documents|writing shards|reading|importing|replaying|joining|"
-    r"pruning): "
+    r"pruning|measuring): "
 )
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),

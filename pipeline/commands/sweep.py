@@ -1,0 +1,256 @@
+"""The story of `sweep`: mixtures of counted runs times vocabulary sizes, measured, and one of them recommended.
+
+Each mixture is an ordinary run in a directory of its own, made by `combine`, with one merge list for all sizes, so any
+point is what `combine` and `merge` would make. Finished combinations, merge lists and points are kept: the same command
+resumes, and one with more sizes, weights or runs computes only what is new.
+"""
+
+import itertools
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from pipeline.base.errors import UsageError
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.commands.combine import run_combine, run_part, shown_weight
+from pipeline.commands.merge import open_merging
+from pipeline.commands.report import short_names
+from pipeline.corpus.files import CorpusFile, files_in_both, find_files
+from pipeline.corpus.sampling import choose
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.merges import merge, replay_worker
+from pipeline.merges.replay_worker import SumTask
+from pipeline.report import sweep_page
+from pipeline.report.measure import source_names
+from pipeline.report.sweep_rule import ForModel, Recommendation, rate, recommend
+from pipeline.run import manifest, memory
+from pipeline.run.directory import Directory, Kind, fingerprint
+from pipeline.run.options import Options
+from pipeline.run.plan import dependencies_of
+from pipeline.run.values import parse_weight
+from pipeline.run.workers import worker_count
+from pipeline.storage import Location, existing, same_location
+from pipeline.storage.atomic import whole_file, write_whole
+from pipeline.tokenizer.export import Trained, export_model
+from pipeline.tokenizer.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure_size
+
+SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
+_HELD_OUT_BYTES = 1 << 22  # of each file
+_MOST_MIXTURES, _LONGEST_NAME = 256, 160
+_PARTS = (4, 2)  # of the chunks: each fourth one, each second one
+STAGE = "measuring"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Runs with their weights, by the names of the runs. every: which chunks of them, 2 for each second one."""
+
+    weights: Mapping[str, Fraction]
+    every: int = 1
+
+    @property
+    def name(self) -> str:
+        """A name for tables and for the mixture's directory."""
+        shown = (f"{name}-x{shown_weight(weight)}" for name, weight in self.weights.items())
+        part = "" if self.every == 1 else f"@1_{self.every}"
+        name = "+".join(one.replace("/", "_") for one in shown)
+        return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
+
+
+def mixtures_of(weights: str | None, names: Sequence[str]) -> list[Mixture]:
+    """Read `a=1,2 b=0,1`: every choice of one weight for each run; runs that are not named have 1.
+
+    >>> [mixture.name for mixture in mixtures_of("a=1,2", ["a", "b"])]
+    ['a-x1+b-x1', 'a-x2+b-x1']
+    """
+    choices = {name: [Fraction(1)] for name in names}
+    for word in (weights or "").split():
+        name, equals, listed = word.rpartition("=")
+        if not equals or name not in choices:
+            raise UsageError(f"--weights: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
+        try:
+            choices[name] = [Fraction(0) if one == "0" else parse_weight(one) for one in listed.split(",")]
+        except ValueError as error:
+            raise UsageError(f"--weights: expected {error}, in {word!r}") from None
+    chosen = itertools.islice(itertools.product(*choices.values()), _MOST_MIXTURES + 1)
+    found = [Mixture({name: by for name, by in zip(names, one, strict=True) if by}) for one in chosen if any(one)]
+    if not found or len(found) > _MOST_MIXTURES:
+        raise UsageError(f"--weights: between 1 and {_MOST_MIXTURES} mixtures, not {len(found) or 'only zeros'}")
+    return list({mixture.name: mixture for mixture in found}.values())
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A mixture with its merge list. depends_on: a fingerprint."""
+
+    mixture: Mixture
+    trained: Trained
+    depends_on: str
+
+
+@dataclass(frozen=True)
+class Swept:
+    """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
+
+    parts: what the one to take would be if it were learned from a part of the chunks.
+    """
+
+    directory: Location
+    points: tuple[Point, ...]
+    overlaps: tuple[sweep_page.Overlap, ...]
+    recommendation: Recommendation
+    parts: tuple[sweep_page.Part, ...]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """A sweep at work. given: the options of merging that were asked for; known: points by fingerprint."""
+
+    directory: Directory
+    runs: Mapping[str, Location]
+    given: Mapping[str, Any]
+    options: Options
+    executor: Executor
+    listener: Listener
+    sources: Sequence[SourceCounter]
+    files: Sequence[CorpusFile]
+    known: dict[str, Any]
+
+
+def run_sweep(
+    locations: Sequence[Location],
+    given: Mapping[str, Any],
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    *,
+    weights: str | None = None,
+    held_out: Sequence[Location] = (),
+    model: ForModel | None = None,
+) -> Swept:
+    """Measure every mixture at every size. given: the options of merging that were asked for."""
+    if options.output is None:
+        raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
+    if any(same_location(options.output, location) for location in locations):
+        raise UsageError(f"--output {options.output} is one of the runs; choose another")
+    names = short_names(locations)
+    runs = dict(zip(names, locations, strict=True))
+    mixtures = mixtures_of(weights, names)
+    sources = _sources(runs, options, executor)
+    files = find_files(map(str, held_out)).files if held_out else []
+    if counted := _counted_files(files, locations):
+        listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
+    directory = Directory(options.output, SWEEP)
+    with directory.locked():
+        stored = directory.read_manifest()
+        if stored is None:
+            directory.refuse_foreign_files()
+        known = dict((stored or {}).get("points", {}))
+        directory.write_manifest({"points": known})
+        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known)
+        learned = [_learn(sweep, one, runs) for one in mixtures]
+        points = _measure(sweep, learned)
+        chosen = recommend(points, model or ForModel())
+        [best] = (one for one in learned if one.mixture.name == chosen.mixture)
+        export_model(best.trained.model(chosen.vocab_size), directory / "tokenizer", options.export)
+        merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
+        overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
+        swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
+        _write(swept, directory)
+    return swept
+
+
+def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
+    """Return the held-out files that a run has counted, themselves or as copies."""
+    plans = [manifest.require(location).manifest.plan.files for location in locations]
+    return sorted({file.path for plan in plans for file in files_in_both(files, plan)})
+
+
+def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[sweep_page.Part]:
+    """Learn a mixture from a half and a quarter of the chunks of its runs, if all of them have so many."""
+    found = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
+    chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in found]
+    if any(len(paths) < max(_PARTS) or not all(existing(paths)) for paths in chunks):
+        return
+    size = chosen.vocab_size
+    narrowed = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
+    for every in _PARTS:
+        homes = {name: sweep.directory / "mixtures" / f"{name}@1_{every}" for name in best.mixture.weights}
+        for name, home in homes.items():
+            run_part(sweep.runs[name], every, replace(sweep.options, output=home), sweep.executor, sweep.listener)
+        one = _learn(narrowed, replace(best.mixture, every=every), homes)
+        [point] = _measure(narrowed, [one])
+        lists = {"part": one.trained.learned, "whole": best.trained.learned}
+        [overlap] = sweep_page.overlaps(lists, {size: best.trained.options.special.merge_budget(size)})
+        yield sweep_page.Part(every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
+
+
+def _sources(runs: Mapping[str, Location], options: Options, executor: Executor) -> list[SourceCounter]:
+    """Find each run's counter, and add up its bytes."""
+    found = []
+    for name, location in runs.items():
+        run = manifest.require(location)
+        require_counted(run, executor)
+        found.append((name, run.counter_path, run.manifest.counter_fingerprint()))
+    budget = memory.budget(options.memory_limit)
+    workers = budget.workers(min(worker_count(options), len(found)))
+    tasks = [SumTask(path, mark, budget.per_worker(workers)) for _, path, mark in found]
+    sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers))
+    return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
+
+
+def _learn(sweep: _Sweep, mixture: Mixture, runs: Mapping[str, Location]) -> Learned:
+    """Return the merge list of a mixture of these runs, for the largest size."""
+    home = sweep.directory / "mixtures" / mixture.name
+    chosen, weights = [runs[name] for name in mixture.weights], list(mixture.weights.values())
+    run_combine(chosen, weights, replace(sweep.options, output=home), sweep.executor, sweep.listener)
+    asked = {name: value for name, value in sweep.given.items() if name != "output"}
+    asked["vocab_size"] = sweep.options.vocab_size
+    with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted):
+        learned = merge.learn(work, run, counted)
+        depends_on = fingerprint(run.manifest.merge_fingerprint(), work.options.of_stage("special"))
+        return Learned(mixture, Trained(learned, work.pattern, work.options), depends_on)
+
+
+def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
+    """Measure the points that are not stored yet, each stored as soon as it is known; returns all of them."""
+    names = source_names([file.path for file in sweep.files])
+    held_out = [(names[file.path], choose([file], _HELD_OUT_BYTES)) for file in sweep.files]
+    texts = [[[one.name, one.fingerprint] for one in sweep.sources], list(map(dependencies_of, sweep.files))]
+    tasks = {}
+    for one, size in itertools.product(learned, sweep.options.vocab_size):
+        weights = one.mixture.weights if one.mixture.every == 1 else {}
+        task = SweepTask(one.trained, size, one.mixture.name, weights, sweep.sources, held_out)
+        tasks[fingerprint(one.mixture.name, one.depends_on, size, *texts)] = task
+    missing = [mark for mark in tasks if mark not in sweep.known]
+    most = max(1, min(worker_count(sweep.options), len(missing)))
+    workers = memory.budget(sweep.options.memory_limit).workers(most)
+    started = time.monotonic()
+    sweep.listener(StageStarted(STAGE, len(tasks), "vocabularies", len(tasks) - len(missing)))
+    for index, point in sweep.executor.run(measure_size, [tasks[mark] for mark in missing], at_once=workers):
+        sweep.known[missing[index]] = asdict(point)
+        sweep.directory.write_manifest({"points": sweep.known})
+        sweep.listener(Advanced(STAGE, 1))
+    sweep.listener(StageEnded(STAGE, time.monotonic() - started))
+    return tuple(_point(sweep.known[mark]) for mark in tasks)
+
+
+def _point(stored: Mapping[str, Any]) -> Point:
+    return Point(**{**stored, "measured": tuple(Measured(**one) for one in stored["measured"])})
+
+
+def _write(swept: Swept, directory: Directory) -> None:
+    """Write the table and the page."""
+    with whole_file(directory / "sweep.parquet") as partial:
+        sweep_page.write_table(partial, swept.points)
+    page = sweep_page.page(str(swept.directory), swept.points, swept.overlaps, swept.recommendation, swept.parts)
+    write_whole(directory / "sweep.html", page)
+
+
+def to_json(swept: Swept) -> Mapping[str, Any]:
+    """Return plain values, for `--log-json`."""
+    return {**asdict(swept), "directory": str(swept.directory)}

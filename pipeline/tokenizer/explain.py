@@ -1,0 +1,180 @@
+"""How a text becomes its ids: pieces, the merges of each in order, and why two neighbours stayed apart.
+
+Plain Python, for texts that people read; the ids are those of `Tokenizer.encode`, which tests hold.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from pipeline.merges.vocabulary import Vocabulary, token_to_text
+from pipeline.tokenizer.encode import Text, utf8_of
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.prepare import SpecialSearch
+
+
+@dataclass(frozen=True)
+class MergeStep:
+    """One merge in a piece. at: byte of the piece where the new token starts; count: in training, if it is known."""
+
+    rank: int
+    left: bytes
+    right: bytes
+    id: int
+    at: int
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class LostMerge:
+    """A merge that was possible over a border until one of a lower rank took one of the two tokens."""
+
+    rank: int
+    left: bytes
+    right: bytes
+    taken_by: int  # its rank
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two neighbours in a piece that did not merge: no merge joins them. at: byte of the piece between them.
+
+    token: id of the token with the bytes of both, if there is one: it is made of other parts.
+    """
+
+    at: int
+    left: bytes
+    right: bytes
+    token: int | None
+    lost: tuple[LostMerge, ...]
+
+
+@dataclass(frozen=True)
+class ExplainedPiece:
+    """A piece, or a special token. start: its first byte in the text, as it was prepared.
+
+    kind: "merged", "whole" (looked up as a token before any merge), or "special".
+    """
+
+    start: int
+    piece: bytes
+    kind: str
+    ids: tuple[int, ...]
+    tokens: tuple[bytes, ...]
+    merges: tuple[MergeStep, ...] = ()
+    apart: tuple[Apart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The pieces of a text in order, and all of its ids. Neighbours in different pieces never merge."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[ExplainedPiece, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; bytes are in the letters of Hugging Face's files, as in vocab.json."""
+        plain = asdict(self)
+        converted: dict[str, Any] = _with_letters(plain)
+        return converted
+
+
+def _with_letters(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return token_to_text(value)
+    if isinstance(value, dict):
+        return {name: _with_letters(one) for name, one in value.items()}
+    return [_with_letters(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass
+class _Chain:
+    """The tokens of a piece while it is merged, linked by the byte where each starts."""
+
+    ids: list[int]
+    after: list[int]
+    before: list[int]
+    lost: dict[int, list[LostMerge]] = field(default_factory=dict)  # by the byte between the two tokens
+
+
+class Explainer:
+    """Explains texts of one model. counts: of the merges when they were learned, by rank, if they are known."""
+
+    def __init__(self, model: Model, counts: Sequence[int] = ()) -> None:
+        self._model, self._counts = model, counts
+        vocabulary: Vocabulary = model.vocabulary
+        self._tokens = vocabulary.tokens
+        self._ids = {token: id_ for id_, token in vocabulary.tokens.items()}
+        self._ranks = {pair: rank for rank, pair in enumerate(zip(vocabulary.left, vocabulary.right, strict=True))}
+
+    def explain(self, text: Text) -> Explanation:
+        """Explain a text as `Tokenizer.encode` encodes it."""
+        pieces = list(self._pieces(utf8_of(text)))
+        return Explanation(tuple(id_ for piece in pieces for id_ in piece.ids), tuple(pieces))
+
+    def _pieces(self, data: bytes) -> Iterator[ExplainedPiece]:
+        model, special_tokens = self._model, self._model.vocabulary.special_tokens
+        start = 0
+        if model.add_bos and model.bos_token is not None:
+            token = model.bos_token.encode()
+            yield ExplainedPiece(0, token, "special", (special_tokens[model.bos_token],), (token,))
+        texts = {id_: text.encode() for text, id_ in special_tokens.items()}
+        for stretch, id_ in SpecialSearch(special_tokens, model.preparation).stretches(data):
+            if id_ is not None:
+                yield ExplainedPiece(start, stretch, "special", (id_,), (texts[id_],))
+                start += len(stretch)
+                continue
+            for piece in map(str.encode, model.pattern.cut(stretch.decode())):
+                yield self._piece(start, piece)
+                start += len(piece)
+
+    def _piece(self, start: int, piece: bytes) -> ExplainedPiece:
+        if self._model.whole_pieces and piece in self._ids:
+            return ExplainedPiece(start, piece, "whole", (self._ids[piece],), (piece,))
+        ids = [self._ids[piece[at : at + 1]] for at in range(len(piece))]
+        chain = _Chain(ids, list(range(1, len(piece) + 1)), list(range(-1, len(piece) - 1)))
+        merges = tuple(self._merge(chain))
+        starts = [at for at, id_ in enumerate(chain.ids) if id_ >= 0]
+        found = tuple(chain.ids[at] for at in starts)
+        tokens = tuple(map(self._tokens.__getitem__, found))
+        apart = tuple(
+            Apart(at, left, right, self._ids.get(left + right), tuple(chain.lost.get(at, ())))
+            for at, left, right in zip(starts[1:], tokens, tokens[1:], strict=False)
+        )
+        return ExplainedPiece(start, piece, "merged", found, tokens, merges, apart)
+
+    def _merge(self, chain: _Chain) -> Iterator[MergeStep]:
+        """Merge by rank, leftmost first among equals."""
+        possible = [(rank, at) for at in range(len(chain.ids)) if (rank := self._rank(chain, at)) is not None]
+        heapify(possible)
+        while possible:
+            rank, at = heappop(possible)
+            if self._rank(chain, at) != rank:
+                continue
+            right = chain.after[at]
+            left_id, right_id, before, after = chain.ids[at], chain.ids[right], chain.before[at], chain.after[right]
+            self._lose(chain, before, rank)
+            self._lose(chain, right, rank)
+            chain.lost.pop(right, None)
+            chain.ids[at], chain.ids[right] = self._model.vocabulary.result[rank], -1
+            chain.after[at] = after
+            if after < len(chain.ids):
+                chain.before[after] = at
+            for start in (before, at):
+                if start >= 0 and (new := self._rank(chain, start)) is not None:
+                    heappush(possible, (new, start))
+            count = self._counts[rank] if rank < len(self._counts) else None
+            yield MergeStep(rank, self._tokens[left_id], self._tokens[right_id], chain.ids[at], at, count)
+
+    def _rank(self, chain: _Chain, at: int) -> int | None:
+        """Return the rank of the merge of the token that starts at a byte with the next one."""
+        right = chain.after[at]
+        return self._ranks.get((chain.ids[at], chain.ids[right])) if right < len(chain.ids) else None
+
+    def _lose(self, chain: _Chain, at: int, taken_by: int) -> None:
+        """Note that the token at a byte and the next one will not be neighbours any more."""
+        if at >= 0 and (rank := self._rank(chain, at)) is not None:
+            right = chain.after[at]
+            parts = self._tokens[chain.ids[at]], self._tokens[chain.ids[right]]
+            chain.lost.setdefault(right, []).append(LostMerge(rank, *parts, taken_by))

@@ -1,0 +1,28 @@
+"""The exit codes and the output of `doctor`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import refused, run
+
+from pipeline.commands.doctor import doctor_command
+
+
+def test_exit_codes_and_json(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run("doctor", trained, "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["wrong"] == 0
+    found = {(one["outcome"], one["what"]) for one in document["findings"]}
+    assert {("fine", "files"), ("fine", "tokens"), ("fine", "round trip"), ("fine", "runtimes")} <= found
+    assert [one["what"] for one in document["findings"] if one["outcome"] == "advice"] == ["special tokens"]  # no pad
+    assert doctor_command(trained, [], None, strict=True, as_json=False) == 1  # as `--strict` calls it
+    assert capsys.readouterr().out.count("remedy: ") == 1
+    broken = tmp_path / "tokenizer.json"
+    broken.write_text("{}")
+    result = run("doctor", tmp_path)
+    assert result.returncode == 1
+    assert "wrong:" in result.stdout
+    assert "remedy:" in result.stdout
+    assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 1)

@@ -1,0 +1,262 @@
+"""A sweep's points are those of single runs; it resumes; and its rule is the one that is written down."""
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import peers
+import pytest
+from amount import FULL
+from command import refused, run
+from pyarrow import parquet
+
+import pipeline
+from pipeline.base.errors import UsageError
+from pipeline.commands.sweep import SWEEP, mixtures_of
+from pipeline.report.sweep_rule import ForModel, for_model, rate, recommend
+from pipeline.run.directory import Directory
+from pipeline.tokenizer.sweep_worker import Measured, Point
+
+SIZES = (300, 400, 600)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("sweep")
+    for number, name in enumerate(("a", "b"), 1):
+        (home / f"{name}.txt").write_text(peers.generated_text(number, 4000 * number) + "<|endoftext|>xyz " * number)
+        assert run("count", f"{name}.txt", "--output", f"runs/{name}", "--quiet", cwd=home).returncode == 0
+    (home / "held.txt").write_text(peers.generated_text(9, 500) + "<|endoftext|>x")
+    return home
+
+
+ONE = ["--workers", "1"]  # starting more takes longer than the work
+WORDS = [
+    "sweep",
+    "runs/a",
+    "runs/b",
+    "--weights",
+    "a=1,2.5 b=1,0",
+    "--vocab-size",
+    "300,400,600",
+    "--held-out",
+    "held.txt",
+]
+
+
+@pytest.fixture(scope="module")
+def swept(home: Path) -> Path:
+    result = run(*WORDS, "--output", "sweep", "--log-json", cwd=home)
+    assert result.returncode == 0, result.stderr
+    return home / "sweep"
+
+
+def _points(swept: Path) -> dict[tuple[str, int], Point]:
+    stored = json.loads((swept / "sweep.json").read_text())["points"].values()
+    points = [Point(**{**one, "measured": tuple(Measured(**own) for own in one["measured"])}) for one in stored]
+    return {(one.mixture, one.vocab_size): one for one in points}
+
+
+def test_each_point_is_what_a_single_run_has(home: Path, swept: Path, tmp_path: Path) -> None:
+    points = _points(swept)
+    weights = {"a-x1+b-x1": (1, 1), "a-x1": (1,), "a-x2.5+b-x1": ("2.5", 1), "a-x2.5": ("2.5",)}
+    assert {name for name, _ in points} == set(weights)
+    held = (home / "held.txt").read_bytes().decode()
+    for name, listed in weights.items():
+        runs = [home / "runs" / one for one in "ab"[: len(listed)]]
+        combined = pipeline.combine_runs(runs, weights=list(listed), output=tmp_path / name)
+        tokenizers = pipeline.merge_run(combined, vocab_size=list(SIZES))
+        report = json.loads((tmp_path / name / "report.json").read_text())
+        own = {report["vocabulary"]["vocab_size"]: report["vocabulary"]}
+        own |= {one["vocabulary"]["vocab_size"]: one["vocabulary"] for one in report["other_sizes"]}
+        for size in SIZES:
+            point, tokenizer = points[name, size], tokenizers[size]
+            assert point.size == tokenizer.vocab_size
+            measured = {(one.kind, one.name): (one.bytes, one.tokens) for one in point.measured}
+            assert measured["mixture", name] == (own[size]["bytes"], own[size]["tokens"])
+            assert measured["held out", "held.txt"] == (len(held.encode()), len(tokenizer.encode(held)))
+            for source in "ab":
+                text = (home / f"{source}.txt").read_bytes().decode()
+                ids = [one for part in text.split("<|endoftext|>") for one in tokenizer.encode_ordinary(part)]
+                size_bytes = len(text.replace("<|endoftext|>", "").encode())
+                assert measured["source", source] == (size_bytes, len(ids))
+
+
+def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
+    table = parquet.read_table(swept / "sweep.parquet").to_pylist()
+    points = _points(swept)
+    assert len(table) == len(points) * 4
+    for row in table:
+        [own] = [one for one in points[row["mixture"], row["vocab_size"]].measured
+                 if (one.kind, one.name) == (row["kind"], row["text"])]  # fmt: skip
+        assert (row["bytes"], row["tokens"]) == (own.bytes, own.tokens)
+    page = (swept / "sweep.html").read_text()
+    assert "Recommended: " in page
+    assert page.count("<polyline") == 8  # four lines, each in the legend as well
+    assert "<script" not in page
+    assert "//" not in page
+    chosen = recommend(list(points.values()), ForModel())
+    made = pipeline.merge_run(swept / "mixtures" / chosen.mixture, vocab_size=chosen.vocab_size)
+    assert pipeline.load(swept / "tokenizer").merges == made[chosen.vocab_size].merges
+
+
+def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")}
+    result = run(*WORDS, "--output", "sweep", "--vocab-size", "300,500", "--workers", 2, cwd=home)
+    assert result.returncode == 0, result.stderr
+    assert "measuring: 8 vocabularies (4 vocabularies kept from before)" in result.stderr
+    assert {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")} == before
+    assert len(_points(swept)) == 16
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 9] if FULL else [5])
+def test_points_that_an_interrupted_sweep_lacks_are_measured(
+    home: Path, swept: Path, tmp_path: Path, kept: int
+) -> None:
+    output = tmp_path / "sweep"
+    shutil.copytree(swept, output)
+    expected = _points(output)
+    stored = list(json.loads((output / "sweep.json").read_text())["points"].items())
+    Directory(output, SWEEP).write_manifest({"points": dict(stored[:kept])})
+    for name in ("sweep.html", "sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5/counter.parquet"):
+        (output / name).unlink()
+    assert run(*WORDS, "--output", output, "--quiet", cwd=home).stdout == f"{output}/tokenizer\n"
+    assert {at: one for at, one in _points(output).items() if at[1] in SIZES} == {
+        at: one for at, one in expected.items() if at[1] in SIZES
+    }
+    assert (output / "sweep.html").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "pipeline", *WORDS, "--output", str(tmp_path / "sweep")]
+    for tenths in range(4, 40, 4):
+        process = subprocess.Popen(command, cwd=home, start_new_session=True, stderr=subprocess.DEVNULL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(tenths / 10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    result = run(*WORDS, "--output", tmp_path / "sweep", cwd=home)
+    assert result.returncode == 0, result.stderr
+    expected = {at: one for at, one in _points(swept).items() if at[1] in SIZES}
+    assert _points(tmp_path / "sweep") == expected
+    names = [path.relative_to(swept) for path in swept.rglob("merges.parquet")]
+    assert all((tmp_path / "sweep" / name).exists() for name in names)
+
+
+def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        words = ["count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", "--quiet"]
+        assert run(*words, cwd=home).returncode == 0
+    words = ["sweep", tmp_path / "a", tmp_path / "b", "--weights", "b=3", "--vocab-size", 400, "--log-json"]
+    result = run(*words, "--output", tmp_path / "sweep", cwd=home)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout.splitlines()[-1])
+    assert [part["every"] for part in document["parts"]] == [4, 2]
+    expected: Counter[bytes] = Counter()
+    for name, weight in (("a", 1), ("b", 3)):
+        for chunk in sorted((tmp_path / name / "counts").iterdir())[::4]:
+            table = parquet.read_table(chunk).to_pydict()
+            for piece, count in zip(table["piece"], table["count"], strict=True):
+                expected[piece] += weight * count
+    learned = pipeline.merge_run(pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
+    texts = [
+        (home / f"{name}.txt").read_bytes().decode().replace("<|endoftext|>", "\0<|endoftext|>\0") for name in "ab"
+    ]
+    rates = []
+    for text in texts:
+        parts = [part for part in text.split("\0") if part != "<|endoftext|>"]
+        tokens = sum(len(learned.encode_ordinary(part)) for part in parts)
+        rates.append(sum(len(part.encode()) for part in parts) / tokens)
+    assert document["parts"][0]["rate"] == pytest.approx(math.sqrt(rates[0] * rates[1]))
+    whole = pipeline.load(tmp_path / "sweep" / "tokenizer").merges
+    assert document["parts"][0]["shared"] == len(
+        {b"".join(one) for one in whole} & {b"".join(one) for one in learned.merges}
+    )
+
+
+def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None:
+    shutil.copy(home / "a.txt", tmp_path / "copy.txt")
+    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--held-out", tmp_path / "copy.txt"]
+    result = run(*words, "--output", tmp_path / "sweep")
+    assert result.returncode == 0
+    assert "--held-out names text that was counted: " in result.stderr
+    assert "copy.txt" in result.stderr
+
+
+def test_mixtures_are_all_choices_of_weights() -> None:
+    found = mixtures_of("a=1,1/3 c=0,2", ["a", "b", "c"])
+    assert [one.weights for one in found] == [
+        {"a": a, "b": 1} | ({"c": c} if c else {}) for a in (1, Fraction(1, 3)) for c in (0, 2)
+    ]
+    assert found[2].name == "a-x1_3+b-x1"
+    [long] = mixtures_of(None, ["n" * 100, "m" * 100])
+    assert len(long.name) < 220
+    for wrong in ("d=1", "a", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
+        with pytest.raises(UsageError, match="--weights"):
+            mixtures_of(wrong, ["a", "b", "c"])
+
+
+def test_the_predicted_size_is_the_published_one() -> None:
+    """The paper's predictions by its third approach; 216k for 70 billion parameters is in its abstract."""
+    table = ((3e9, 3200, 37e3), (7e9, 4096, 60e3), (13e9, 5120, 81e3), (30e9, 6048, 142e3), (70e9, 8192, 218e3))
+    for parameters, width, published in table:
+        found = ForModel(parameters, hidden_size=width).best_size()
+        assert found is not None
+        assert abs(found / published - 1) < 0.02
+    optimum = ForModel(7e9, tokens=7e9 * math.exp(2 * 2.48465102) / 6).best_size()
+    assert optimum == pytest.approx(ForModel(7e9).best_size())
+
+
+def _point(mixture: str, size: int, rates: tuple[float, ...], last_count: int = 100) -> Point:
+    measured = tuple(Measured("source", str(at), round(one * 10**6), 10**6) for at, one in enumerate(rates))
+    return Point(mixture, size, size, last_count, measured)
+
+
+def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
+    points = [
+        _point("a", 8000, (3.0, 3.0)), _point("b", 8000, (4.0, 2.0)),
+        _point("a", 16000, (3.3, 3.3)), _point("b", 16000, (4.4, 2.2)),
+        _point("a", 32000, (3.4, 3.4)), _point("b", 32000, (4.5, 2.2)),
+    ]  # fmt: skip
+    chosen = recommend(points, ForModel())
+    assert (chosen.mixture, chosen.vocab_size) == ("a", 16000)  # to 32,000 it is less than 5 %
+    assert chosen.rate == pytest.approx(3.3)
+    assert recommend(points, ForModel(70e9)).vocab_size == 32000
+    rare = [replace(one, last_count=5) if one.vocab_size > 8000 else one for one in points]
+    chosen = recommend(rare, ForModel(70e9))
+    assert chosen.vocab_size == 8000
+    assert "16,000, 32,000 left out" in chosen.reasons[0]
+    only = recommend([_point("a", 400, (2.0,), last_count=1)], ForModel())
+    assert "too little text" in only.reasons[-1]
+    held = replace(points[0], measured=(*points[0].measured, Measured("held out", "x", 50, 10)))
+    assert rate(held) == pytest.approx(5)
+
+
+def test_numbers_of_the_model_are_read_or_refused() -> None:
+    assert for_model(parameters="1.5B", tokens="2T", hidden_size="2,048") == ForModel(1.5e9, 2e12, 2048)
+    for wrong in ({"parameters": "x"}, {"parameters": "0"}, {"tokens": "2T"}, {"hidden_size": "4096"}):
+        with pytest.raises(UsageError, match="--"):
+            for_model(**wrong)
+
+
+def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
+    assert "--output" in refused(run("sweep", "runs/a", cwd=home), 2)
+    assert "one of the runs" in refused(run("sweep", "runs/a", "--output", "runs/a", cwd=home), 2)
+    assert "--weights" in refused(run("sweep", "runs/a", "--weights", "z=1", "--output", tmp_path / "x", cwd=home), 2)
+    (tmp_path / "mine" / "mixtures").mkdir(parents=True)
+    (tmp_path / "mine" / "mixtures" / "x").write_text("mine")
+    assert "mixtures" in refused(run("sweep", "runs/a", "--output", tmp_path / "mine", cwd=home), 1)
+    assert run("count", "a.txt", "--pattern", "llama3", "--output", "runs/other", cwd=home).returncode == 0
+    words = ["sweep", "runs/a", "runs/other", "--vocab-size", 300, "--output", tmp_path / "y"]
+    assert "--pattern" in refused(run(*words, cwd=home), 1)

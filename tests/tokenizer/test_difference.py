@@ -1,0 +1,91 @@
+"""What differs between two tokenizers: nothing exactly if they are equal, and other cuts as encoding makes them."""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+import samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import Tokenizer
+from pipeline.run.ids import Roles
+from pipeline.tokenizer.difference import cut_differently, difference, to_json
+from pipeline.tokenizer.model import ChatTemplate, Model, Preparation, SpecialRule
+
+EOT = "<|endoftext|>"
+MERGES = samples.trained("gpt2")
+
+
+def model(merges: samples.Merges = MERGES, specials: tuple[str, ...] = (EOT, "<p>"), **options: object) -> Model:
+    return Tokenizer.from_merges(merges, specials, **options).model  # type: ignore[arg-type]
+
+
+CHANGED = {
+    "nothing": model(),
+    "a merge less": model(MERGES[:-1]),
+    "two merges swapped": model([MERGES[1], MERGES[0], *MERGES[2:]]),
+    "pattern": model(pattern="llama3"),
+    "special token": model(specials=(EOT, "<q>")),
+    "special order": model(specials=("<p>", EOT)),
+    "special first": model(special_ids="first"),
+    "pad": replace(model(), roles=Roles(pad="<p>")),
+    "eos": replace(model(), roles=Roles(eos="<p>")),
+    "separator": replace(model(), roles=Roles(separator="<p>")),
+    "whole pieces": replace(model(), whole_pieces=True),
+    "nfc": replace(model(), preparation=Preparation(nfc=True)),
+    "space": replace(model(), preparation=Preparation(space_in_front=True)),
+    "rule": replace(model(), preparation=Preparation(rules={EOT: SpecialRule(left_space=True)})),
+    "no control": replace(model(), preparation=Preparation(rules={EOT: SpecialRule(control=False)})),
+    "post-processor": replace(model(), post_processor="{}"),
+    "template": replace(model(), chat_template=ChatTemplate("x")),
+    "bos": replace(model(), roles=Roles(bos="<p>"), add_bos=True),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_nothing_differs_exactly_if_the_models_are_equal(name: str) -> None:
+    for other, changed in CHANGED.items():
+        assert difference(CHANGED[name], changed).anything == (CHANGED[name] != changed), (name, other)
+
+
+def test_tokens_and_merges_are_listed_by_what_they_are() -> None:
+    one = Tokenizer.from_merges([(b"a", b"b"), (b"c", b"d"), (b"e", b"f")]).model
+    other = Tokenizer.from_merges([(b"a", b"b"), (b"e", b"f"), (b"ab", b"ef"), (b"x", b"y")]).model
+    found = difference(one, other)
+    assert found.tokens.only == (((b"cd",),), ((b"abef",), (b"xy",)))
+    assert found.tokens.moved == (((b"ef",), 258, 257),)
+    assert found.merges.only == (((b"c", b"d"),), ((b"ab", b"ef"), (b"x", b"y")))
+    assert found.merges.moved == (((b"e", b"f"), 2, 1),)
+    assert found.same_merges == 1
+    assert to_json(found, [], [])["merges"]["moved"] == [["e f", 2, 1]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text("theoanrs \n.é你", max_size=30), max_size=4), st.sampled_from(["gpt2", "llama3", "none"]))
+def test_other_cuts_are_the_shortest_and_sum_up(texts: list[str], pattern: str) -> None:
+    one, other = (
+        Tokenizer.from_merges(samples.trained(name)[:size], [EOT], pattern=name)
+        for name, size in (("gpt2", 160), (pattern, 90))
+    )
+    sources, cuts = cut_differently(one, other, [("a", text) for text in texts])
+    ids = [[tokenizer.encode(text) for text in texts] for tokenizer in (one, other)]
+    for source in sources:
+        assert source.texts == len(texts)
+        assert source.tokens == tuple(sum(map(len, rows)) for rows in ids)
+        assert source.different == sum(
+            [one.vocab[id_] for id_ in row] != [other.vocab[id_] for id_ in second]
+            for row, second in zip(*ids, strict=True)
+        )
+    assert sum(cut.count for cut in cuts) >= sum(source.different for source in sources)
+    for cut in cuts:
+        first, second = cut.cuts
+        assert b"".join(first) == b"".join(second)
+        ends, others = (set(accumulate(map(len, tokens))) for tokens in (first, second))
+        assert ends & others == {len(b"".join(first))}
+
+
+def test_texts_that_one_changes_are_cut_differently() -> None:
+    one, other = Tokenizer.from_model(model()), Tokenizer.from_model(CHANGED["nfc"])
+    [source], [cut] = cut_differently(one, other, [("a", "e\u0301")])
+    assert (source.different, cut.cuts) == (1, ((b"e", b"\xcc", b"\x81"), (b"\xc3", b"\xa9")))
