@@ -163,7 +163,7 @@ HELP = {  # of the flags
     "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
     "export": "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3, chatml, or a file with one in Jinja",
-    "shard_format": "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk)",
+    "shard_format": "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk), megatron, mds",
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
