@@ -31,6 +31,6 @@ def shard_format(name: str) -> ShardFormat:
     foreign = foreign_formats()
     if name not in foreign:
         known = ", ".join([*FORMATS, *foreign])
-        raise InputError(f"the shard format {name!r} is none of {known}: install the package that adds it")
+        raise InputError(f"the shard format {name!r} is none of {known}: install the package with it")
     found: ShardFormat = foreign[name].load()
     return found
