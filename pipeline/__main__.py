@@ -1,15 +1,19 @@
 """The command `bpe-pipeline`, also `python -m pipeline`."""
 
 import contextlib
+import gc
 import io
 import os
 import signal
 import sys
 import threading
 
+_GARBAGE_AFTER = 50_000  # objects: imports make many that stay, and Python would look through them again and again
+
 
 def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
+    gc.set_threshold(_GARBAGE_AFTER)
     try:
         _open_streams()
         if isinstance(sys.stdout, io.TextIOWrapper):

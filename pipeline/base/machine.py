@@ -15,6 +15,7 @@ from pipeline import __version__
 _CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _QUICK_S = 0.05
+_CHILDREN_LISTED = Path("/proc/thread-self/children").exists()
 _MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions of control groups
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -130,12 +131,24 @@ def process_tree_memory() -> int:
 def _memory_by_process() -> dict[int, tuple[int, int]]:
     """Return the memory of each process, and its unshared memory then: at most, if it changed while it was measured."""
     found = {}
-    this = psutil.Process()
-    for process in (this, *this.children(recursive=True)):
+    for process in _process_tree():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            before = _unshared_memory(process.pid)
-            size = _process_memory(process)
-            found[process.pid] = size, max(before, _unshared_memory(process.pid))
+            before = _unshared_memory(process)
+            size = _process_memory(psutil.Process(process))
+            found[process] = size, max(before, _unshared_memory(process))
+    return found
+
+
+def _process_tree() -> list[int]:
+    """Return the numbers of this process and of all that it started, and they in turn."""
+    if not _CHILDREN_LISTED:
+        this = psutil.Process()
+        return [this.pid, *(child.pid for child in this.children(recursive=True))]
+    found = [os.getpid()]
+    for process in found:  # it grows; psutil would look at every process of the machine
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
     return found
 
 

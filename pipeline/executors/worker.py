@@ -130,7 +130,9 @@ def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str])
     end; the answer is its exit status (negative: the signal). Every number has 8 bytes.
     """
     control = socket.socket(fileno=descriptor)
+    gc.disable()  # what is imported stays
     _import(modules, absent)
+    gc.enable()
     gc.freeze()  # a worker's garbage collector would write to pages that all workers share
     with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
         while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:

@@ -16,6 +16,7 @@ from typing import Any
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run.ids import BYTE_ORDER, Roles, SpecialTokens
+from pipeline.run.llamafactory_names import THEIRS
 from pipeline.run.values import (
     MIX_STRATEGIES,
     PACKS,
@@ -193,7 +194,7 @@ HELP = {  # of the flags
     "round_vocab_to": "round the size up to a multiple of this, with reserved tokens",
     "export": "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer",
     "chat_template": "chat template of the hf export: llama3, chatml, or a file with one in Jinja",
-    "shard_format": "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk)",
+    "shard_format": "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk), megatron, mds",
     "shard_size": "tokens in a shard, at most",
     "documents": "what separates documents in shards: the separator after each, or offsets in a file of their own",
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
@@ -255,7 +256,7 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
     checked = {}
     for name, value in values.items():
         if name not in OPTION_FIELDS:
-            near = difflib.get_close_matches(name, OPTION_FIELDS, 1, cutoff=0.5)
+            near = difflib.get_close_matches(name, [*OPTION_FIELDS, *THEIRS], 1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(OPTION_FIELDS)}"
             raise UsageError(f"{spell(name)} is unknown{hint}")
         if value is None:

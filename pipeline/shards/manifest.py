@@ -345,7 +345,7 @@ def load_result_file(path: Location) -> EncodedCorpus | None:
         return _checked(EncodedCorpus(**document, shards=shards, index=index), single)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 

@@ -78,8 +78,22 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
         found = [(Bucket(files, index, id_bytes, workers.work_bytes), ids) for index, ids in enumerate(totals)]
         train += found[: buckets[0]]
         validation += found[buckets[0] :] if epoch == 0 else []
+    if holds_out(options):
+        _warn_of_empty(work, documents, sum(ids for _, ids in train), sum(ids for _, ids in validation))
     splits = {"train": train, **({"validation": validation} if holds_out(options) else {})}
     return [Split(name, tuple(s for s, _ in found), tuple(ids for _, ids in found)) for name, found in splits.items()]
+
+
+def _warn_of_empty(work: Work, documents: int, train_ids: int, validation_ids: int) -> None:
+    """Warn if all documents are on one side."""
+    options = work.options
+    asked = f"--val-tokens {options.val_tokens:,}" if options.val_tokens else f"--val-fraction {options.val_fraction}"
+    if not train_ids:
+        work.warn(
+            f"{asked} holds out all {documents:,} documents, which leaves none for training: give a smaller number"
+        )
+    elif not validation_ids:
+        work.warn(f"{asked} holds out none of {documents:,} documents, so validation is empty: give a larger share")
 
 
 def _deal_tasks(

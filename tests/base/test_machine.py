@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -110,6 +111,22 @@ def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -
     child.communicate(b"\n")
     assert 295 << 20 <= watch.peak_bytes - before <= 330 << 20
     assert watch.stage_peaks == {"stage": watch.peak_bytes}
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_tree_has_processes_that_threads_and_children_started(
+    monkeypatch: pytest.MonkeyPatch, *, listed: bool
+) -> None:
+    monkeypatch.setattr(machine, "_CHILDREN_LISTED", listed and machine._CHILDREN_LISTED)
+    grandchild = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(subprocess.Popen, [sys.executable, "-c", grandchild], stdin=-1, stdout=-1).result()
+        assert child.stdout
+        assert child.stdout.readline()
+        started = {process.pid for process in psutil.Process(child.pid).children()}
+        assert len(started) == 1
+        assert {os.getpid(), child.pid, *started} <= set(machine._memory_by_process())
+        child.communicate(b"\n")
 
 
 def test_describe_has_what_a_bug_report_needs() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.encode import plan_shards
+from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
 from pipeline.shards.part_file import PartWriter, Slice, open_part, part_of
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
@@ -69,6 +70,35 @@ def test_shards_depend_on_the_ids_alone(
                     found_ends += [sum(sizes[: slice_.part]) + place for place in positions]
         assert found == ids[start:stop]
         assert found_ends == [end for end in ends if start < end <= stop or start == end == 0]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.integers(0, 7)), unfinished=st.integers(0, 7), cuts=st.sets(st.integers(0, 80)))
+def test_groups_of_rows_do_not_depend_on_the_blocks(
+    monkeypatch: pytest.MonkeyPatch, lengths: list[int], unfinished: int, cuts: set[int]
+) -> None:
+    monkeypatch.setitem(row_groups.__globals__, "_GROUP_VALUES", 9)
+    monkeypatch.setitem(row_groups.__globals__, "_GROUP_ROWS", 4)
+    ends, total = list(accumulate(lengths)), sum(lengths) + unfinished
+    values = array("H", range(total))
+    more = array("i", range(0, -total, -1))
+    layout = Layout({IDS: "uint16", "labels": "int32"})
+
+    def groups(borders: list[int]) -> list[RowGroup]:
+        blocks = []
+        for start, stop in pairwise(borders):
+            ended = array("Q", (end for end in ends if start < end <= stop or start == end == 0))
+            columns = {IDS: memoryview(values)[start:stop], "labels": more[start:stop]}
+            blocks.append(Rows(columns, ended))
+        return list(row_groups(layout, blocks))
+
+    found = groups([0, *sorted(cut for cut in cuts if 0 < cut < total), total])
+    assert found == groups([0, total])
+    assert b"".join(group.columns[IDS] for group in found) == values.tobytes()
+    assert b"".join(group.columns["labels"] for group in found) == more.tobytes()
+    rows = [end - start for group in found for start, end in pairwise([0, *group.ends])]
+    assert rows == [*lengths, *([unfinished] if unfinished else [])]
+    assert all(len(group.ends) <= 5 for group in found)  # four rows, and one that is not finished
 
 
 def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from array import array
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from encoded import EOT, everything, read_shards
@@ -147,6 +148,18 @@ def test_validation_of_a_number_of_tokens(corpus: Path, texts: list[str], tmp_pa
     assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
+        ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
+    ],
+)
+def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=message):
+        pipeline.encode_corpus(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
+
+
 PIECES = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
 SHAPES = [
     {},
@@ -171,6 +184,7 @@ ORDERS = [
     by_offsets=st.booleans(),
     small=st.booleans(),
 )
+@pytest.mark.filterwarnings("ignore:--val-:UserWarning")
 @pytest.mark.usefixtures("in_process")
 def test_one_answer_for_any_chunks_and_memory(
     tmp_path_factory: pytest.TempPathFactory,

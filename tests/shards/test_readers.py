@@ -12,7 +12,7 @@ from encoded import EOT
 from peers import generated_text
 
 import pipeline
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.shards.formats.shard_format import Layout, Rows
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -166,3 +166,8 @@ def test_another_package_adds_a_format(
     assert rows == rows_of(tokenizer, texts)
     with pytest.raises(UsageError, match="one of npy, bin, parquet, arrow, megatron, mds, lines"):
         pipeline.encode_corpus(corpus, tokenizer, tmp_path / "other", shard_format="line")
+    monkeypatch.undo()
+    with pytest.raises(
+        InputError, match=r"shards.json cannot be read .the shard format 'lines' is none of npy, .*: install the"
+    ):
+        pipeline.open_shards(tmp_path / "set")

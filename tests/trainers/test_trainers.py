@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 from command import run
 
+import pipeline
+
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("BPE_PIPELINE_TRAINERS", sys.executable)
 SCRIPTS = Path(__file__).parent.parent / "support" / "trainer_scripts.py"
@@ -140,6 +142,70 @@ def test_its_own_rows_are_ours(home: Path) -> None:
             found = _rows(directory)
             assert len(found) == len(rows), (config, split)
             assert [{name: row[name] for name in rows[0]} for row in found] == rows, (config, split)
+
+
+def test_conversations_at_random_are_encoded_alike(home: Path) -> None:
+    chosen = random.Random(7)
+    words = [*MARKS, "the", "king", "\n", "{{idx}}", "{{content}}", "<think>", "</think>", "你好", "  ", "", "low er"]
+    tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "int"}}}}
+
+    def text(*, empty: bool) -> str:
+        return ("" if empty else "x") + " ".join(chosen.choices(words, k=chosen.randint(0, 9)))
+
+    def conversation(*, empty: bool) -> dict[str, Any]:
+        messages = []
+        for _ in range(chosen.randint(1, 4)):
+            asked = {"role": chosen.choice(("user", "user", "observation")), "content": text(empty=empty)}
+            thought = chosen.choice(("", "<think>\nhm\n</think>\n\n"))
+            answer = {"role": "assistant", "content": thought + text(empty=empty)}
+            if chosen.random() < 0.2:
+                answer = {"role": "function", "content": thought + '{"name": "f", "arguments": {"x": 1}}'}
+            messages += [asked, answer]
+        system, tools = chosen.choice(("", "Be kind.")), chosen.choice(("", "", json.dumps([tool])))
+        return {"messages": messages, "system": system, "tools": tools}
+
+    jobs = []
+    for template in ("llama3", "chatml", "qwen", "qwen3", "default", "empty", "fewshot", "alpaca") * 4:
+        options = {"template": template, "cutoff_len": chosen.choice((5, 16, 60, 2000))}
+        options |= chosen.choice(({}, {"mask_history": True}, {"train_on_prompt": template != "fewshot"}))
+        options |= chosen.choice(({}, {"default_system": "Sys."}, {"preserve_thinking": True}))
+        options |= chosen.choice(({}, {"enable_thinking": False}, {"enable_thinking": None}))
+        jobs.append((options, [conversation(empty=template != "fewshot") for _ in range(25)]))
+    (home / "jobs.json").write_text(json.dumps(jobs))
+    _python(SCRIPTS, "encoded", home / "run" / "tokenizer", home / "jobs.json")
+    found = iter(json.loads((home / "jobs.json").read_text()))
+    tokenizer = pipeline.Tokenizer.load(home / "run" / "tokenizer")
+    for options, conversations in jobs:
+        ours: dict[str, Any] = {"sequence_length": options["cutoff_len"], **options}
+        del ours["cutoff_len"]
+        for one in conversations:
+            assert next(pipeline.encode_chat([one], tokenizer, **ours), None) == next(found), (options, one)
+
+
+def test_rows_at_random_are_aligned_alike(home: Path) -> None:
+    chosen = random.Random(8)
+    names = {"user": "human", "assistant": "gpt", "observation": "tool", "function": "call", "system": "system"}
+    calls = [{"function": {"name": "f", "arguments": {"x": 1}}}]
+    jobs = []
+    for _ in range(2000):
+        roles = [name for _ in range(chosen.randint(0, 3)) for name in ("user", "assistant")]
+        roles = ["system"] * (chosen.random() < 0.3) + roles
+        roles = [role if chosen.random() < 0.9 else chosen.choice(list(names)) for role in roles]
+        messages: list[dict[str, Any]] = [{"from": names[role], "value": chosen.choice("abc")} for role in roles]
+        for message in messages:
+            message |= {"tool_calls": calls} if chosen.random() < 0.1 else {}
+        row = {"messages": messages, "system": chosen.choice(("", "S", None)), "tools": chosen.choice(("", "[1]"))}
+        optional = {"observation_tag": "tool", "function_tag": "call", "system_tag": "system"}
+        tags = {name: tag for name, tag in optional.items() if chosen.random() < 0.8}
+        tags |= {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
+        columns = {name: name for name in ("system", "tools") if chosen.random() < 0.6} | {"messages": "messages"}
+        jobs.append(({"formatting": chosen.choice(("sharegpt", "openai")), "columns": columns, "tags": tags}, row))
+    (home / "align.json").write_text(json.dumps(jobs))
+    _python(SCRIPTS, "aligned", home / "align.json")
+    for (entry, row), (messages, system) in zip(jobs, json.loads((home / "align.json").read_text()), strict=True):
+        ours = pipeline.align_chat(row, **entry)
+        assert ours["messages"] == messages, (entry, row)
+        assert not messages or ours["system"] == system, (entry, row)
 
 
 def _rows(directory: Path) -> list[dict[str, list[int]]]:

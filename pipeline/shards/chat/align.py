@@ -164,7 +164,7 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
     """Read messages that may have calls of tools, and several answers of tools in a row, which become one."""
     row = dict.fromkeys(filter(None, (columns.get("system"), columns.get("tools"))), "") | dict(row)
     system, messages = _system(row, columns, tags, messages)
-    roles = _roles(tags)
+    roles = {tags[name]: role for name, role in _ROLES.items()} | {tags["system_tag"]: "system"}  # also of a tag unset
     aligned: list[dict[str, Any]] = []
     observed: list[str] = []
     for message in messages:

@@ -21,8 +21,8 @@ _CONVERSATIONS = "conversations as align_chat returns them: mappings with a list
 def encode_chat(
     conversations: Iterable[Mapping[str, Any]],
     tokenizer: Tokenizer | AnyPath,
-    template: str,
-    sequence_length: int = 2048,
+    template: str = "llama3",
+    sequence_length: int = 4096,
     train_on_prompt: bool = False,
     mask_history: bool = False,
     default_system: str | None = None,
@@ -40,7 +40,8 @@ def encode_chat(
             and perhaps "system" and "tools" (JSON); as `align_chat` returns them.
         tokenizer: its special tokens are recognised in the texts too.
         template: a name (llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, default, ...) or a YAML file.
-        sequence_length: ids of a row, at most; of longer ones each question and answer keeps its share.
+        sequence_length: ids of a row, at most; of longer ones each question and answer keeps its share. Rows are not
+            padded. `encode --chat` has 2,048 unless told, as LLaMA-Factory.
         train_on_prompt: whether questions are learned too.
         mask_history: whether only the last answer is learned; the last turns are kept first then.
         default_system: the system text of conversations without one, in place of the template's.

@@ -4,6 +4,7 @@ Every choice is made as LLaMA-Factory makes it, with NumPy's generators, so the 
 numbers of rows are needed; a row is the number that it has when the data sets follow one another.
 """
 
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from pipeline.base.errors import InputError, UsageError
 
 _DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
+_SUM_DIFFERS = 1e-8  # NumPy refuses a little more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,22 @@ class Mixing:
     num_samples: tuple[int | None, ...] = ()
 
 
+def check_mixing(mixing: Mixing, sets: int) -> None:
+    """Raise `UsageError` for probabilities that do not fit the strategy or that many data sets."""
+    given = mixing.probabilities
+    if given and mixing.strategy == "concat":
+        raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
+    if sets == 1:
+        return
+    if given and len(given) != sets:
+        raise UsageError(f"--interleave-probs has {len(given)} numbers for {sets} data sets: give each one")
+    if given and abs(math.fsum(given) - 1) > _SUM_DIFFERS:
+        raise UsageError(f"--interleave-probs {','.join(map(str, given))}: give numbers with the sum 1")
+
+
 def order_rows(sizes: Sequence[int], mixing: Mixing) -> "tuple[array[int], array[int]]":
     """Return the rows for training and for validation, in order, of data sets with these numbers of rows."""
+    check_mixing(mixing, len(sizes))
     chosen = _samples(sizes, mixing)
     order = chosen[0] if len(chosen) == 1 else _mixed(chosen, mixing)
     if not mixing.validation:
@@ -67,8 +83,6 @@ def _samples(sizes: Sequence[int], mixing: Mixing) -> "list[array[int]]":
 def _mixed(sets: "list[array[int]]", mixing: Mixing) -> "array[int]":
     """Return the rows of several data sets in one order."""
     if mixing.strategy == "concat":
-        if mixing.probabilities:
-            raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
         return array("Q", (row for rows in sets for row in rows))
     if empty := [number for number, rows in enumerate(sets, 1) if not rows]:
         raise InputError(f"data set {empty[0]} has no rows, so nothing can be interleaved with it: leave it out")
@@ -99,16 +113,9 @@ def _taken(
 
 def _drawn(sets: int, mixing: Mixing) -> Iterator[int]:
     """Yield sets at random, each with its probability."""
-    if len(mixing.probabilities) != sets:
-        raise UsageError(
-            f"--interleave-probs has {len(mixing.probabilities)} numbers for {sets} data sets: give each one"
-        )
     generator = _numpy().random.default_rng(mixing.seed)
-    try:
-        while True:
-            yield from generator.choice(sets, size=_DRAWN_AT_ONCE, p=mixing.probabilities).tolist()
-    except ValueError as error:
-        raise UsageError(f"--interleave-probs {mixing.probabilities}: {error}; give numbers with the sum 1") from None
+    while True:
+        yield from generator.choice(sets, size=_DRAWN_AT_ONCE, p=mixing.probabilities).tolist()
 
 
 def _numpy() -> Any:

@@ -21,7 +21,7 @@ from pipeline.shards.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.shards.chat.dataset import DataSet, listed_data_sets, recognised
 from pipeline.shards.chat.encode import today
 from pipeline.shards.chat.encoder import ChatSettings, refuse_exclusive
-from pipeline.shards.chat.mixing import Mixing
+from pipeline.shards.chat.mixing import Mixing, check_mixing
 from pipeline.shards.chat.rows import as_chat_file, first_columns
 from pipeline.shards.chat.templates import (
     Template,
@@ -96,8 +96,7 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
         max_samples=options.max_samples,
         num_samples=tuple(one.num_samples for one in data_sets or ()),
     )
-    if mixing.probabilities and mixing.strategy == "concat":
-        raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
+    check_mixing(mixing, len(data_sets or (0,)))
     special, eos = model.vocabulary.special_tokens, eos_of(template, model)
     pad = model.pad_token or eos
     if packed and pad is None:

@@ -26,6 +26,7 @@ Found = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipp
 _BLANK = " \t\r\n"
 _ROWS_AT_ONCE = 256
 _FIRST_ROWS = 1000
+_decode = json.JSONDecoder().decode
 
 
 def as_chat_file(file: CorpusFile) -> CorpusFile:
@@ -93,7 +94,10 @@ def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadB
 
 def _row_of(line: bytes) -> dict[str, Any] | str:
     try:
-        row = json.loads(line)
+        try:
+            row = _decode(line.decode("utf-8", "surrogatepass"))
+        except ValueError:
+            row = json.loads(line)  # with a byte order mark, or not in UTF-8
     except (ValueError, RecursionError):
         return "records_not_json"
     return row if isinstance(row, dict) else "records_not_json"

@@ -5,6 +5,7 @@
 `bpe_pipeline.shard_formats` that names an object with the same attributes.
 """
 
+from pipeline.base.errors import InputError
 from pipeline.run.values import foreign_formats
 from pipeline.shards.formats.arrow import SavedDataset
 from pipeline.shards.formats.ids_end_to_end import IdsEndToEnd
@@ -24,8 +25,12 @@ FORMATS: dict[str, ShardFormat] = {
 
 
 def shard_format(name: str) -> ShardFormat:
-    """Return the format of a name; raises KeyError for a name that neither this nor another package has."""
+    """Return the format of a name; raises `InputError` for one that neither this nor another package has."""
     if name in FORMATS:
         return FORMATS[name]
-    found: ShardFormat = foreign_formats()[name].load()
+    foreign = foreign_formats()
+    if name not in foreign:
+        known = ", ".join([*FORMATS, *foreign])
+        raise InputError(f"the shard format {name!r} is none of {known}: install the package with it")
+    found: ShardFormat = foreign[name].load()
     return found

@@ -135,27 +135,43 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
     The last row may be a document that continues in the next shard.
     """
     sizes = {name: value_bytes(dtype) for name, dtype in layout.columns.items()}
-    waiting = {name: bytearray() for name in sizes}  # values that belong to no group yet
-    first = 0  # where they start in the shard
+    waiting: dict[str, list[memoryview]] = {name: [] for name in sizes}  # values that belong to no group yet
+    first = after = 0  # where they start and end in the shard
     ends: list[int] = []
+
+    def group(stop: int, rows: list[int]) -> RowGroup:
+        columns = {name: _taken(waiting[name], (stop - first) * size) for name, size in sizes.items()}
+        return RowGroup(columns, [end - first for end in rows])
+
     for more in rows:
         for name, values in waiting.items():
-            values += memoryview(more.columns[name]).cast("B")
+            values.append(memoryview(more.columns[name]).cast("B"))
+        after += len(waiting[IDS][-1]) // sizes[IDS]
         ends += more.ends
         # Where a group ends must not depend on the blocks.
         while (count := min(bisect_left(ends, first + _GROUP_VALUES) + 1, _GROUP_ROWS)) <= len(ends):
-            stop = ends[count - 1] - first
-            cut = {name: bytes(values[: stop * sizes[name]]) for name, values in waiting.items()}
-            yield RowGroup(cut, [end - first for end in ends[:count]])
-            for name, values in waiting.items():
-                del values[: stop * sizes[name]]
-            first += stop
+            stop = ends[count - 1]
+            yield group(stop, ends[:count])
+            first = stop
             del ends[:count]
-    stop = len(waiting[IDS]) // sizes[IDS]
-    last = [end - first for end in ends]
-    unfinished = [] if (last[-1] if last else 0) == stop else [stop]
-    if last or unfinished:
-        yield RowGroup({name: bytes(values) for name, values in waiting.items()}, [*last, *unfinished])
+    if (ends[-1] if ends else first) < after:
+        ends.append(after)  # a row that is not finished
+    if ends:
+        yield group(after, ends)
+
+
+def _taken(pieces: list[memoryview], size: int) -> bytes:
+    """Remove the first `size` bytes from a list of them, and return them."""
+    taken = []
+    while size > 0:
+        piece = pieces[0]
+        taken.append(piece[:size])
+        size -= len(piece)
+        if size < 0:
+            pieces[0] = piece[size:]
+        else:
+            del pieces[0]
+    return b"".join(taken)
 
 
 def value_bytes(dtype: str) -> int:

@@ -48,6 +48,15 @@ def test_calls_and_answers_of_tools_in_openai_rows() -> None:
     assert aligned["messages"][2]["content"] == "1\n</tool_response>\n<tool_response>\n2"
 
 
+def test_calls_of_tools_need_no_tag() -> None:
+    calls = [{"function": {"name": "f", "arguments": {}}}]
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": calls}]
+    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+    for more, roles in (({"observation_tag": "tool", "system_tag": "system"}, ["user", "function"]), ({}, [])):
+        aligned = pipeline.align_chat({"messages": messages}, "openai", {"messages": "messages"}, {**tags, **more})
+        assert [message["role"] for message in aligned["messages"]] == roles
+
+
 @pytest.mark.parametrize(
     ("messages", "kept"),
     [

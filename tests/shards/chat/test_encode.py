@@ -33,6 +33,15 @@ def test_recorded_rows_are_equal() -> None:
     assert refused > 5
 
 
+def test_defaults_are_llama3_and_4096_ids() -> None:
+    long = {"messages": [DIALOG["messages"][0], {"role": "assistant", "content": "low " * 9000}]}
+    tokenizer = small_tokenizer()
+    named = pipeline.encode_chat([DIALOG, long], tokenizer, template="llama3", sequence_length=4096)
+    rows = list(pipeline.encode_chat([DIALOG, long], tokenizer))
+    assert rows == list(named)
+    assert len(rows[1]["input_ids"]) == 4096
+
+
 def test_recorded_lengths_are_equal() -> None:
     for source, target, limit, *expected in cases("infer_seqlen"):
         if limit or source or target:
