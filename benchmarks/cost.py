@@ -231,11 +231,11 @@ class Plan:
 
 
 # Merging that nodes share, 32,000 merges, as `python -m benchmarks.shared` measured it on mixed-250.
-EXCHANGES = 1050
-EMPTY_EXCHANGE_S = 0.0067
-PARTS = Line(1.36, 70.5e-9)  # CPU seconds of all parts together, over bytes of pieces
-ANSWER_BYTES = Power(1.41, 0.629)  # of a part in an exchange, over its bytes of pieces
-ANSWER_S = 3e-9  # of the coordinating task, for each of these bytes
+EXCHANGES = 1000
+EMPTY_EXCHANGE_S = 0.0049
+PARTS = Line(0.05, 98e-9)  # CPU seconds of all parts together, over bytes of pieces: of the two largest
+ANSWER_BYTES = Power(1.17, 0.629)  # of a part in an exchange, over its bytes of pieces
+ANSWER_S = 4e-9  # of the coordinating task, for each of these bytes
 
 
 def share_merging(cluster: Cluster, piece_bytes: float) -> dict[str, float]:

@@ -22,6 +22,7 @@ _REFERENCE = (f"{_ENGINE}::test_same_merges_as_the_reference",)
 _LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_break", *_REFERENCE)
 _LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
 _RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
+_SHARED = ("merges/test_shared_worker.py::test_parts_make_the_merges_of_the_reference_also_if_some_are_lost",)
 _REPLAY = ("commands/test_verify.py::test_the_replay_is_the_definition",)
 _LONG_REPLAY = ("commands/test_verify.py::test_long_pieces_are_replayed_by_the_definition",)
 _SUM = ("counts/test_counter_file.py::test_native_combination_is_a_sum",)
@@ -222,5 +223,40 @@ MUTATIONS = (
         "if most >= task.min_piece_count:",
         "if most > task.min_piece_count:",
         _RAREST,
+    ),
+    Mutation(
+        "a wrong guess stays in the words",
+        "native/merge/part.cpp",
+        "for (size_t i = guess_.size(); i-- > certain;)",
+        "for (size_t i = certain; i-- > certain;)",
+        _SHARED,
+    ),
+    Mutation(
+        "new pairs are listed where a later merge has taken their token",
+        "native/merge/part.cpp",
+        "return shard.symbols.data()[at] != join.made;",
+        "return shard.symbols.data()[at] == join.made;",
+        _SHARED,
+    ),
+    Mutation(
+        "a guess ends with the last pair that is in the queue, in any order",
+        "native/merge/shared.hpp",
+        "if (index_->pair(best).key != key) {",
+        "if (best == kNoPair) {",
+        _SHARED,
+    ),
+    Mutation(
+        "a token next to itself is counted on both sides",
+        "native/merge/shared.hpp",
+        "weight - (symbol == join.left ? doubled : 0)",
+        "weight",
+        _SHARED,
+    ),
+    Mutation(
+        "a part that is made again in a phase has no lists",
+        "merges/shared_worker.py",
+        'return "index", (training.version, bytes(training.indexed()))',
+        'return "facts", ()',
+        _SHARED,
     ),
 )

@@ -140,7 +140,8 @@ class SharedTraining {
       merge(best);
       ++made;
     }
-    guesses_ = std::clamp<size_t>(2 * made, 4, kMostGuessed);
+    // Half as many again as hold, on average: what does not hold is work and bytes for nothing.
+    guesses_ = std::clamp<size_t>((6 * guesses_ + 3 * made + 7) / 8, 4, kMostGuessed);
     index_->narrow(remaining() + remaining() / 4 + 1024);
     return fresh_;
   }
