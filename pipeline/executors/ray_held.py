@@ -12,7 +12,6 @@ from typing import Any
 from pipeline import __version__
 from pipeline.base.errors import WorkerError
 from pipeline.executors import MAX_ATTEMPTS
-from pipeline.executors.ray_task import prepare
 
 _PASSED_ON = ("ARROW_DEFAULT_MEMORY_POOL",)  # variables that the executor set for this task
 _log = logging.getLogger(__name__)
@@ -32,6 +31,8 @@ class Holder:
         calls: Sequence[Call],
     ) -> Any:
         """Make the object; return its answer to the last of the calls."""
+        from pipeline.executors.ray_task import prepare  # which no other machine needs to have
+
         prepare((), environment)
         if version != __version__:
             raise WorkerError(f"a node has bpe-pipeline {__version__}, not {version}; install the same one on all")

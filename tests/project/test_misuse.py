@@ -174,6 +174,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
                 {"blocks": ["low"], **special},
             ),
             "encode_to_numpy": (tokenizer.encode_to_numpy, {"text": "low", "dtype": None, **special}),
+            "explain": (tokenizer.explain, {"text": "low"}),
             "count_tokens": (tokenizer.count_tokens, {"text": "low", **special}),
             "decode_bytes": (tokenizer.decode_bytes, {"ids": [1]}),
             "decode": (tokenizer.decode, {"ids": [1], "errors": "replace", "skip_special_tokens": False}),
