@@ -14,6 +14,7 @@ _GARBAGE_AFTER = 50_000  # objects: imports make many that stay, and Python woul
 def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
     gc.set_threshold(_GARBAGE_AFTER)
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
     try:
         _open_streams()
         if isinstance(sys.stdout, io.TextIOWrapper):
