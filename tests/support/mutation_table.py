@@ -225,13 +225,6 @@ MUTATIONS = (
         _RAREST,
     ),
     Mutation(
-        "a batch holds merges that share a token",
-        "native/merge/batch.hpp",
-        "if (right_of(key) == join.left || left_of(key) == join.right) return false;",
-        "static_cast<void>(join);",
-        _REFERENCE,
-    ),
-    Mutation(
         "a batch holds merges that a pair of its own may come before",
         "native/merge/batch.hpp",
         "return joins_.empty() || count > reachable_;",

@@ -1,10 +1,10 @@
 // Which merges may be made together: the certificate of a batch.
 //
 // Idea: (a, b) -> x takes apart the pairs (y, a) and (b, z) only, and makes (y, x) and (x, z), which occur no more
-// often than those did. So a pair (c, d) is merged next, with the count that it has, where d is not a, c is not b, and
-// its count is above those of all (y, a) and (b, z). A batch is the pairs in the order of the queue for which this
-// holds: no one's merge changes the count of a later one, and none makes a pair whose count could reach that of a later
-// one.
+// often than those did. So the pair that the queue has next is merged next, with the count that it has, if its count is
+// above those of all (y, a) and (b, z): then it is none of them. A batch is the pairs in the order of the queue for
+// which this holds: no one's merge changes the count of a later one, and none makes a pair whose count could reach that
+// of a later one.
 // Exception: (a, a), whose overlaps are neighbours too, and a merge that frees pairs which could not be merged before,
 // of which nothing is known. These make pairs up to their own count.
 #pragma once
@@ -23,12 +23,8 @@ struct Learned {
 
 class Certificate {
  public:
-  // Whether the pair is the next one to be merged after those that were added.
-  bool admits(PairKey key, uint64_t count) const {
-    for (const auto& join : joins_)
-      if (right_of(key) == join.left || left_of(key) == join.right) return false;
-    return joins_.empty() || count > reachable_;
-  }
+  // Whether the next pair of the queue, of that count, is the next one to be merged after those that were added.
+  bool admits(uint64_t count) const { return joins_.empty() || count > reachable_; }
   // neighbours: no pair (y, left) or (right, z) has a higher count. freed: what the merge makes may be merged with
   // tokens that its parts could not be merged with.
   void add(const Join& join, uint64_t count, uint64_t neighbours, bool freed) {

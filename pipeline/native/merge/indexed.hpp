@@ -130,7 +130,7 @@ class IndexedMerging {
       if (best == kNoPair) break;
       auto& pair = index_.pair(best);
       if (!pairs_.empty() &&
-          (positions_ + pair.positions > kBatchPositions || !certificate_.admits(pair.key, pair.count))) {
+          (positions_ + pair.positions > kBatchPositions || !certificate_.admits(pair.count))) {
         index_.put_back(best);
         break;
       }

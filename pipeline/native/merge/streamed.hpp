@@ -19,8 +19,8 @@ class Batch {
       raise(from_left_, left_of(pair.key), pair.count);
     }
   }
-  // Whether the pair is the next one to be merged after those that are in the batch.
-  bool certifies(PairKey key, uint64_t count) const { return certificate_.admits(key, count); }
+  // Whether the next pair of the queue is the next one to be merged after those that are in the batch.
+  bool certifies(uint64_t count) const { return certificate_.admits(count); }
   // `below`: what a pair that is not in the ledger may have.
   void add(const Join& join, uint64_t count, uint64_t below, bool freed) {
     certificate_.add(join, count, std::max({below, of(to_right_, join.left), of(from_left_, join.right)}), freed);
@@ -182,7 +182,7 @@ inline Batch choose_batch(PairIndex& ledger, const Learned& learned, uint64_t mo
     const auto best = ledger.take_best();
     if (best == kNoPair) break;
     auto& pair = ledger.pair(best);
-    if (!batch.certifies(pair.key, pair.count)) {
+    if (!batch.certifies(pair.count)) {
       ledger.put_back(best);
       break;
     }
