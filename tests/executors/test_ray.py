@@ -205,13 +205,16 @@ def test_nodes_share_merging_also_if_some_are_lost(
             add_node(cluster)
         else:
             kill_newest("Holder" if loss == "parts" else "work")
-    _, error = process.communicate(timeout=120)
+    _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
     log = (output / "log.txt").read_text()
     assert f"parts={NODES}" in log
-    assert ("is made again" in log) == (loss in ("parts", "node"))
-    assert ("trying again" in log) == (loss == "coordinating task")
+    made_again, tried_again = "is made again" in log, "trying again" in log
+    if loss == "node":  # the coordinating task may have been there, too
+        assert made_again or tried_again
+    else:
+        assert (made_again, tried_again) == (loss == "parts", loss == "coordinating task")
     deadline = time.monotonic() + 20
     while processes_of("Holder") and time.monotonic() < deadline:
         time.sleep(0.1)
