@@ -200,7 +200,8 @@ class IndexedMerging {
 
   void note(PairKey key, uint64_t weight, uint32_t positions, uint32_t merge, MemberWork& mine) const {
     const auto counter = static_cast<uint32_t>(learned_.sketch.counter_of(key));
-    const auto part = (counter / kCountersTogether & 0xFFFF) * uint64_t{parts_} >> 16;
+    const uint32_t spread = counter / kCountersTogether * 0x9E3779B1u;
+    const auto part = uint64_t{spread} * parts_ >> 32;
     mine.changes[part].push_back({key, weight, counter, positions, merge});
   }
 
@@ -249,8 +250,8 @@ class IndexedMerging {
     if (!may_be_indexed) return;
     if (const auto number = index_.find(change.key); number != kNoPair) {
       if (index_.pair(number).count != 0) index_.pair(number).count -= change.weight;
-    } else {
-      for (auto& pair : appeared)
+    } else if (std::max(left_of(change.key), right_of(change.key)) >= certificate_.joins().front().made) {
+      for (auto& pair : appeared)  // the batch made it
         if (pair.key == change.key) pair.weight -= change.weight;
     }
   }

@@ -33,6 +33,7 @@ class Neighbours {
     uint32_t positions = 0;
     uint32_t writer = 0;
   };
+
  public:
   // Adds one at a time, with everything in registers.
   class Adder {

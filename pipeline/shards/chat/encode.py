@@ -41,7 +41,7 @@ def encode_chat(
         tokenizer: its special tokens are recognised in the texts too.
         template: a name (llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, default, ...) or a YAML file.
         sequence_length: ids of a row, at most; of longer ones each question and answer keeps its share. Rows are not
-            padded. `encode --chat` has 2,048 unless told, as LLaMA-Factory.
+            padded. `encode --chat` has 2,048 by default, as LLaMA-Factory.
         train_on_prompt: whether questions are learned too.
         mask_history: whether only the last answer is learned; the last turns are kept first then.
         default_system: the system text of conversations without one, in place of the template's.
