@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import object_store
 import peers
 import pytest
+from amount import FULL
 from command import run
 
 from pipeline.executors import Broadcast, Node
@@ -23,6 +25,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Reports are tested in test_report.py; pages of some megabytes for hundreds of runs are for nobody.
 os.environ["BPE_PIPELINE_REPORT"] = "none"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test marked with `slow(one_of=4)` leave a quarter, unless all checks run."""
+    cases: Counter[str] = Counter()
+    left_out = []
+    for item in items if not FULL else ():
+        mark = item.get_closest_marker("slow")
+        if mark is not None and "one_of" in mark.kwargs:
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % mark.kwargs["one_of"]:
+                left_out.append(item)
+            cases[test] += 1
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="module")

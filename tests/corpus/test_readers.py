@@ -13,6 +13,7 @@ import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amount import FULL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from read_corpus import EOT, PATTERN, count
@@ -287,7 +288,7 @@ def grown_mib(directory: Path, name: str) -> tuple[str, int]:
     return " ".join(found[:-1]), int(found[-1])
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(8 if FULL else 2, marks=pytest.mark.slow)])
 def test_decompression_bombs_and_huge_documents_need_little_memory(tmp_path: Path, times: int) -> None:
     """Up to a gigabyte of lines out of a megabyte, a document of as much, a line that does not end."""
     mib = 1 << 20
