@@ -97,7 +97,8 @@ def test_killed_at_changes_of_files(counted, library, tmp_path):
     assert kill_often(counted, library, tmp_path, 3) >= 1
 
 
-@pytest.mark.slow(one_of=2)
+@pytest.mark.slow
+@pytest.mark.one_of(2)
 def test_killed_at_many_changes_of_files(counted, library, tmp_path):
     assert kill_often(counted, library, tmp_path, 4 * KILLS) >= KILLS
 

@@ -38,7 +38,8 @@ def test_merges_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Pa
     assert ours == peers.hugging_face_merges(texts, compile_pattern(pattern).expression, 8000 - 257)
 
 
-@pytest.mark.slow(one_of=2)
+@pytest.mark.slow
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("path", "pattern"), PAIRS, ids=lambda part: getattr(part, "stem", part))
 def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
     texts = peers.documents(path.read_bytes().decode(), [EOT])
@@ -49,7 +50,8 @@ def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str
         assert ours == expected[: size - 257]
 
 
-@pytest.mark.slow(one_of=2)
+@pytest.mark.slow
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_greatest_bytes_is_the_naive_reference(path: Path, tmp_path: Path) -> None:
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[: 600_000 if FULL else 200_000])

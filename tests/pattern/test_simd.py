@@ -28,7 +28,8 @@ def test_every_instruction_set_cuts_the_same_pieces() -> None:
     assert len({digest_of(name, 1, 100_000) for name in _core.simd()}) == 1
 
 
-@pytest.mark.slow(one_of=4)
+@pytest.mark.slow
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_every_instruction_set_cuts_millions_of_bytes_alike(seed: int) -> None:
     assert len({digest_of(name, seed, 3_000_000) for name in _core.simd()}) == 1

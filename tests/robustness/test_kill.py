@@ -174,21 +174,25 @@ def _kill(coordinator: int, target: str, choose: random.Random) -> None:
         return  # it had ended
 
 
+@pytest.mark.one_of(2)
 def test_killed_at_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
     assert _kill_at_changes(trained, library, tmp_path, runs=2, seed=1) >= 2
 
 
+@pytest.mark.one_of(3)
 def test_killed_at_moments(trained: Trained, tmp_path: Path) -> None:
     _kill_at_moments(trained, tmp_path, kills=2, seed=2)
 
 
-@pytest.mark.slow(one_of=4)
+@pytest.mark.slow
+@pytest.mark.one_of(4)
 def test_killed_at_hundreds_of_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
     """Of all cases together: about a hundred and fifty, beside those of the default suite and the moments below."""
     assert _kill_at_changes(trained, library, tmp_path, runs=6, seed=3) >= 9
 
 
-@pytest.mark.slow(one_of=4)
+@pytest.mark.slow
+@pytest.mark.one_of(4)
 def test_killed_at_hundreds_of_moments(trained: Trained, tmp_path: Path) -> None:
     assert _kill_at_moments(trained, tmp_path, kills=len(MOMENTS) // 3, seed=4) - {""}
 

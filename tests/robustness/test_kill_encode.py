@@ -96,7 +96,8 @@ def test_encoding_resumes_after_kills(encoded: Encoded, library: Path, tmp_path:
     assert _kill(encoded, library, tmp_path, kills=3, seed=1) >= 2
 
 
-@pytest.mark.slow(one_of=3)
+@pytest.mark.slow
+@pytest.mark.one_of(3)
 def test_encoding_resumes_after_many_kills(encoded: Encoded, library: Path, tmp_path: Path) -> None:
     assert _kill(encoded, library, tmp_path, kills=12, seed=2) >= 10
 
@@ -111,7 +112,8 @@ def test_ordering_resumes_after_kills(ordered: Encoded, library: Path, tmp_path:
     assert _kill(ordered, library, tmp_path, kills=4, seed=3) >= 2
 
 
-@pytest.mark.slow(one_of=4)
+@pytest.mark.slow
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("options", MORE, ids=" ".join)
 def test_every_format_and_order_resumes_after_kills(options: tuple[str, ...], library: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()

@@ -239,7 +239,8 @@ def test_generated_strings_have_the_ids_of_peers(pattern: str, tmp_path: Path) -
     agree_with_peers(ours, theirs, hard_strings(11, 400))
 
 
-@pytest.mark.slow(one_of=2)
+@pytest.mark.slow
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
 def test_200_000_generated_strings_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
     ours = Tokenizer.from_merges(samples.trained(pattern, 2000), ["<|endoftext|>"], pattern=pattern)
@@ -337,7 +338,8 @@ DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
 
 
-@pytest.mark.slow(one_of=2)
+@pytest.mark.slow
+@pytest.mark.one_of(2)
 @pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
 def test_documents_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
