@@ -36,6 +36,7 @@ std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& sourc
     });
     shards[s].symbols.shrink(shards[s].size);
   });
+  facts.joined = known->joined(memories);
   return shards;
 }
 
