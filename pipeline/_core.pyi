@@ -272,6 +272,10 @@ class SharedTraining:
         """The language that chose each merge, 32 bit; 2^32 - 1: all together."""
 
     @property
+    def measured(self) -> list[tuple[int, int]]:
+        """With languages: bytes and tokens of each, as they are measured."""
+
+    @property
     def choice(self) -> tuple[list[int], list[int]]:
         """With languages: those that have no pair left, and the last choices."""
 

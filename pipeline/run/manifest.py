@@ -16,6 +16,7 @@ from pipeline.pattern import resolve
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.format_versions import COUNTER_FORMAT, OLDER_RUN_FORMATS, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
+from pipeline.run.parity import Parity
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
@@ -67,6 +68,7 @@ class Manifest:
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
     written: tuple[str, ...] = ()  # of these, the ones that it finished writing
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
+    parity: Parity | None = None  # of counts that are those of several languages
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -169,6 +171,7 @@ def save(run: Run) -> None:
             "written": manifest.written,
             "special": manifest.special,
             **({} if manifest.source is None else {"source": asdict(manifest.source)}),
+            **({} if manifest.parity is None else {"parity": asdict(manifest.parity)}),
             **manifest.plan.to_json(),
         }
     )
@@ -192,6 +195,7 @@ def load(location: Location) -> Run | None:
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
             written=tuple(map(str, document.get("written", ()))),
             special={str(name): dict(one) for name, one in document.get("special", {}).items()},
+            parity=Parity.from_json(document["parity"]) if "parity" in document else None,
         )
         if "tokenizers" not in document and manifest.vocab_size is not None:
             manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))

@@ -89,10 +89,19 @@ void make_training(SharedTraining* place, std::uint64_t max_merges, std::uint64_
                              bpe::copy_of<std::uint32_t>(chosen_by, "chosen_by"));
 }
 
+std::vector<std::pair<std::uint64_t, std::uint64_t>> measured_of(const SharedTraining& training) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> found;
+  const auto& choice = training.choice();
+  for (std::uint32_t language = 0; choice && language < choice->languages(); ++language)
+    found.emplace_back(choice->bytes(language), choice->tokens(language));
+  return found;
+}
+
 // The languages that are spent, the last choices.
 auto choice_of(const SharedTraining& training) {
   const auto& choice = training.choice();
-  return choice ? std::tuple(choice->spent(), choice->recent()) : std::tuple<std::vector<std::uint32_t>, std::vector<std::uint32_t>>();
+  using Found = std::tuple<std::vector<std::uint32_t>, std::vector<std::uint32_t>>;
+  return choice ? Found(choice->spent(), choice->recent()) : Found();
 }
 
 void add_up(SharedTraining& training, const Buffer& sums) { training.add_up(sums.as<std::uint64_t>("sums")); }
@@ -151,6 +160,7 @@ void bind_part(nb::module_& module) {
            "chosen_by, spent, recent: of the merges that are known, as `chosen_by` and `choice` returned them.")
       .def_prop_ro("chosen_by", [](const SharedTraining& training) { return bpe::give_copy(training.chosen_by()); },
                    "The language that chose each merge, 32 bit; 2^32 - 1: all together.")
+      .def_prop_ro("measured", &measured_of, "With languages: bytes and tokens of each, as they are measured.")
       .def_prop_ro("choice", &choice_of, "With languages: those that have no pair left, and the last choices.")
       .def_prop_ro("result", [](const SharedTraining& training) { return training.result(); }, "The merges so far.")
       .def_prop_ro("version", [](const SharedTraining& training) { return training.result().counts.size(); })

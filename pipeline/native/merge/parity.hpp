@@ -77,6 +77,7 @@ class LanguageChoice {
     return found;
   }
   std::vector<uint32_t> recent() const { return {recent_.begin(), recent_.end()}; }
+  uint32_t languages() const { return static_cast<uint32_t>(tokens_.size()); }
   uint64_t tokens(uint32_t language) const { return tokens_[language]; }
   uint64_t bytes(uint32_t language) const { return bytes_[language]; }
 

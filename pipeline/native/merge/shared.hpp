@@ -269,7 +269,8 @@ class SharedTraining {
       for (const auto key : samples[p])
         if (const auto bound = group.sketch->bound(group.sketch->counter_of(key)); bound != 0)
           histogram.add_positions(bound, step);
-    const auto most_pairs = std::min<uint64_t>(2 * remaining() + 256, kMostPairs);
+    const auto groups = choice_ && !is_global(0) ? languages_ : 1;  // that share the merges still to make
+    const auto most_pairs = std::min<uint64_t>(4 * remaining() / (groups + 1) + 256, kMostPairs);
     const auto most_positions = options_.index_positions != 0 ? options_.index_positions
                                                               : std::max<uint64_t>(uint64_t{1} << 20, group.slots / 4);
     group.threshold = histogram.threshold(most_pairs, most_positions, options_.min_frequency);
