@@ -314,6 +314,11 @@ class SharedTraining:
         The next merges, as far as can be guessed; none when the phase has ended.
         """
 
+    def merge_with(self, parts: Sequence[Part], threads: int, seconds: float) -> bool:
+        """
+        Instead of guess and enter, with parts in this process: makes merges for about that long; False when the phase has ended.
+        """
+
     def enter(self, answers: Sequence[tuple[Buffer, Buffer, Buffer, bool]]) -> memoryview:
         """
         Makes the guessed merges that hold; returns pairs that are new in the phase.

@@ -21,6 +21,8 @@ from pipeline.storage import parse_location
 if TYPE_CHECKING:
     from pipeline.merges.merge_worker import MergeTask
 
+_SECONDS = 0.1  # between reports of progress
+
 
 def learn(
     task: "MergeTask", known: MergeList | None, on_merged: Callable[[_core.MergeResult, Chosen], None]
@@ -63,31 +65,28 @@ def learn(
             )
             for index, counter in enumerate(counters)
         ]
-    with ThreadPoolExecutor(task.threads) as pool:
-        here = _Here(parts, task.threads, pool)
-        shared_worker.merge(training, here, lambda: on_merged(training.result, _chosen(training)))
+    threads = min(task.threads, len(parts))
+
+    def phase() -> None:
+        while training.merge_with(parts, threads, _SECONDS):
+            on_merged(training.result, _chosen(training))
+        on_merged(training.result, _chosen(training))
+
+    with ThreadPoolExecutor(threads) as pool:
+        shared_worker.merge(training, _Here(parts, pool), lambda: None, phase)
     return training.result, _chosen(training)
 
 
 class _Here:
-    """Parts in this process; each thread asks some of them."""
+    """Parts in this process."""
 
-    def __init__(self, parts: Sequence[_core.Part], threads: int, pool: ThreadPoolExecutor) -> None:
-        self._parts, self._threads, self._pool = parts, min(threads, len(parts)), pool
+    def __init__(self, parts: Sequence[_core.Part], pool: ThreadPoolExecutor) -> None:
+        self._parts, self._pool = parts, pool
 
     def ask(self, method: str, *arguments: object, catch_up: object = None) -> Iterator[Any]:
         """Call a method of all parts and yield their answers in order."""
         del catch_up  # no part is ever lost
-
-        def ask_some(first: int) -> list[Any]:
-            return [getattr(part, method)(*arguments) for part in self._parts[first :: self._threads]]
-
-        if self._threads == 1 or method == "facts":
-            yield from (getattr(part, method)(*arguments) for part in self._parts)
-            return
-        answers = list(self._pool.map(ask_some, range(self._threads)))
-        for index in range(len(self._parts)):
-            yield answers[index % self._threads][index // self._threads]
+        return self._pool.map(lambda part: getattr(part, method)(*arguments), self._parts)
 
 
 def _chosen(training: _core.SharedTraining) -> Chosen:

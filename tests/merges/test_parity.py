@@ -4,6 +4,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,12 @@ def train_parts(
     stop: int | None = None,
     narrow_symbols: int = 65536,
     index_positions: int = 0,
+    threads: int = 0,
 ) -> tuple[list[tuple[int, int, int | None]], Any, Any]:
-    """The merges and the training, with a stop after that many merges, from where another training continues."""
+    """The merges and the training, with a stop after that many merges, from where another training continues.
+
+    threads: with which parts in this process make merges without being asked; 0: they are asked.
+    """
     known: dict[str, Any] = {}
     for merges in ([stop] if stop is not None else []) + [max_merges]:
         training = _core.SharedTraining(
@@ -52,13 +57,19 @@ def train_parts(
         )
         columns = [arrays(counter) for counter in [*parity.train, *(parity.dev or [])]]
         held = PartsHere(columns, training, lost, narrow_symbols=narrow_symbols)
-        shared_worker.merge(training, held, lambda: None)
+        merge_here = partial(_merge_here, training, held._parts, threads) if threads else None
+        shared_worker.merge(training, held, lambda: None, merge_here)
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
         spent, recent = training.choice
         known.update(chosen_by=training.chosen_by, spent=spent, recent=recent)
     result = training.result
     chosen_by = [None if language == _GLOBAL else language for language in training.chosen_by]
     return list(zip(result.left, result.right, chosen_by, strict=True)), training, held
+
+
+def _merge_here(training: Any, parts: list[Any], threads: int) -> None:
+    while training.merge_with(parts, threads, 0.001):
+        pass
 
 
 @settings(max_examples=20_000 if FULL else 150, deadline=None)
@@ -69,17 +80,24 @@ def train_parts(
     narrow_symbols=st.sampled_from([0, 260, 65536]),
     index_positions=st.sampled_from([0, 1, 20]),
     seed=st.one_of(st.none(), st.integers(0, 1000)),
+    threads=st.sampled_from([0, 0, 1, 2]),
 )
 def test_merges_are_those_of_the_definition(
-    parity: Parity, max_merges: int, stop: int | None, narrow_symbols: int, index_positions: int, seed: int | None
+    parity: Parity,
+    max_merges: int,
+    stop: int | None,
+    narrow_symbols: int,
+    index_positions: int,
+    seed: int | None,
+    threads: int,
 ) -> None:
     chance = random.Random(seed)
     parts = len(parity.train) + len(parity.dev or [])
 
     def lost() -> list[int]:
-        return [] if seed is None or chance.random() < 0.7 else [chance.randrange(parts)]
+        return [] if seed is None or threads or chance.random() < 0.7 else [chance.randrange(parts)]
 
-    tuning = {"narrow_symbols": narrow_symbols, "index_positions": index_positions}
+    tuning = {"narrow_symbols": narrow_symbols, "index_positions": index_positions, "threads": threads}
     stop = None if stop is None else min(stop, max_merges)
     merges, training, _ = train_parts(parity, max_merges, lost=lost, stop=stop, **tuning)
     assert merges == train_by_parity(parity, max_merges)

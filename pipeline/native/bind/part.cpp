@@ -116,6 +116,16 @@ void count(SharedTraining& training, const TallyTuple& tally) {
   training.count(std::get<0>(tally).as<PairKey>("pairs"), std::get<1>(tally).as<std::uint64_t>("counts"));
 }
 
+bool merge_with(SharedTraining& training, const std::vector<Part*>& parts, unsigned threads, double seconds) {
+  const auto span = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  return unlocked([&] {
+    const bpe::MergePoll poll = [](const bpe::MergeProgress&) {};
+    bpe::merge::Pulse pulse(poll);
+    bpe::merge::Team team(threads, pulse);
+    return training.merge_with(parts, team, std::chrono::steady_clock::now() + span);
+  });
+}
+
 MemoryView enter(SharedTraining& training, const std::vector<AroundTuple>& answers) {
   std::vector<JoinedAround> parts;
   for (const auto& [sizes, symbols, weights, full] : answers)
@@ -176,5 +186,8 @@ void bind_part(nb::module_& module) {
            "The filter for a part that is made again during a phase.")
       .def("guess", [](SharedTraining& training) { return bpe::give_copy(training.guess()); },
            "The next merges, as far as can be guessed; none when the phase has ended.")
+      .def("merge_with", &merge_with, "parts"_a, "threads"_a, "seconds"_a,
+           "Instead of guess and enter, with parts in this process: makes merges for about that long; False when the phase "
+           "has ended.")
       .def("enter", &enter, "answers"_a, "Makes the guessed merges that hold; returns pairs that are new in the phase.");
 }

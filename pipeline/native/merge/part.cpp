@@ -150,14 +150,14 @@ JoinedAround Part::join(uint64_t version, const std::vector<PairKey>& fresh, con
   }
   each_shard([&](auto& shard, Lists& lists, unsigned member) { make_guess(shard, lists, member); });
   JoinedAround sum;
-  Surroundings around;
+  if (lists_.size() == 1) sum = std::move(lists_[0].found);
   std::vector<size_t> next(lists_.size(), 0);
-  for (size_t i = 0; i < 2 * guess_.size(); ++i) {
-    around.left.make_space(static_cast<Symbol>(spans_.size()));
+  around_.make_space(static_cast<Symbol>(spans_.size()));
+  for (size_t i = 0; lists_.size() > 1 && i < 2 * guess_.size(); ++i) {
     for (size_t s = 0; s < lists_.size(); ++s)
       for (auto n = lists_[s].found.sizes[i]; n != 0; --n, ++next[s])
-        around.left.add({lists_[s].found.symbols[next[s]], 1, lists_[s].found.weights[next[s]]});
-    sum.add(around.left);
+        around_.add({lists_[s].found.symbols[next[s]], 1, lists_[s].found.weights[next[s]]});
+    sum.add(around_);
   }
   for (const auto& lists : lists_) sum.full |= lists.arena.words() > lists.most_words;
   return sum;

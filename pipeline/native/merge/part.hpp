@@ -90,6 +90,7 @@ class Part {
   size_t certain_ = 0;  // of the guess
   std::variant<std::vector<Shard<uint16_t>>, std::vector<Shard<uint32_t>>> words_;
   std::vector<Lists> lists_;  // by shard
+  Neighbours around_;         // of a join, in all shards
   Corpus corpus_;
   MergeResult facts_;
 };

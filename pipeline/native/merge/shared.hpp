@@ -122,6 +122,7 @@ class SharedTraining {
   }
   void open_phase() {
     turn_ = 0;
+    fresh_.clear();
     ++result_.phases;
     for (auto& group : asked()) {
       const auto tally = std::exchange(group.tally, {});
@@ -201,6 +202,20 @@ class SharedTraining {
       fresh_.erase(std::unique(fresh_.begin(), fresh_.end()), fresh_.end());
     }
     return fresh_;
+  }
+
+  // Makes merges of a phase with parts that are in this process, until it is that late; false when the phase has ended.
+  bool merge_with(const std::vector<Part*>& parts, Team& team, std::chrono::steady_clock::time_point end) {
+    std::vector<JoinedAround> answers(parts.size());
+    while (std::chrono::steady_clock::now() < end) {
+      if (guess().empty()) return false;
+      team.each(parts.size(), [&](size_t p, unsigned) {
+        answers[p] = parts[p]->join(result_.counts.size(), fresh_, guess_);
+      });
+      enter(answers);
+      if (std::any_of(answers.begin(), answers.end(), [](const auto& one) { return one.full; })) return false;
+    }
+    return true;
   }
 
  private:
