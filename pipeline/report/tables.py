@@ -54,6 +54,8 @@ def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
     """
     plan = run.manifest
     options = {**plan.counting, **(plan.merging or {}), "vocab_size": plan.vocab_size}
+    if plan.parity is not None:
+        options["tie_break"] = "greatest-letters"
     files = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
     if rest := files[_MOST_FILES:]:
         files[_MOST_FILES:] = [(f"{len(rest):,} more files", sum(size for _, size in rest))]

@@ -15,6 +15,7 @@ import pipeline
 import pipeline.cli.definitions
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.cli.command import commands
+from pipeline.commands.info import run_info
 from pipeline.commands.report import EXTENT
 from pipeline.counts.count import require_counted
 from pipeline.merges import merge, merge_list, merge_worker
@@ -86,6 +87,9 @@ def test_report_and_verify_know_the_languages(runs: dict[str, Path], tmp_path: P
     assert [one["name"] for one in found["measured"]] == list(TRAIN)
     assert sum(one["merges"] for one in found["measured"]) == 60
     assert 0 <= found["gini_after"] < found["gini_before"]
+    shown = run_info(tmp_path / "p")
+    assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
+    assert shown["options"]["tie_break"] == "greatest-letters"
     assert "Gini coefficient" in (tmp_path / "p" / "report.txt").read_text()
 
 
