@@ -187,7 +187,7 @@ void Part::forget_guess() {
 template <class S>
 void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vector<PairKey>>& fresh, unsigned member) {
   for (size_t i = 0; i < fresh.size(); ++i) {
-    if (fresh[i].empty()) continue;
+    if (fresh[i].empty() || lists.joined[i].empty()) continue;
     const auto& join = guess_[i];
     // Where a later merge has taken the token, no pair of it is left.
     std::erase_if(lists.joined[i], [&](Position at) { return shard.symbols.data()[at] != join.made; });
@@ -200,7 +200,8 @@ void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vect
     list_neighbours(shard, join, spans_, lists.joined[i], lists.around, lists.arena, lists.writers, pulse_, member);
     for (size_t w = 0; w < fresh[i].size(); ++w) {
       writer(fresh[i][w]) = 0;
-      lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), lists.writers[w].finish(lists.arena).handle);
+      if (const auto list = lists.writers[w].finish(lists.arena).handle; list != 0)  // most occur in few parts
+        lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), list);
     }
   }
 }
