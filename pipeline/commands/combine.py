@@ -109,7 +109,7 @@ def combine_languages(
         raise UsageError(f"--output {options.output} is one of the runs to merge; choose another")
     counters = [(run.counter_path, run.manifest.counter_fingerprint()) for run in runs]
     described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
-    source, parts = Source("languages", parity.digest(), described), Parts(counters, statistics)
+    source, parts = Source(manifest.LANGUAGES, parity.digest(), described), Parts(counters, statistics)
     return _combined(runs[0], source, parts, locations, options, executor, listener, parity)
 
 

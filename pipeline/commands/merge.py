@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
 
-from pipeline.base.errors import TrainingError, UsageError
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
 from pipeline.commands import report
@@ -26,7 +26,7 @@ from pipeline.report.progress import for_python
 from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN, Run
+from pipeline.run.manifest import LANGUAGES, RUN, Run
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, flag_of, make_options, names_of, refuse_unfit
 from pipeline.run.superwords import coarse_pattern
@@ -84,6 +84,8 @@ def open_merging(
     manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
     before = {} if asked.overwrite else {**stored.special_of("tokenizer"), **(stored.merging or {})}
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
+    if stored.source is not None and stored.source.kind == LANGUAGES and stored.parity is None:
+        raise RunDirectoryError(f"{location} was interrupted while it was made; run its merge --parity again")
     if stored.parity is not None:
         for name in ("tie_break", "superwords_from"):
             if given.get(name) is not None:

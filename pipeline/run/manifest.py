@@ -35,6 +35,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 )
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+LANGUAGES = "languages"  # the kind of a source whose merges are chosen by parity
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 _RULES: dict[str, Any] = {  # of learning, too: older runs were merged with these
     "whole_characters": False,
@@ -50,7 +51,7 @@ LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
-    kind: str  # "runs" (combined), "counts" (imported) or "iterator"
+    kind: str  # "runs" (combined), "languages" (by parity), "counts" (imported) or "iterator"
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
 

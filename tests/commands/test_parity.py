@@ -132,6 +132,17 @@ def test_counts_of_a_language_that_are_gone_are_named(tmp_path: Path) -> None:
         pipeline.merge_run(tmp_path / "p", vocab_size=310)
 
 
+def test_run_that_was_interrupted_while_it_was_made_is_not_merged_plainly(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    train(runs, tmp_path / "p", vocab_size=260)
+    found = manifest.require(tmp_path / "p")
+    manifest.save(replace(found, manifest=replace(found.manifest, parity=None)))
+    with pytest.raises(RunDirectoryError, match="was interrupted while it was made"):
+        pipeline.merge_run(tmp_path / "p", vocab_size=270)
+    assert train(runs, tmp_path / "p", vocab_size=270).merges == expected(14)[0]
+
+
 def test_too_little_memory_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     train(runs, tmp_path / "p", vocab_size=260)
     with pytest.raises(TrainingError, match=r"3 counters by parity takes .* give --memory-limit"):
