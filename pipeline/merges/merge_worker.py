@@ -126,7 +126,7 @@ def learn(task: MergeTask) -> MergeList:
 
         try:
             if task.parity is not None:
-                result, chosen = parity_worker.learn(task, before, on_merged)
+                result, chosen = parity_worker.learn(task, way.threads, before, on_merged)
             elif way.parts > 1:
                 part_bytes = way.bytes + task.other_bytes
                 result = shared_worker.learn(task, way, before, on_merged, part_bytes)
@@ -151,7 +151,7 @@ def learn_again(task: MergeTask) -> MergeList:
         report_progress(len(result.counts) - done)
         done = len(result.counts)
 
-    return _as_list(*parity_worker.learn(task, None, on_merged))
+    return _as_list(*parity_worker.learn(task, parity_worker.way_of(task).threads, None, on_merged))
 
 
 def _learn_here(
@@ -233,6 +233,8 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
                 f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
                 f"{most:,} times; give at most {most}"
             )
+    if task.parity is not None:
+        return parity_worker.way_of(task)
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
     if enough <= task.budget_bytes and not shared:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline import _core
 from pipeline.base.errors import TrainingError
 from pipeline.base.units import format_bytes
-from pipeline.counts.counter_file import CounterFile, open_counter
+from pipeline.counts.counter_file import open_counter
 from pipeline.merges import shared_worker
-from pipeline.merges.forecast import merging_bytes, shape_of
+from pipeline.merges.forecast import Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.storage import parse_location
 
@@ -25,7 +25,7 @@ _SECONDS = 0.1  # between reports of progress
 
 
 def learn(
-    task: "MergeTask", known: MergeList | None, on_merged: Callable[[_core.MergeResult, Chosen], None]
+    task: "MergeTask", threads: int, known: MergeList | None, on_merged: Callable[[_core.MergeResult, Chosen], None]
 ) -> tuple[_core.MergeResult, Chosen]:
     """Learn the asked number of merges after those that are known."""
     parity = task.parity
@@ -53,7 +53,6 @@ def learn(
             stack.enter_context(open_counter(parse_location(one.counter), fingerprint=one.fingerprint))
             for one in (*parity.languages, *parity.dev)
         ]
-        _require_memory(task, counters)
         made = bytes(training.merges())
         parts = [
             _core.Part(
@@ -65,7 +64,6 @@ def learn(
             )
             for index, counter in enumerate(counters)
         ]
-    threads = min(task.threads, len(parts))
 
     def phase() -> None:
         while training.merge_with(parts, threads, _SECONDS):
@@ -93,20 +91,32 @@ def _chosen(training: _core.SharedTraining) -> Chosen:
     return Chosen(array("I", training.chosen_by), *training.choice, training.measured)
 
 
-def _require_memory(task: "MergeTask", counters: Sequence[CounterFile]) -> None:
-    """Raise `TrainingError` if the words of all languages do not fit: they are all kept in memory."""
-    merges = 2 * task.merges // (len(counters) + 1)  # the pairs that are indexed for each
+def way_of(task: "MergeTask") -> Merging:
+    """Return how the languages are merged; `TrainingError` if their words do not fit in memory, or there are none.
+
+    All words are kept in memory: merging by parity writes none to disk.
+    """
+    parity = task.parity
+    assert parity is not None
+    languages = (*parity.languages, *parity.dev)
+    merges = 2 * task.merges // (len(languages) + 1)  # the pairs that are indexed for each
     needed = 0
-    for counter in counters:
-        tally = _core.CountTally(task.min_piece_count)
-        for columns in counter.read_all():
-            tally.add(*columns)
-        shape = shape_of(tally, merges, task.min_piece_count)
+    for index, one in enumerate(languages):
+        least = task.min_piece_count if index < len(parity.languages) else 1
+        tally = _core.CountTally(least)
+        with open_counter(parse_location(one.counter), fingerprint=one.fingerprint) as counter:
+            for columns in counter.read_all():
+                tally.add(*columns)
+        shape = shape_of(tally, merges, least)
+        if shape.slots == 0:
+            remedy = "leave it out" if least == 1 else f"leave it out, or give less than --min-piece-count {least:,}"
+            raise TrainingError(f"{one.counter}: the language {one.name} has no pieces to merge; {remedy}")
         needed += merging_bytes(shape, merges, threads=1, streamed=True)
     if needed > task.budget_bytes:
         together, there = needed + task.other_bytes, max(task.budget_bytes + task.other_bytes, 0)
         raise TrainingError(
-            f"merging {len(counters)} counters by parity takes {format_bytes(together)} for all processes together, "
+            f"merging {len(languages)} counters by parity takes {format_bytes(together)} for all processes together, "
             f"and there are {format_bytes(there)}; give --memory-limit {-(-together >> 20)}MiB, or leave rare pieces "
             "out with --min-piece-count"
         )
+    return Merging(needed, min(task.threads, len(languages)), streamed=True)
