@@ -215,7 +215,11 @@ void Part::make_guess(Shard<S>& shard, Lists& lists, unsigned member) {
     if (positions.capacity() > kLongList) std::vector<Position>().swap(positions);
     positions.clear();
     const auto list = lists.of.find(guess_[i].left, guess_[i].right);
-    if (list != PairMap<false>::kNone) read_list(lists.arena, list, positions);
+    if (list == PairMap<false>::kNone) {
+      lists.found.sizes.insert(lists.found.sizes.end(), 2, 0);
+      continue;
+    }
+    read_list(lists.arena, list, positions);
     lists.around.make_space(static_cast<Symbol>(spans_.size()));
     join_listed(shard, guess_[i], spans_, positions, 0, lists.around, pulse_, member);
     lists.found.add(lists.around.left);

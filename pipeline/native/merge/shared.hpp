@@ -356,13 +356,20 @@ class SharedTraining {
     return std::accumulate(left_[part].weights.begin(), left_[part].weights.end(), uint64_t{0});
   }
 
+  // Whether a pair occurred in a group: most occur in few languages.
+  bool occurs_in(const Group& group) const {
+    return std::any_of(left_.begin() + static_cast<std::ptrdiff_t>(group.first),
+                       left_.begin() + static_cast<std::ptrdiff_t>(group.end),
+                       [](const Side& side) { return !side.symbols.empty(); });
+  }
+
   // Makes a merge, next to whose occurrences is what is in left_ and right_.
   void merge(Group& chooser, PairNumber best) {
     const auto [key, count, unused, next] = chooser.index->pair(best);
     const Join join{left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key))};
     uint64_t joined = 0;
     for (auto& group : groups_)
-      if (!choice_ || group.end - group.first == 1 || is_global(0)) merge_in(group, join);
+      if (occurs_in(group) && (!choice_ || group.end - group.first == 1 || is_global(0))) merge_in(group, join);
     for (size_t p = 0; p < (choice_ ? languages_ : left_.size()); ++p) joined += joined_in(p);
     if (choice_) {
       for (uint32_t language = 0; language < languages_; ++language)
