@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipeline.commands.import_counts import import_counts as import_counts
     from pipeline.commands.import_counts import train_from_counts as train_from_counts
     from pipeline.commands.merge import merge_run as merge_run
+    from pipeline.commands.parity import train_parity as train_parity
     from pipeline.commands.prune import prune as prune
     from pipeline.commands.train import train as train
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
@@ -62,6 +63,7 @@ _HOMES = {
     "train_from_counts": "pipeline.commands.import_counts",
     "train_from_iterator": "pipeline.commands.train_iterator",
     "train_like": "pipeline.commands.train_like",
+    "train_parity": "pipeline.commands.parity",
     "verify_run": "pipeline.commands.verify",
 }
 __all__ = ["__version__", *_HOMES]

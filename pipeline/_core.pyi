@@ -240,8 +240,8 @@ class Part:
         read() returns all columns of the part; it is called three times. known: the merges made so far.
         """
 
-    def facts(self) -> tuple[int, int, int, int, int]:
-        """Slots, their mass, bytes, pieces left out, their bytes."""
+    def facts(self) -> tuple[int, int, int, int, int, int]:
+        """Slots, their mass, bytes, pieces left out, their bytes, tokens."""
 
     def sums(self, sketch_size: int) -> memoryview:
         """
@@ -262,8 +262,22 @@ class Part:
 class SharedTraining:
     """Coordinates parts; merges as MergeEngine does."""
 
-    def __init__(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ...) -> None:
-        """After the merges of these columns."""
+    def __init__(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., languages: int = 0, dev: bool = False, ratios: Sequence[float] = [], window: int = 0, alpha: float = 2.0, global_merges: int = 0, chosen_by: Buffer = ..., spent: Sequence[int] = [], recent: Sequence[int] = []) -> None:
+        """
+        After the merges of these columns. languages: the first parts are one language each, and the one whose texts have the most tokens chooses the next merge; dev: as many further parts are measured in their place; ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer, whose tie-break is 'greatest-letters'; chosen_by, spent, recent: of the merges that are known, as `chosen_by` and `choice` returned them.
+        """
+
+    @property
+    def chosen_by(self) -> memoryview:
+        """The language that chose each merge, 32 bit; 2^32 - 1: all together."""
+
+    @property
+    def measured(self) -> list[tuple[int, int]]:
+        """With languages: bytes and tokens of each, as they are measured."""
+
+    @property
+    def choice(self) -> tuple[list[int], list[int]]:
+        """With languages: those that have no pair left, and the last choices."""
 
     @property
     def result(self) -> MergeResult:
@@ -279,15 +293,15 @@ class SharedTraining:
         """Takes the facts of all parts; returns the size of the sketch."""
 
     def add_up(self, sums: Buffer) -> None:
-        """Takes the sums of a part."""
+        """Takes the sums of the next part."""
 
     def begin_phase(self, samples: Sequence[Buffer], step: int) -> memoryview:
         """
-        Takes samples of all parts; returns the filter for a phase, empty when no merge is left.
+        Takes a sample of each part; returns the filter for a phase, empty when no merge is left.
         """
 
     def count(self, tally: tuple[Buffer, Buffer]) -> None:
-        """Takes what a part has indexed."""
+        """Takes what the next part has indexed."""
 
     def open_phase(self) -> None:
         """After all parts were counted."""
@@ -298,6 +312,11 @@ class SharedTraining:
     def guess(self) -> memoryview:
         """
         The next merges, as far as can be guessed; none when the phase has ended.
+        """
+
+    def merge_with(self, parts: Sequence[Part], threads: int, seconds: float) -> bool:
+        """
+        Instead of guess and enter, with parts in this process: makes merges for about that long; False when the phase has ended.
         """
 
     def enter(self, answers: Sequence[tuple[Buffer, Buffer, Buffer, bool]]) -> memoryview:

@@ -103,20 +103,80 @@ def count(session: Session) -> Result:
 
 
 @run_command(*_MERGE)
-@run_argument
-def merge(session: Session, run_directory: Location) -> Result:
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
+@click.option("--parity", is_flag=True, help="let the RUNs, one a language, choose merges so that all compress alike")
+@click.option(
+    "--output", "-o", type=LOCATION, metavar="DIR",
+    help="with --parity: the new run directory; default: a new one under runs/",
+)  # fmt: skip
+@click.option(
+    "--dev", multiple=True, type=LOCATION, metavar="RUN",
+    help="with --parity: what is measured in place of each RUN, such as translations of one text; repeatable",
+)  # fmt: skip
+@click.option(
+    "--ratio", multiple=True, type=float, metavar="NUMBER",
+    help="with --parity: how much each RUN is to be compressed in relation to the others; repeatable",
+)  # fmt: skip
+@click.option(
+    "--parity-window", type=click.IntRange(1), metavar="N",
+    help="with --parity: let no RUN have more than its share of the last N choices",
+)  # fmt: skip
+@click.option(
+    "--parity-alpha", type=float, metavar="NUMBER",
+    help="with --parity-window: a share is this, divided by the number of RUNs  [default: 2]",
+)  # fmt: skip
+@click.option(
+    "--global-merges", type=click.IntRange(0), metavar="N",
+    help="with --parity: choose the first N merges by the counts of all RUNs together",
+)  # fmt: skip
+def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> Result:
     """Learn a vocabulary from the counts in RUN and export it.
 
-    Nothing is counted again; --superwords-from reads the corpus a second time, once.
+    Nothing is counted again; --superwords-from reads the corpus a second time, once. With --parity, the counts of
+    several RUNs become those of a new run, --output.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
     bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
     bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80%
+    bpe-pipeline merge runs/en runs/sw --parity --vocab-size 32000 --output runs/fair
     """
+    if parity:
+        return _merge_by_parity(session, runs, **chosen_by)
+    for name, value in chosen_by.items():
+        if value not in (None, ()):
+            raise UsageError(f"{flag_of(name)} means nothing without --parity: give both, or neither")
+    if len(runs) > 1:
+        raise UsageError("merge takes one RUN: give --parity, or add the counts of several with `combine`")
     from pipeline.commands.merge import run_merge
 
-    return summary_result(run_merge(run_directory, session.given, session.executor, session.listener)[0])
+    return summary_result(run_merge(runs[0], session.given, session.executor, session.listener)[0])
+
+
+def _merge_by_parity(
+    session: Session,
+    runs: tuple[Location, ...],
+    *,
+    dev: tuple[Location, ...],
+    ratio: tuple[float, ...],
+    parity_window: int | None,
+    parity_alpha: float | None,
+    global_merges: int | None,
+    output: Location | None,
+) -> Result:
+    from pipeline.commands.parity import run_parity
+
+    if parity_alpha is not None and parity_window is None:
+        raise UsageError("--parity-alpha means nothing without --parity-window: give both, or neither")
+    settings = {
+        "ratios": ratio,
+        "window": parity_window or 0,
+        "alpha": 2.0 if parity_alpha is None else parity_alpha,
+        "global_merges": global_merges or 0,
+    }
+    languages, measured = ([(run.name, run) for run in several] for several in (runs, dev))
+    given = session.given if output is None else {**session.given, "output": output}
+    return summary_result(run_parity(languages, measured, settings, given, session.executor, session.listener)[0])
 
 
 @run_command("output", "overwrite", *RUN_OPTIONS, only_here=True)

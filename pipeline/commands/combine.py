@@ -28,6 +28,7 @@ from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.parity import Parity
 from pipeline.run.values import parse_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
@@ -94,6 +95,24 @@ def run_combine(
     return _combined(runs[0], source, parts, locations, options, executor, listener)
 
 
+def combine_languages(
+    runs: Sequence[Run], dev: Sequence[Run], parity: Parity, options: Options, executor: Executor, listener: Listener
+) -> Summary:
+    """Make a run of the counts of several languages, whose merges these choose. dev: what is measured, not added."""
+    for run in (*runs[1:], *dev):
+        _require_comparable(runs[0], run)
+    for run in dev:
+        require_counted(run, executor)
+    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
+    locations = [run.directory.location for run in (*runs, *dev)]
+    if options.output is not None and any(same_location(options.output, location) for location in locations):
+        raise UsageError(f"--output {options.output} is one of the runs to merge; choose another")
+    counters = [(run.counter_path, run.manifest.counter_fingerprint()) for run in runs]
+    described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
+    source, parts = Source(manifest.LANGUAGES, parity.digest(), described), Parts(counters, statistics)
+    return _combined(runs[0], source, parts, locations, options, executor, listener, parity)
+
+
 def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
     """Make a run of each so many-th chunk of another one, whose counters are stored."""
     run = manifest.require(location)
@@ -114,6 +133,7 @@ def _combined(
     options: Options,
     executor: Executor,
     listener: Listener,
+    parity: Parity | None = None,
 ) -> Summary:
     """Write a run of these counters, whose pieces are of the kind of another run's. locations: what was read."""
     counting = like.manifest.counting
@@ -124,6 +144,9 @@ def _combined(
             found = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             work.directory.refuse_corpus_inside(map(str, found), "one of the runs to combine")
         with take_counts(work, unread, like.manifest.cutting, source, lambda *_: parts) as (run, counted):
+            if run.manifest.parity != parity:
+                run = replace(run, manifest=replace(run.manifest, parity=parity))
+                manifest.save(run)
             return write_summary(work, run, counted)
 
 

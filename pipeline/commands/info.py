@@ -10,6 +10,7 @@ from pipeline.report.summary import two_columns
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
+from pipeline.run.parity import Parity
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
@@ -41,13 +42,29 @@ def _run(run: Run) -> dict[str, Any]:
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     found = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
+    by_letters = {"tie_break": "greatest-letters"} if stored.parity is not None and stored.merging else {}
     return {
         "run": str(run.directory),
         **corpus,
         "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
-        "options": {**stored.counting, **(stored.merging or {})},
+        **_parity(stored.parity),
+        "options": {**stored.counting, **(stored.merging or {}), **by_letters},
         "fingerprint": stored.counter_fingerprint(),
         "tokenizers": [_tokenizer(where) for where in found],
+    }
+
+
+def _parity(parity: Parity | None) -> dict[str, Any]:
+    """Say which languages choose the merges, and how."""
+    if parity is None:
+        return {}
+    settings = {name: getattr(parity, name) for name in ("window", "alpha", "global_merges")}
+    return {
+        "languages": [f"{one.name} ({one.counter})" for one in parity.languages],
+        **({"dev": [f"{one.name} ({one.counter})" for one in parity.dev]} if parity.dev else {}),
+        "parity": ", ".join(
+            f"{name.replace('_', ' ')} {value}" for name, value in ({"ratios": list(parity.ratios)} | settings).items()
+        ),
     }
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
 
-from pipeline.base.errors import TrainingError
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
 from pipeline.commands import report
@@ -21,13 +21,14 @@ from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
+from pipeline.report.languages import languages_of
 from pipeline.report.progress import for_python
 from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN, Run
+from pipeline.run.manifest import LANGUAGES, RUN, Run
 from pipeline.run.option_types import AnyPath, MergeOptions
-from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, flag_of, make_options, names_of, refuse_unfit
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
@@ -83,6 +84,12 @@ def open_merging(
     manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
     before = {} if asked.overwrite else {**stored.special_of("tokenizer"), **(stored.merging or {})}
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
+    if stored.source is not None and stored.source.kind == LANGUAGES and stored.parity is None:
+        raise RunDirectoryError(f"{location} was interrupted while it was made; run its merge --parity again")
+    if stored.parity is not None:
+        for name in ("tie_break", "superwords_from"):
+            if given.get(name) is not None:
+                raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -140,6 +147,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         tokenizer_directory=first.directory,
         written=first.written,
         refused=first.refused,
+        languages=languages_of(learned, run.manifest.parity),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
     return summary, trained

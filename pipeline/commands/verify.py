@@ -17,8 +17,9 @@ from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, U
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.verify_changed import run_verify_changed
+from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge, replay_worker, superwords
+from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.pattern import compile_pattern
@@ -120,6 +121,8 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
 def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
     options = _options_of(run)
+    if run.manifest.parity is not None:
+        return _verify_parity(work, run, options, verified)
     task = ReplayTask(
         counter=run.counter_path,
         counter_fingerprint=run.manifest.counter_fingerprint(),
@@ -151,6 +154,29 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         no_colon=not options.superword_colon,
     )
     return _replay(work, task, whole, verified, "merges")
+
+
+def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, str]) -> MergeList:
+    """Learn the merges of languages again, from their counts; returns the merge list."""
+    counted = require_counted(run, work.executor)
+    settled = replace(options, workers=work.options.workers, memory_limit=work.options.memory_limit)
+    task = merge.task_of(replace(work, options=settled), run, counted)
+    [(_, stored)] = work.executor.run(merge_worker.stored, [task])
+    if stored is None:
+        raise RunDirectoryError(f"{run.merges_path} belongs to another run; remove it and run merge again")
+    task = replace(task, merges=len(stored) + stored.exhausted)
+    with work.stage("replaying", len(stored), "merges") as advance:
+        [(_, again)] = work.executor.run(merge_worker.learn_again, [task], advance)
+    for name in ("left", "right", "counts", "joined", "chosen", "exhausted"):
+        if getattr(stored, name) != getattr(again, name):
+            raise RunDirectoryError(
+                f"{run.merges_path} is not what the languages' counts give: its {name} differ; remove it and run merge "
+                "again"
+            )
+    end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
+    took = f"{work.times['replaying']:.1f} s"
+    verified["merges"] = f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
+    return stored
 
 
 def _options_of(run: Run) -> Options:

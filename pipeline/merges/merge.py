@@ -54,7 +54,8 @@ def task_of(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         fingerprint=merges_fingerprint(run, options),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,
-        sharing=sharing(options, nodes),
+        sharing=sharing(options, nodes) if run.manifest.parity is None else None,
+        parity=run.manifest.parity,
     )
 
 

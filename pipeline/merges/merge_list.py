@@ -3,6 +3,7 @@
 One list serves every smaller vocabulary; a larger one is learned again from the counter, never from the corpus.
 """
 
+import json
 from array import array
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,6 +17,19 @@ from pipeline.storage.atomic import whole_file
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 _LEFT_OUT = b"left_out"  # different pieces and their bytes
+_LANGUAGE = {"language": "uint32"}  # with parity: which one chose, null for all together
+_CHOICE = b"choice"
+_ALL = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """With parity: which language chose each merge, what the next choice depends on, and what came of it."""
+
+    by: "array[int]"  # "I"; 2^32 - 1: all languages together
+    spent: list[int]  # languages without a pair that may be merged
+    recent: list[int]  # the last choices
+    measured: list[tuple[int, int]]  # of each language bytes, and tokens after the merges
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,7 @@ class MergeList:
     exhausted: bool  # no further pair is left
     left_out_pieces: int = 0  # different ones, rarer than `min_piece_count`
     left_out_bytes: int = 0  # of these, with repetitions
+    chosen: Chosen | None = None  # with parity
 
     def __len__(self) -> int:
         return len(self.left)
@@ -58,7 +73,7 @@ class MergeList:
         if merges >= len(self):
             return self
         columns = {name: getattr(self, name)[:merges] for name in ("left", "right", "counts", "joined")}
-        return replace(self, **columns, exhausted=False)
+        return replace(self, **columns, exhausted=False, chosen=None)
 
 
 def save(merges: MergeList, path: Location, fingerprint: str) -> None:
@@ -76,6 +91,10 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     stopped = b"exhausted" if merges.exhausted else b"limit"
     metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
     metadata[_LEFT_OUT] = b"%d %d" % (merges.left_out_pieces, merges.left_out_bytes)
+    if merges.chosen is not None:
+        columns["language"] = pa.array([None if one == _ALL else one for one in merges.chosen.by], pa.uint32())
+        choice = {name: getattr(merges.chosen, name) for name in ("spent", "recent", "measured")}
+        metadata[_CHOICE] = json.dumps(choice).encode()
     table = pa.table(columns).replace_schema_metadata(metadata)
     with whole_file(path) as partial:
         with pq.ParquetWriter(partial, table.schema, **sealed_parquet.WRITE_OPTIONS) as writer:
@@ -86,7 +105,10 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
 
 def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
     ends = array("Q", (len(left) << 32 | len(right) for left, right in pairs))
-    return sealed_parquet.checksum(ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined)
+    by = (merges.chosen.by,) if merges.chosen is not None else ()
+    return sealed_parquet.checksum(
+        ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined, *by
+    )
 
 
 def load(path: Location, fingerprint: str) -> MergeList | None:
@@ -94,7 +116,10 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
     try:
         if not path.exists():
             return None
-        file, checksums = sealed_parquet.open_sealed(path, _COLUMNS)
+        columns = dict(_COLUMNS)
+        file, checksums = sealed_parquet.open_sealed(
+            path, columns, lambda metadata: columns.update(_LANGUAGE if _CHOICE in metadata else {})
+        )
         with ExitStack() as closing:
             closing.callback(file.close, force=True)
             metadata = file.metadata.metadata
@@ -104,8 +129,14 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
         ids = Vocabulary.from_merges(pairs)
         counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
-        exhausted, left_out = metadata[_STOPPED] == b"exhausted", map(int, metadata[_LEFT_OUT].split())
-        merges = MergeList(ids.left, ids.right, counts, joined, int(metadata[_BYTES]), exhausted, *left_out)
+        exhausted, (rare, rare_bytes) = metadata[_STOPPED] == b"exhausted", map(int, metadata[_LEFT_OUT].split())
+        merges = MergeList(ids.left, ids.right, counts, joined, int(metadata[_BYTES]), exhausted, rare, rare_bytes)
+        if _CHOICE in metadata:
+            by = array("I", (_ALL if one is None else one for one in table["language"].to_pylist()))
+            choice = json.loads(metadata[_CHOICE])
+            measured = [(int(one), int(other)) for one, other in choice["measured"]]
+            chosen = Chosen(by, list(map(int, choice["spent"])), list(map(int, choice["recent"])), measured)
+            merges = replace(merges, chosen=chosen)
         if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
             raise ValueError("its merges are not those that were written")
         return merges

@@ -16,9 +16,10 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
-from pipeline.merges import merge_list, shared_worker
+from pipeline.merges import merge_list, parity_worker, shared_worker
 from pipeline.merges.forecast import Merging, Sharing, choose, passes, shape_of, surely_enough, too_little
-from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_list import Chosen, MergeList
+from pipeline.run.parity import Parity
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
@@ -59,6 +60,7 @@ class MergeTask:
     first: FirstStage | None = None
     max_words: int = 0  # in a token that the first stage does not have; 0: any number
     no_colon: bool = False  # in such a token, with a space after it
+    parity: Parity | None = None  # languages choose the merges; their counters are added up in `counter`
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
@@ -116,13 +118,16 @@ def learn(task: MergeTask) -> MergeList:
         os_error_as(RunDirectoryError, f"the words next to {task.output} cannot be written", remedy),
     ):
         way, store = _way(task, counter), _Storing(task)
+        chosen: Chosen | None = None
 
-        def on_merged(result: _core.MergeResult) -> None:
+        def on_merged(result: _core.MergeResult, chosen: Chosen | None = None) -> None:
             progress(len(result.counts), 0, 0)
-            store(result)
+            store(result, chosen)
 
         try:
-            if way.parts > 1:
+            if task.parity is not None:
+                result, chosen = parity_worker.learn(task, way.threads, before, on_merged)
+            elif way.parts > 1:
                 part_bytes = way.bytes + task.other_bytes
                 result = shared_worker.learn(task, way, before, on_merged, part_bytes)
             else:
@@ -130,11 +135,23 @@ def learn(task: MergeTask) -> MergeList:
                 result = _learn_here(task, way, counter, before, progress, store, scratch)
         except (OverflowError, ValueError) as error:
             raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
-    learned = _as_list(result)
+    learned = _as_list(result, chosen)
     _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
     merge_list.save(learned, task.output, task.fingerprint)
     _core.give_back_memory()  # this process stays while the coordinator exports
     return learned
+
+
+def learn_again(task: MergeTask) -> MergeList:
+    """Learn the merges of languages from nothing and return them; raises as `learn` does."""
+    done = 0
+
+    def on_merged(result: _core.MergeResult, _chosen: Chosen) -> None:
+        nonlocal done
+        report_progress(len(result.counts) - done)
+        done = len(result.counts)
+
+    return _as_list(*parity_worker.learn(task, parity_worker.way_of(task).threads, None, on_merged))
 
 
 def _learn_here(
@@ -180,16 +197,16 @@ class _Storing:
         first_after_s = min(float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _FIRST_AFTER_S)), _FIRST_AFTER_S)
         self._task, self._next_s = task, time.monotonic() + first_after_s
 
-    def __call__(self, result: _core.MergeResult) -> None:
+    def __call__(self, result: _core.MergeResult, chosen: Chosen | None = None) -> None:
         started = time.monotonic()
         if started < self._next_s or len(result.counts) == 0:
             return
-        merge_list.save(_as_list(result), self._task.so_far, self._task.fingerprint)
+        merge_list.save(_as_list(result, chosen), self._task.so_far, self._task.fingerprint)
         took = time.monotonic() - started
         self._next_s = started + took + took / _MOST_OF_TIME
 
 
-def _as_list(result: _core.MergeResult) -> MergeList:
+def _as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
     return MergeList(
         array("I", result.left),
         array("I", result.right),
@@ -199,6 +216,7 @@ def _as_list(result: _core.MergeResult) -> MergeList:
         exhausted=result.stop == "min-frequency",
         left_out_pieces=result.left_out_pieces,
         left_out_bytes=result.left_out_bytes,
+        chosen=chosen,
     )
 
 
@@ -215,6 +233,8 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
                 f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
                 f"{most:,} times; give at most {most}"
             )
+    if task.parity is not None:
+        return parity_worker.way_of(task)
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
     if enough <= task.budget_bytes and not shared:

@@ -10,6 +10,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
+from pipeline.report.languages import Languages
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
 
@@ -47,6 +48,7 @@ class Summary:
     other_sizes: tuple[OtherSize, ...] = ()
     stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together during a stage
     report: str = ""  # path of the report, with a hint if it lacks plots
+    languages: Languages | None = None  # that chose the merges by parity
 
     @property
     def tokenizer_directories(self) -> tuple[Location, ...]:
@@ -72,6 +74,8 @@ class Summary:
             stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
             rows.append(("vocabulary", f"{_kinds(vocabulary)}; {stopped}"))
             rows.append(("bytes per token", "; ".join(_rate_rows(vocabulary, corpus).values())))
+        if self.languages is not None:
+            rows.append(("languages", str(self.languages)))
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         rows.append(_used(self.stages, self.retries, self.peak_memory_bytes, cluster))
         if vocabulary is None:
@@ -99,6 +103,9 @@ class Summary:
             rows += [("vocabulary", _kinds(vocabulary)), ("stopped", vocabulary.stopped)]
             rows += _rate_rows(vocabulary, corpus).items()
             rows += _joined("longest tokens", vocabulary.longest, " ")
+        if self.languages is not None:
+            rows.append(("languages", str(self.languages)))
+            rows += [(one.name, str(one)) for one in self.languages.measured]
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         rows.append(_used(self.stages, self.retries, self.peak_memory_bytes, cluster))
         if vocabulary is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered
+from pipeline.report.languages import Languages, LanguageTokens
 from pipeline.report.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.report.numbers_worker import MergeNumbers, Numbers, Sample
 from pipeline.report.tokens import TokenGroup
@@ -53,6 +54,8 @@ def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
     """
     plan = run.manifest
     options = {**plan.counting, **(plan.merging or {}), "vocab_size": plan.vocab_size}
+    if plan.parity is not None:
+        options["tie_break"] = "greatest-letters"
     files = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
     if rest := files[_MOST_FILES:]:
         files[_MOST_FILES:] = [(f"{len(rest):,} more files", sum(size for _, size in rest))]
@@ -67,6 +70,7 @@ def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
         corpus=(
             *(() if plan.source is None else [("counts from", plan.source.description)]),
             *((path, format_bytes(size)) for path, size in files),
+            *_language_rows(known.get("languages")),
         ),
         versions=plan.cutting,
         stages={name: None if s is None else float(s) for name, s in known["stages"].items()},
@@ -75,6 +79,15 @@ def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
         documents=int(known["corpus"]["documents"]),
         skipped=tuple(map(str, losses)) if summary else None,
     )
+
+
+def _language_rows(known: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Say how the languages that chose the merges are compressed."""
+    if known is None:
+        return []
+    measured = tuple(LanguageTokens(**one) for one in known["measured"])
+    both = Languages(measured, float(known["gini_before"]), float(known["gini_after"]))
+    return [("languages", str(both)), *((one.name, str(one)) for one in measured)]
 
 
 def _plain(value: object) -> str:

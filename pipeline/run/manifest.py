@@ -16,6 +16,7 @@ from pipeline.pattern import resolve
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.format_versions import COUNTER_FORMAT, OLDER_RUN_FORMATS, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
+from pipeline.run.parity import Parity
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
@@ -34,6 +35,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 )
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+LANGUAGES = "languages"  # the kind of a source whose merges are chosen by parity
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 _RULES: dict[str, Any] = {  # of learning, too: older runs were merged with these
     "whole_characters": False,
@@ -49,7 +51,7 @@ LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
-    kind: str  # "runs" (combined), "counts" (imported) or "iterator"
+    kind: str  # "runs" (combined), "languages" (by parity), "counts" (imported) or "iterator"
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
 
@@ -67,6 +69,7 @@ class Manifest:
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
     written: tuple[str, ...] = ()  # of these, the ones that it finished writing
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
+    parity: Parity | None = None  # of counts that are those of several languages
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -169,6 +172,7 @@ def save(run: Run) -> None:
             "written": manifest.written,
             "special": manifest.special,
             **({} if manifest.source is None else {"source": asdict(manifest.source)}),
+            **({} if manifest.parity is None else {"parity": asdict(manifest.parity)}),
             **manifest.plan.to_json(),
         }
     )
@@ -192,6 +196,7 @@ def load(location: Location) -> Run | None:
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
             written=tuple(map(str, document.get("written", ()))),
             special={str(name): dict(one) for name, one in document.get("special", {}).items()},
+            parity=Parity.from_json(document["parity"]) if "parity" in document else None,
         )
         if "tokenizers" not in document and manifest.vocab_size is not None:
             manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))

@@ -1,7 +1,7 @@
 """Merging that parts share makes the same merges as one engine, whatever the parts are and whichever are lost."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,42 +12,13 @@ from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, small_counters
+from parts_here import PartsHere
 from reference import train_reference
 
 from pipeline import _core
 from pipeline.counts.counter_file import open_counter, write_counter
-from pipeline.executors.ray_held import Call
 from pipeline.merges import shared_worker
 from pipeline.merges.forecast import CounterShape, Sharing, choose
-
-
-class PartsHere:
-    """Parts in this process. lost: returns the indices of parts to lose before or while they answer."""
-
-    def __init__(self, counter: Counter, parts: int, lost: Callable[[], Sequence[int]], **options: Any) -> None:
-        self.training: Any = None  # the merges so far
-        self.exchanges = self.remade = 0
-        pieces = list(counter.items())
-        self._columns = [arrays(dict(pieces[index::parts])) for index in range(parts)]
-        self._options, self._lost = options, lost
-        self._parts = [self._make(index, b"") for index in range(parts)]
-
-    def _make(self, index: int, known: bytes) -> Any:
-        return _core.Part(lambda: [self._columns[index]], known, **self._options)
-
-    def ask(self, method: str, *arguments: object, catch_up: Callable[[], Call] | None = None) -> Iterator[Any]:
-        self.exchanges += 1
-        for index in self._lost():
-            self.remade += 1
-            if index % 2:  # its answer is lost too
-                getattr(self._parts[index], method)(*arguments)
-            self._parts[index] = self._make(index, bytes(self.training.merges()))
-            if catch_up:
-                name, before = catch_up()
-                getattr(self._parts[index], name)(*before)
-        if self._lost():  # an answer is lost, its part is not
-            getattr(self._parts[0], method)(*arguments)
-        yield from [getattr(part, method)(*arguments) for part in self._parts]
 
 
 def train_shared(
@@ -66,10 +37,10 @@ def train_shared(
 ) -> Any:
     """The result of merging in parts, with a stop after that many merges, from where another training continues."""
     known: dict[str, Any] = {}
+    pieces = list(counter.items())
     for merges in ([stop] if stop is not None else []) + [max_merges]:
-        held = PartsHere(counter, parts, lost, threads=threads, narrow_symbols=narrow_symbols, **options)
         bounds = {name: value for name, value in options.items() if name != "min_piece_count"}
-        training = held.training = _core.SharedTraining(
+        training = _core.SharedTraining(
             merges,
             tie_break=tie_break,
             min_frequency=min_frequency,
@@ -78,9 +49,8 @@ def train_shared(
             **bounds,
             **known,
         )
-        if known:
-            merged = bytes(training.merges())
-            held._parts = [held._make(index, merged) for index in range(parts)]
+        columns = [arrays(dict(pieces[index::parts])) for index in range(parts)]
+        held = PartsHere(columns, training, lost, threads=threads, narrow_symbols=narrow_symbols, **options)
         shared_worker.merge(training, held, lambda: None)
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
     return training.result, held

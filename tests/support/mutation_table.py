@@ -255,7 +255,7 @@ MUTATIONS = (
     Mutation(
         "a guess ends with the last pair that is in the queue, in any order",
         "native/merge/shared.hpp",
-        "if (index_->pair(best).key != key) {",
+        "if (group->index->pair(best).key != key) {",
         "if (best == kNoPair) {",
         _SHARED,
     ),

@@ -38,6 +38,7 @@ struct MergeOptions {
   // Among equal counts, the greater (left bytes, right bytes), compared as a tuple: the choice of Stanford's CS336.
   // Otherwise the smaller (left id, right id): the choice of Hugging Face's BpeTrainer.
   bool greatest_bytes = false;
+  bool by_letters = false;  // with greatest_bytes: the greater letters of GPT-2's alphabet, as ParityBpeTrainer
   unsigned threads = 1;
   const MergeStart* start = nullptr;  // null: bytes
   // Tuning; none of it changes the result.

@@ -36,6 +36,7 @@ std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& sourc
     });
     shards[s].symbols.shrink(shards[s].size);
   });
+  facts.joined = known->joined(memories);
   return shards;
 }
 
@@ -149,14 +150,14 @@ JoinedAround Part::join(uint64_t version, const std::vector<PairKey>& fresh, con
   }
   each_shard([&](auto& shard, Lists& lists, unsigned member) { make_guess(shard, lists, member); });
   JoinedAround sum;
-  Surroundings around;
+  if (lists_.size() == 1) sum = std::move(lists_[0].found);
   std::vector<size_t> next(lists_.size(), 0);
-  for (size_t i = 0; i < 2 * guess_.size(); ++i) {
-    around.left.make_space(static_cast<Symbol>(spans_.size()));
+  around_.make_space(static_cast<Symbol>(spans_.size()));
+  for (size_t i = 0; lists_.size() > 1 && i < 2 * guess_.size(); ++i) {
     for (size_t s = 0; s < lists_.size(); ++s)
       for (auto n = lists_[s].found.sizes[i]; n != 0; --n, ++next[s])
-        around.left.add({lists_[s].found.symbols[next[s]], 1, lists_[s].found.weights[next[s]]});
-    sum.add(around.left);
+        around_.add({lists_[s].found.symbols[next[s]], 1, lists_[s].found.weights[next[s]]});
+    sum.add(around_);
   }
   for (const auto& lists : lists_) sum.full |= lists.arena.words() > lists.most_words;
   return sum;
@@ -186,7 +187,7 @@ void Part::forget_guess() {
 template <class S>
 void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vector<PairKey>>& fresh, unsigned member) {
   for (size_t i = 0; i < fresh.size(); ++i) {
-    if (fresh[i].empty()) continue;
+    if (fresh[i].empty() || lists.joined[i].empty()) continue;
     const auto& join = guess_[i];
     // Where a later merge has taken the token, no pair of it is left.
     std::erase_if(lists.joined[i], [&](Position at) { return shard.symbols.data()[at] != join.made; });
@@ -199,7 +200,8 @@ void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vect
     list_neighbours(shard, join, spans_, lists.joined[i], lists.around, lists.arena, lists.writers, pulse_, member);
     for (size_t w = 0; w < fresh[i].size(); ++w) {
       writer(fresh[i][w]) = 0;
-      lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), lists.writers[w].finish(lists.arena).handle);
+      if (const auto list = lists.writers[w].finish(lists.arena).handle; list != 0)  // most occur in few parts
+        lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), list);
     }
   }
 }
@@ -213,7 +215,11 @@ void Part::make_guess(Shard<S>& shard, Lists& lists, unsigned member) {
     if (positions.capacity() > kLongList) std::vector<Position>().swap(positions);
     positions.clear();
     const auto list = lists.of.find(guess_[i].left, guess_[i].right);
-    if (list != PairMap<false>::kNone) read_list(lists.arena, list, positions);
+    if (list == PairMap<false>::kNone) {
+      lists.found.sizes.insert(lists.found.sizes.end(), 2, 0);
+      continue;
+    }
+    read_list(lists.arena, list, positions);
     lists.around.make_space(static_cast<Symbol>(spans_.size()));
     join_listed(shard, guess_[i], spans_, positions, 0, lists.around, pulse_, member);
     lists.found.add(lists.around.left);

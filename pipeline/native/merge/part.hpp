@@ -44,7 +44,8 @@ class Part {
   Part(const MergeOptions& options, const PieceSource& source, const std::vector<PairKey>& known);
 
   const Corpus& corpus() const { return corpus_; }
-  const MergeResult& facts() const { return facts_; }  // of the pieces: bytes, and what was left out
+  // Of the pieces: bytes, what was left out, and what the known merges have joined.
+  const MergeResult& facts() const { return facts_; }
   // The counts of all pairs, added up by counter of a sketch of that size.
   std::vector<uint64_t> sums(size_t sketch_size);
   // The pairs at positions in equal distances, one in `step`.
@@ -89,6 +90,7 @@ class Part {
   size_t certain_ = 0;  // of the guess
   std::variant<std::vector<Shard<uint16_t>>, std::vector<Shard<uint32_t>>> words_;
   std::vector<Lists> lists_;  // by shard
+  Neighbours around_;         // of a join, in all shards
   Corpus corpus_;
   MergeResult facts_;
 };

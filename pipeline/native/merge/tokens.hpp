@@ -37,7 +37,7 @@ class Tokens {
  public:
   explicit Tokens(const MergeOptions& options)
       : max_token_bytes_(options.max_token_bytes), max_words_(options.max_words),
-        whole_characters_(options.whole_characters), no_colon_(options.no_colon),
+        whole_characters_(options.whole_characters), no_colon_(options.no_colon), by_letters_(options.by_letters),
         forbids_any_(max_token_bytes_ != MergeOptions{}.max_token_bytes || whole_characters_ || has_word_rules() ||
                      options.start != nullptr),
         entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
@@ -52,7 +52,7 @@ class Tokens {
       return;
     }
     for (unsigned id = 0; id < 256; ++id) {
-      entries_[id] = {{uint64_t{byte_of_id(id)} << 56, 0}, 1, id, id};
+      entries_[id] = {{uint64_t{order_of(id)} << 56, 0}, 1, id, id};
       set(id, std::string(1, static_cast<char>(byte_of_id(id))));
     }
   }
@@ -90,7 +90,7 @@ class Tokens {
     const auto id = [this](Symbol symbol) { return made_->id(id_of(symbol)); };
     return std::pair(id(left), id(right)) > std::pair(id(other_left), id(other_right));
   }
-  // Below, equal to, or above zero as the bytes of `one` sort before, with, or after those of `other`.
+  // Below, equal to, or above zero as the bytes of `one`, or their letters, sort before, with, or after those of `other`.
   int compare(Symbol one, Symbol other) const {
     if (one == other) return 0;
     const Entry &a = entries_[one], &b = entries_[other];
@@ -111,6 +111,8 @@ class Tokens {
     if (whole_characters_) characters_[symbol] = CharacterState(bytes);
     if (has_word_rules()) words_[symbol] = WordState(bytes);
   }
+  // What a byte is compared by: itself, or its letter; GPT-2's ids are in the order of the letters.
+  unsigned order_of(Symbol byte) const { return by_letters_ ? byte : byte_of_id(byte); }
   int compare_beyond_heads(Symbol one, Symbol other) const {
     // What is still to be compared, the next part last.
     std::vector<Symbol> rest_a{one}, rest_b{other};
@@ -121,7 +123,7 @@ class Tokens {
         rest_a.pop_back();
         rest_b.pop_back();
       } else if (bytes_a == 1 && bytes_b == 1) {
-        return byte_of_id(a) < byte_of_id(b) ? -1 : 1;
+        return order_of(a) < order_of(b) ? -1 : 1;
       } else {
         auto& longer = bytes_a >= bytes_b ? rest_a : rest_b;
         const Entry& split = entries_[longer.back()];
@@ -137,7 +139,7 @@ class Tokens {
   }
 
   const uint64_t max_token_bytes_, max_words_;
-  const bool whole_characters_, no_colon_, forbids_any_;
+  const bool whole_characters_, no_colon_, by_letters_, forbids_any_;
   std::vector<CharacterState> characters_;  // by symbol, with whole_characters
   std::vector<WordState> words_;            // by symbol, with rules about words
   std::vector<Entry> entries_;

@@ -1,0 +1,57 @@
+"""How differently languages are compressed that chose the merges of one vocabulary (`merge --parity`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.merges.merge_list import MergeList
+from pipeline.run.parity import Parity
+
+
+@dataclass(frozen=True)
+class LanguageTokens:
+    """The texts of a language that were measured."""
+
+    name: str
+    bytes: int
+    tokens: int
+    merges: int  # that it chose
+
+    def __str__(self) -> str:
+        rate = self.bytes / max(self.tokens, 1)
+        return f"{self.tokens:,} tokens of {rate:.3f} bytes each; it chose {self.merges:,} merges"
+
+
+@dataclass(frozen=True)
+class Languages:
+    """All of them, and the Gini coefficient of their lengths before merging, in bytes, and after, in tokens."""
+
+    measured: tuple[LanguageTokens, ...]
+    gini_before: float
+    gini_after: float
+
+    def __str__(self) -> str:
+        before, after = f"{self.gini_before:.3f} in bytes", f"{self.gini_after:.3f} in tokens"
+        return f"{len(self.measured)}, whose texts differ in length by a Gini coefficient of {before}, {after}"
+
+
+def languages_of(learned: MergeList, parity: Parity | None) -> Languages | None:
+    """Return how the merges of a list compress each language; None if they were not chosen by parity."""
+    if learned.chosen is None or parity is None:
+        return None
+    by = list(learned.chosen.by)
+    measured = tuple(
+        LanguageTokens(one.name, size, tokens, by.count(index))
+        for index, (one, (size, tokens)) in enumerate(zip(parity.languages, learned.chosen.measured, strict=True))
+    )
+    return Languages(measured, gini([one.bytes for one in measured]), gini([one.tokens for one in measured]))
+
+
+def gini(lengths: Sequence[int]) -> float:
+    """Return the Gini coefficient: 0 if all are equal, near 1 if one has nearly everything.
+
+    >>> gini([10, 10]), gini([10, 30])
+    (0.0, 0.25)
+    """
+    ordered, total = sorted(lengths), sum(lengths)
+    weighted = sum((2 * rank - len(ordered) - 1) * one for rank, one in enumerate(ordered, 1))
+    return weighted / (len(ordered) * total) if total else 0.0

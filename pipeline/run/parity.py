@@ -1,0 +1,57 @@
+"""Parity: which languages choose a run's merges, and how; part of what its counts are."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipeline.base.errors import UsageError
+from pipeline.run.directory import fingerprint
+
+
+@dataclass(frozen=True)
+class Language:
+    """One run among those that are merged by parity."""
+
+    name: str
+    counter: str  # its location
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What Hugging Face's `ParityBpeTrainer` is asked for."""
+
+    languages: tuple[Language, ...]
+    dev: tuple[Language, ...] = ()  # measured in their place, in the same order
+    ratios: tuple[float, ...] = ()
+    window: int = 0  # last choices that are looked at; 0: none
+    alpha: float = 2.0
+    global_merges: int = 0
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> "Parity":
+        """Read what `run.json` says; raises `TypeError`, `KeyError` or `ValueError` for anything else."""
+        languages, dev = (tuple(Language(**one) for one in stored[name]) for name in ("languages", "dev"))
+        numbers = {"window": int(stored["window"]), "global_merges": int(stored["global_merges"])}
+        ratios = tuple(map(float, stored["ratios"]))
+        return cls(languages, dev, ratios, alpha=float(stored["alpha"]), **numbers)
+
+    def digest(self) -> str:
+        """Return what the merges depend on besides the options of merging."""
+        marks = [[one.fingerprint for one in several] for several in (self.languages, self.dev)]
+        settings = {name: value for name, value in asdict(self).items() if name not in ("languages", "dev")}
+        return fingerprint(marks, settings)
+
+    def check(self) -> None:
+        """Raise `UsageError` for settings that do not fit the languages."""
+        languages = len(self.languages)
+        for flag, values in (("--dev", self.dev), ("--ratio", self.ratios)):
+            if values and len(values) != languages:
+                raise UsageError(
+                    f"{flag} is given {len(values)} times for {languages} runs; give one for each run, in their order"
+                )
+        if self.dev and self.ratios:
+            raise UsageError("--dev and --ratio exclude each other: leave one of them out")
+        if any(not 0 < ratio < float("inf") for ratio in self.ratios):
+            raise UsageError(f"--ratio: expected numbers above 0, not {' '.join(map(str, self.ratios))}")
+        if not 0 < self.alpha < float("inf"):
+            raise UsageError(f"--parity-alpha: expected a number above 0, not {self.alpha}")

@@ -1,0 +1,268 @@
+"""`merge --parity`: a run of several languages, its merges, refusals, and what is stored of it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from chunk_tasks import random_words
+from merge_cases import natural_counter
+from parity_rules import Parity, train_by_parity
+from reference import GPT2_BYTES
+
+import pipeline
+import pipeline.cli.definitions
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.cli.command import commands
+from pipeline.commands.info import run_info
+from pipeline.commands.merge import run_merge
+from pipeline.commands.parity import run_parity
+from pipeline.commands.report import EXTENT
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.merges import merge, merge_list, merge_worker
+from pipeline.pattern import compile_pattern
+from pipeline.run import manifest
+from pipeline.run.options import make_options
+from pipeline.run.work import open_work
+from pipeline.run.workers import executor_here
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+def words(seed: int, pieces: int) -> dict[bytes, int]:
+    """Pieces that gpt2's pattern does not cut."""
+    return {piece: n for piece, n in natural_counter(seed, pieces).items() if piece[1:].decode().isalpha()}
+
+
+TRAIN = {name: words(seed, 300) for seed, name in enumerate(["en", "sw"])}
+DEV = {name: words(seed + 20, 50) for seed, name in enumerate(["en", "sw"])}
+
+
+@pytest.fixture(autouse=True)
+def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EXTENT, "numbers")
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    """One for all trainings: its workers start once."""
+    with executor_here(make_options({"workers": 1})) as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("languages")
+    return {
+        f"{name}{kind}": Path(pipeline.import_counts(counter, output=home / f"{name}{kind}", special_tokens=[]))
+        for kind, several in (("", TRAIN), ("-dev", DEV))
+        for name, counter in several.items()
+    }
+
+
+Train = Callable[..., list[tuple[bytes, bytes]]]
+
+
+@pytest.fixture(scope="module")
+def train(runs: dict[str, Path], executor: Executor) -> Train:
+    """Returns the merges of the first size."""
+
+    def run(output: Path, *, dev: bool = False, **options: Any) -> list[tuple[bytes, bytes]]:
+        homes, of_dev = ([(name, runs[name + kind]) for name in TRAIN] for kind in ("", "-dev"))
+        settings = {"ratios": (), "window": 0, "alpha": 2.0, "global_merges": 0}
+        settings |= {name: options.pop(name) for name in list(options) if name in settings}
+        options["output"] = output
+        _, trained = run_parity(homes, of_dev if dev else [], settings, options, executor, lambda _: None)
+        return Tokenizer.from_model(trained.model(trained.options.vocab_size[0])).merges
+
+    return run
+
+
+def expected(merges: int, *, dev: bool = False, **options: Any) -> tuple[list[tuple[bytes, bytes]], list[int | None]]:
+    found = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()] if dev else None, **options), merges)
+    tokens = [bytes([byte]) for byte in GPT2_BYTES]
+    tokens += [b""] * len(found)
+    for rank, (left, right, _) in enumerate(found):
+        tokens[256 + rank] = tokens[left] + tokens[right]
+    return [(tokens[left], tokens[right]) for left, right, _ in found], [language for *_, language in found]
+
+
+def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp_path: Path) -> None:
+    given = {"dev": True, "global_merges": 20, "window": 10, "alpha": 1.5}
+    merges, languages = expected(90, **given)
+    assert train(tmp_path / "p", vocab_size=256 + 90, **given) == merges
+    assert pq.read_table(tmp_path / "p" / "merges.parquet")["language"].to_pylist() == languages
+
+
+def test_ratios_and_smaller_sizes_change_nothing_else(train: Train, executor: Executor, tmp_path: Path) -> None:
+    merges = train(tmp_path / "p", ratios=[1.0, 2.0], vocab_size=[256 + 80, 256 + 20])
+    assert merges == expected(80, ratios=[1.0, 2.0])[0]
+    _, smaller = run_merge(tmp_path / "p", {"vocab_size": 256 + 30}, executor, lambda _: None)
+    assert Tokenizer.from_model(smaller.model(256 + 30)).merges == merges[:30]
+
+
+@pytest.fixture(scope="module")
+def merged(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 60 merges, not to be changed."""
+    home = tmp_path_factory.mktemp("merged") / "p"
+    train(home, dev=True, vocab_size=256 + 60)
+    return home
+
+
+def test_report_and_verify_know_the_languages(merged: Path) -> None:
+    verified = pipeline.verify_run(merged)
+    assert verified["merges"].startswith("60, each chosen by its language when learned again")
+    found = json.loads((merged / "report.json").read_text())["languages"]
+    assert [one["name"] for one in found["measured"]] == list(TRAIN)
+    assert sum(one["merges"] for one in found["measured"]) == 60
+    tokenizer = Tokenizer.load(merged / "tokenizer")
+    lengths = {
+        "tokens": [sum(len(tokenizer.encode(piece.decode())) * n for piece, n in DEV[name].items()) for name in DEV],
+        "bytes": [sum(len(piece) * n for piece, n in DEV[name].items()) for name in DEV],
+    }
+    for what, (one, other) in lengths.items():
+        assert [each[what] for each in found["measured"]] == [one, other]
+        gini = found["gini_before" if what == "bytes" else "gini_after"]
+        assert gini == pytest.approx(abs(one - other) / (2 * (one + other)))
+    shown = run_info(merged)
+    assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
+    assert shown["options"]["tie_break"] == "greatest-letters"
+    assert "Gini coefficient" in (merged / "report.txt").read_text()
+
+
+def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.MergeTask:
+    options = make_options({"output": home, "special_tokens": [], "vocab_size": vocab_size})
+    with open_work(options, compile_pattern("gpt2"), executor, lambda _: None) as work:
+        found = manifest.require(home)
+        return merge.task_of(work, found, require_counted(found, executor))
+
+
+def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Executor, tmp_path: Path) -> None:
+    task = task_of(merged, executor, 256 + 90)
+    assert task.parity is not None
+    parity = replace(task.parity, window=7)
+    task = replace(task, parity=parity, output=tmp_path / "merges.parquet", so_far=tmp_path / "so-far.parquet")
+    first = merge_worker.learn(replace(task, merges=25))
+    merge_list.save(first, task.so_far, task.fingerprint)
+    known = merge_worker.known(task)
+    assert known is not None
+    assert len(known) == 25
+    continued = merge_worker.learn(task)
+    found = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()], window=7), 90)
+    assert list(continued.left) == [left for left, *_ in found]
+    assert list(continued.chosen.by) == [language for *_, language in found]
+
+
+def test_other_settings_are_another_run(train: Train, merged: Path) -> None:
+    given = {"dev": True, "vocab_size": 256 + 60}
+    before = (merged / "merges.parquet").read_bytes()
+    assert train(merged, **given) == expected(60, dev=True)[0]
+    assert (merged / "merges.parquet").read_bytes() == before
+    with pytest.raises(RunDirectoryError, match="holds another run"):
+        train(merged, window=5, **given)
+
+
+def test_counts_of_a_language_that_are_gone_are_named(
+    runs: dict[str, Path], merged: Path, executor: Executor, tmp_path: Path
+) -> None:
+    home, counter = tmp_path / "p", runs["sw"] / "counter.parquet"
+    shutil.copytree(merged, home)
+    counter.rename(tmp_path / "kept.parquet")
+    try:
+        _, smaller = run_merge(home, {"vocab_size": 256 + 30}, executor, lambda _: None)
+        assert len(Tokenizer.from_model(smaller.model(256 + 30)).merges) == 30
+        with pytest.raises(RunDirectoryError, match=r"sw/counter\.parquet"):
+            run_merge(home, {"vocab_size": 256 + 90}, executor, lambda _: None)
+    finally:
+        (tmp_path / "kept.parquet").rename(counter)
+
+
+def test_run_that_was_interrupted_while_it_was_made_is_not_merged_plainly(
+    train: Train, merged: Path, executor: Executor, tmp_path: Path
+) -> None:
+    home = tmp_path / "p"
+    shutil.copytree(merged, home)
+    found = manifest.require(home)
+    manifest.save(replace(found, manifest=replace(found.manifest, parity=None)))
+    with pytest.raises(RunDirectoryError, match="was interrupted while it was made"):
+        run_merge(home, {"vocab_size": 300}, executor, lambda _: None)
+    assert train(home, dev=True, vocab_size=256 + 60) == expected(60, dev=True)[0]
+
+
+def test_too_little_memory_is_refused_before_anything_is_merged(merged: Path, executor: Executor) -> None:
+    task = replace(task_of(merged, executor, 400), budget_bytes=40 << 20)
+    with pytest.raises(TrainingError, match=r"4 counters by parity takes .* give --memory-limit"):
+        merge_worker.check(task)
+
+
+def test_language_whose_pieces_are_all_too_rare_is_named(merged: Path, executor: Executor) -> None:
+    most = max(TRAIN["sw"].values())
+    assert most < max(TRAIN["en"].values())
+    with pytest.raises(TrainingError, match=f"language sw has no pieces to merge; .* --min-piece-count {most + 1:,}"):
+        merge_worker.check(replace(task_of(merged, executor, 400), min_piece_count=most + 1))
+
+
+@pytest.mark.slow
+def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
+    homes = []
+    for seed in range(2):
+        counter = {b" " + word: 1 + len(word) % 7 for word in random_words(seed, 1_500_000).split(b" ") if word}
+        homes.append(str(pipeline.import_counts(counter, output=tmp_path / f"of{seed}")))
+    expected = pipeline.train_parity(dict(zip("ab", homes, strict=True)), output=tmp_path / "p", vocab_size=4000)
+    words = ["merge", *homes, "--parity", "--output", str(tmp_path / "q"), "--vocab-size=4000"]
+    so_far, kept = tmp_path / "q" / manifest.MERGES_SO_FAR, 0
+    environment = {**os.environ, "BPE_PIPELINE_CHECKPOINT_S": "0"}
+
+    def begin() -> "subprocess.Popen[str]":
+        argv = [sys.executable, "-P", "-m", "pipeline", *words]
+        return subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment)
+
+    for _ in range(3):
+        process, before = begin(), so_far.stat().st_mtime_ns if so_far.exists() else 0
+        while process.poll() is None and not (so_far.exists() and so_far.stat().st_mtime_ns != before):
+            time.sleep(0.01)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kept += 1
+        process.communicate()
+    assert kept, "it ended before it could be killed"
+    _, told = begin().communicate()
+    assert "kept from before" in told
+    for name in ("merges.parquet", "tokenizer/tokenizer.json"):
+        assert (tmp_path / "q" / name).read_bytes() == (tmp_path / "p" / name).read_bytes(), name
+    assert Tokenizer.load(tmp_path / "q" / "tokenizer").merges == expected.merges
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("{en} {sw}", "merge takes one RUN: give --parity"),
+        ("{en} --global-merges 3", "--global-merges means nothing without --parity"),
+        ("{en} -o {x}", "--output means nothing without --parity"),
+        ("{en} {en} --parity -o {x}", "is named twice"),
+        ("{en} {sw} --parity --dev {en-dev} -o {x}", "--dev is given 1 times for 2 runs"),
+        ("{en} {sw} --parity --ratio 1 --ratio 0 -o {x}", "--ratio: expected numbers above 0"),
+        ("{en} {sw} --parity --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "--dev and --ratio exclude"),
+        ("{en} {sw} --parity --parity-alpha 2 -o {x}", "--parity-alpha means nothing without --parity-window"),
+        ("{en} {sw} --parity --parity-window 9 --parity-alpha 0 -o {x}", "--parity-alpha: expected a number above 0"),
+        ("{en} {sw} --parity --tie-break greatest-bytes -o {x}", "--tie-break means nothing"),
+        ("{en} {sw} --parity --superwords-from 300 -o {x}", "--superwords-from means nothing"),
+    ],
+)
+def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, words: str, message: str) -> None:
+    output = tmp_path / "x"
+    given = [
+        word.format_map({**{name: str(path) for name, path in runs.items()}, "x": output}) for word in words.split()
+    ]
+    with pytest.raises(UsageError, match=message):
+        commands.main(["merge", *given, "--vocab-size", "300"], standalone_mode=False)
+    assert not output.exists()

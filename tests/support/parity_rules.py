@@ -1,0 +1,142 @@
+"""Parity by its definition, and by Hugging Face's trainer: slow, obviously right, or not ours."""
+
+import json
+from collections import Counter as Counts
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from merge_cases import Counter
+from reference import GPT2_BYTES, count_pairs, merge_word
+
+Words = list[tuple[list[int], int]]
+_ID = {byte: token for token, byte in enumerate(GPT2_BYTES)}
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Counters of languages, and how their merges are chosen."""
+
+    train: list[Counter]
+    dev: list[Counter] | None = None
+    ratios: list[float] | None = None
+    window: int = 0
+    alpha: float = 2.0
+    global_merges: int = 0
+    min_frequency: int = 1
+
+
+@dataclass
+class _Chooser:
+    parity: Parity
+    bytes: list[int]
+    spent: set[int] = field(default_factory=set)
+    recent: list[int] = field(default_factory=list)
+
+    def choose(self, tokens: Sequence[int]) -> int:
+        """The language that chooses next; one is not spent."""
+        parity, n = self.parity, len(tokens)
+        values = [
+            -((self.bytes[i] / tokens[i]) / parity.ratios[i]) if parity.ratios else float(tokens[i]) for i in range(n)
+        ]
+        order = sorted(set(range(n)) - self.spent, key=lambda i: (-values[i], i))
+        if not parity.window:
+            return order[0]
+        for i in order:
+            if self.recent[-parity.window :].count(i) / parity.window <= parity.alpha / n:
+                return i
+        return 0 if self.spent else order[-1]
+
+
+def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | None]]:
+    """Left id, right id and the language that chose, for each merge, with a full recount before each."""
+    words = [_words(counter) for counter in parity.train]
+    dev = [_words(counter) for counter in parity.dev or []]
+    measured = dev or words
+    letters = [_letter(token) for token in range(256)]
+    chooser = _Chooser(parity, [_tokens(one) for one in measured])
+    found: list[tuple[int, int, int | None]] = []
+    while len(found) < merges and len(chooser.spent) < len(words):
+        language = None
+        if len(found) >= parity.global_merges:
+            language = chooser.choose([_tokens(one) for one in measured])
+            chooser.recent.append(language)
+        pairs: Counts[tuple[int, int]] = Counts()
+        for one in words if language is None else [words[language]]:
+            pairs.update(count_pairs(one))
+        pairs = Counts({pair: n for pair, n in pairs.items() if n >= max(parity.min_frequency, 1)})
+        if not pairs:
+            if language is None:
+                break
+            chooser.spent.add(language)
+            continue
+        best = max(pairs, key=lambda pair: (pairs[pair], letters[pair[0]], letters[pair[1]]))
+        for one in [*words, *dev]:
+            one[:] = [(merge_word(ids, best, len(letters)), count) for ids, count in one]
+        letters.append(letters[best[0]] + letters[best[1]])
+        found.append((*best, language))
+    return found
+
+
+def _words(counter: Counter) -> Words:
+    return [([_ID[byte] for byte in piece], count) for piece, count in counter.items()]
+
+
+def _tokens(words: Words) -> int:
+    return sum(len(ids) * count for ids, count in words)
+
+
+def _letter(token: int) -> str:
+    byte = GPT2_BYTES[token]
+    return chr(byte) if token < 188 else chr(256 + token - 188)
+
+
+def hugging_face_merges(parity: Parity, merges: int) -> list[tuple[str, str]]:
+    """The merges of tokenizers' ParityBpeTrainer, as letters; pieces must be text without a special meaning."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    options: dict[str, Any] = {"ratio": parity.ratios} if parity.ratios else {}
+    if parity.window:
+        options.update(variant="window", window_size=parity.window, alpha=parity.alpha)
+    trainer: Any = trainers.ParityBpeTrainer(
+        num_merges=merges, min_frequency=parity.min_frequency, global_merges=parity.global_merges, **options
+    )
+    lines = [[[piece.decode()] * n for piece, n in counter.items()] for counter in [*parity.train, *(parity.dev or [])]]
+    texts = [[text for several in one for text in several] for one in lines]
+    n = len(parity.train)
+    dev = {"dev_iterators": texts[n:]} if parity.dev else {}
+    trainer.train_from_iterator(tokenizer, train_iterators=texts[:n], **dev)
+    found = json.loads(tokenizer.to_str())["model"]["merges"]
+    return [tuple(one.split(" ")) if isinstance(one, str) else tuple(one) for one in found]
+
+
+def letters_of(merges: Sequence[tuple[int, int, int | None]]) -> list[tuple[str, str]]:
+    """Merges of ids as merges of letters."""
+    letters = [_letter(token) for token in range(256)]
+    for left, right, _ in merges:
+        letters.append(letters[left] + letters[right])
+    return [(letters[left], letters[right]) for left, right, _ in merges]
+
+
+_pieces = st.one_of(*(st.text(alphabet, min_size=1, max_size=9) for alphabet in ("ab", "abcd", " ab", "xéя語", "aaab")))
+_counters = st.dictionaries(_pieces.map(str.encode), st.integers(1, 12), min_size=1, max_size=6)
+
+
+@st.composite
+def parities(draw: st.DrawFn) -> Parity:
+    """Some languages, measured by their own texts, by others, or by ratios."""
+    n = draw(st.integers(1, 5))
+    train = [draw(_counters) for _ in range(n)]
+    kind = draw(st.sampled_from(["plain", "dev", "ratios"]))
+    return Parity(
+        train,
+        dev=[draw(_counters) for _ in range(n)] if kind == "dev" else None,
+        ratios=[draw(st.sampled_from([0.5, 1.0, 1.5, 3.0])) for _ in range(n)] if kind == "ratios" else None,
+        window=draw(st.sampled_from([0, 0, 1, 2, 5, 100])),
+        alpha=draw(st.sampled_from([0.5, 1.0, 2.0])),
+        global_merges=draw(st.sampled_from([0, 0, 1, 4, 20])),
+        min_frequency=draw(st.sampled_from([1, 1, 2, 6])),
+    )
