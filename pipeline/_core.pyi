@@ -66,6 +66,11 @@ class SpecialTokens:
     def match_at(self, text: Buffer, at: int) -> tuple[int, int, int] | None:
         """The longest token that starts at `at`: (start, end, id), or None."""
 
+def json_texts(lines: Buffer, path: Sequence[str]) -> tuple[memoryview, memoryview, list[tuple[int, list[int]]]]:
+    """
+    One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each line that is not blank; then the rows that are not JSON, without the field, not text: how many, and the first few.
+    """
+
 def hash64(piece: Buffer) -> int:
     """The hash by which counters are ordered."""
 

@@ -1,8 +1,8 @@
 """The patterns that have names, as `regex` source with `$` for the very end of the document.
 
-`gpt2`, `llama3` and `qwen2` are as their published tokenizers have them; `cl100k` and `o200k` are tiktoken's,
-possessive quantifiers included; `superbpe` is that of SuperBPE's first stage (o200k without contractions); `none`
-leaves each document whole. `resolve` reads the names that people type.
+`gpt2`, `llama3`, `qwen2` and `qwen3.5` are as the tokenizer.json of their models has them (qwen3.5: Qwen/Qwen3.5-*);
+`cl100k` and `o200k` are tiktoken's, possessive quantifiers included; `superbpe` is that of SuperBPE's first stage
+(o200k without contractions); `none` leaves each document whole. `resolve` reads the names that people type.
 """
 
 import difflib
@@ -30,6 +30,10 @@ PRESETS = {
         rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
     ),
     "qwen2": rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
+    "qwen3.5": (
+        rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+        rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
+    ),
     "superbpe": (
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
         rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"

@@ -18,9 +18,9 @@ from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence, parse
 
 # Named patterns that an engine reads as we do, passed on in their well-known form.
-VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2")
+VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5")
 VERBATIM_FOR_TIKTOKEN = (*VERBATIM_FOR_TOKENIZERS, "cl100k")
-RUN_BY_TOKENIZERS_1 = (*VERBATIM_FOR_TOKENIZERS, "none")  # version 1.0 has no engine for other expressions
+RUN_BY_TOKENIZERS_1 = ("gpt2", "llama3", "o200k", "qwen2", "none")  # version 1.0 has no engine for other expressions
 ANYTHING = r"[\s\S]"
 SPELLED = {"\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
 PLAIN_CHARACTERS = " '\"%,/:;<=>@_`!"  # besides letters and digits, in a class and outside

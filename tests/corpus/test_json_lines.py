@@ -1,9 +1,11 @@
-"""JSON Lines: Arrow and the standard json agree on every record, whatever the blocks; skipped records are reported."""
+"""JSON Lines: each record is read as the standard json reads it, whatever the blocks; what is skipped is reported."""
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
+from amount import FULL
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +13,10 @@ from pipeline.base.errors import InputError
 from pipeline.corpus import lines as line_reader
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.lines import parse_lines, read_json_lines, whole_lines
-from pipeline.corpus.read_budget import UNLIMITED
 
+DECODER = json.JSONDecoder(parse_int=float)  # `int` refuses numbers of many digits
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")
-SOME = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=1000 if FULL else 60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def texts_of(records):
@@ -28,8 +30,14 @@ def lost_of(records):
     return {skipped.kind: (skipped.count, list(skipped.positions)) for skipped in records.skipped}
 
 
+# An escaped backslash, a pair of surrogates, or (the group) a surrogate alone.
+SURROGATES = re.compile(
+    rb"\\(?:\\|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2}))"
+)
+
+
 def expected(lines, names=("text",)):
-    """A line at a time by the standard json, surrogates and invalid bytes left as `?` was never there."""
+    """A line at a time by the standard json; an escaped surrogate without its other half is an invalid byte."""
     texts, lost, at = [], {}, 0
     for line in lines.split(b"\n"):
         start, at = at, at + len(line) + 1
@@ -37,8 +45,9 @@ def expected(lines, names=("text",)):
         if not record:
             continue
         kind, text = "", b""
+        record = SURROGATES.sub(lambda found: b"\xff" if found[1] else found[0], record)
         try:
-            value = json.loads(record.decode(errors="surrogateescape"), parse_int=float)  # of any length
+            value = DECODER.decode(record.decode(errors="surrogateescape"))
             if not isinstance(value, dict):
                 raise ValueError
         except ValueError:
@@ -51,17 +60,12 @@ def expected(lines, names=("text",)):
             elif not isinstance(value, str):
                 kind = "records_not_text"
             else:
-                text = b"".join(_bytes(character) for character in value)
+                text = value.encode(errors="surrogateescape")
         texts.append(text)
         if kind:
             count, positions = lost.get(kind, (0, []))
             lost[kind] = (count + 1, [*positions, start][:8])
     return texts, lost
-
-
-def _bytes(character):
-    """A lone surrogate of an escape is one invalid byte; these tests have no raw bytes U+DC80 would stand for."""
-    return b"\xff" if 0xD800 <= ord(character) <= 0xDFFF else character.encode()
 
 
 ODD_RECORDS = [
@@ -86,6 +90,33 @@ VALUE = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "a", "b"]), inner, max_size=3),
     max_leaves=6,
 )
+SIGNS = list(b'{}[]",:\\ \n\r-+.eE019nulNaInftrsu/\x00\x1f\x7f')
+PARTS = [
+    b"a",
+    b"abcdefghijklmno",
+    b"\\n",
+    b"\\u00e9",
+    b"\\u0000",
+    b"\\ud83d",
+    b"\\ude00",
+    b"\\\\",
+    b'\\"',
+    b"\\/",
+    b"\xff",
+]
+PARTS += [
+    "é".encode(),
+    "😀".encode(),
+    b"\\u12",
+    b"\\uD83D\\uDE00",
+    b"\\u123g",
+    b"\\",
+    b'"',
+    b"\x1f",
+    b"\x7f",
+    b"\\b",
+    b"\\t",
+]
 RECORD = st.one_of(
     st.builds(
         lambda value, ascii_only: json.dumps(value, ensure_ascii=ascii_only).encode(errors="replace"),
@@ -112,17 +143,37 @@ def test_records_are_those_of_the_standard_json(records, names, newline):
 
 
 @SOME
-@given(st.lists(RECORD, max_size=8), st.integers(0, 3), st.data())
-def test_arrow_and_json_agree_on_damaged_lines(records, flips, data):
-    """Bytes changed at random: where Arrow accepts the block, reading record by record has the same result."""
+@given(st.lists(RECORD, max_size=8), st.integers(1, 3), st.data())
+def test_damaged_lines_are_judged_as_the_standard_json_judges_them(records, flips, data):
     lines = bytearray(b"\n".join(records))
     for _ in range(flips if lines else 0):
-        lines[data.draw(st.integers(0, len(lines) - 1))] = data.draw(st.integers(0, 255))
+        at = data.draw(st.integers(0, len(lines) - 1))
+        lines[at] = data.draw(st.sampled_from(SIGNS) | st.integers(0, 255))
     found = parse_lines(bytes(lines), 0, "text")
-    prepared = line_reader._SURROGATES.sub(lambda m: b"\xff" if m[1] else m[0], bytes(lines))
-    by_record = line_reader._by_json(prepared, line_reader._positions(bytes(lines), 0), "text", UNLIMITED, str)
-    assert texts_of(found) == texts_of(by_record)
-    assert lost_of(found) == lost_of(by_record)
+    assert (texts_of(found), lost_of(found)) == expected(bytes(lines))
+
+
+@SOME
+@given(st.lists(RECORD, max_size=8), st.sampled_from(["text", "a.text"]), st.integers(1, 40))
+def test_records_do_not_depend_on_the_blocks(records, field, size):
+    lines = b'{"first": 1}\n' + b"\n".join(records)
+    blocks = [lines[at : at + size] for at in range(0, len(lines), size)]
+    found = list(read_json_lines(FILE, blocks, 0, field))
+    texts, lost = expected(lines, field.split("."))
+    assert [text for one in found for text in texts_of(one)] == texts
+    for kind, (count, positions) in lost.items():
+        parts = [lost_of(one).get(kind, (0, [])) for one in found]
+        assert sum(part[0] for part in parts) == count
+        assert [at for part in parts for at in part[1]][:8] == positions
+
+
+@SOME
+@given(st.lists(st.sampled_from(PARTS), max_size=24).map(b"".join), st.integers(0, 20))
+def test_strings_of_any_escapes_are_read_as_the_standard_json_reads_them(text, before):
+    """Escapes, quotes and control characters at every distance from where sixteen bytes are read at once."""
+    record = b'{"x":"' + b"-" * before + b'","text":"' + text + b'","y":"' + text + b'"}'
+    found = parse_lines(record, 0, "text")
+    assert (texts_of(found), lost_of(found)) == expected(record)
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" ")), max_size=9), st.integers(1, 7))

@@ -36,8 +36,8 @@ from pipeline.tokenizer.model import Model
 MIB = 1 << 20
 
 
-def line(size: int, end: bytes = b'"}\n') -> bytes:
-    return b'{"text":"' + b"the quick brown fox " * (size // 20) + end
+def line(size: int) -> bytes:
+    return b'{"text":"' + b"the quick brown fox " * (size // 20) + b'"}\n'
 
 
 class _Watched:
@@ -79,8 +79,6 @@ def test_budget_does_not_decide_what_is_skipped(lengths: list[int], block_kb: in
 
 READ = {
     "a.jsonl": lambda: line(1000) + line(9_000_000) + line(500),
-    "decided by json.jsonl": lambda: line(4_000_000, b'","x":[1,-NaN]}\n') + line(5000),
-    "many values.jsonl": lambda: line(20) + b'{"text":1,"x":[' + b"{}," * 400_000 + b"0]}\n",
     "a.txt.zst": lambda: zstd_frame(26, 700),
     "a.txt.xz": lambda: xz_with(48 * MIB, random_words(3, 100_000) + b"abcdefghi " * 6_000_000),
 }
@@ -91,7 +89,7 @@ def test_error_over_budget_names_a_sufficient_limit(name: str, tmp_path: Path) -
     path = tmp_path / name
     path.write_bytes(READ[name]())
     budget = 12 * MIB
-    for _ in range(4):  # the line, then the record
+    for _ in range(3):
         try:
             counted_within(path, budget)
         except TrainingError as error:

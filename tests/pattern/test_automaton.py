@@ -85,7 +85,7 @@ def test_where_the_named_patterns_prove_a_cut():
     assert native("gpt2").find_provable_cut(b"letters and", 0, 7) is None
     assert native("gpt2").find_provable_cut(b"letters and", 8, 11) is None
     assert native("none").find_provable_cut(b"letters and", 0, 11) is None
-    for name in ("cl100k", "llama3", "qwen2", "o200k"):
+    for name in ("cl100k", "llama3", "qwen2", "qwen3.5", "o200k"):
         assert native(name).find_provable_cut(b"ab cd", 0, 5) == 2
 
 

@@ -76,7 +76,7 @@ def test_tokenizers_reads_possessive_counts_differently():
 
 
 def test_well_known_patterns_keep_their_text():
-    for name in ("gpt2", "llama3", "o200k", "qwen2"):
+    for name in ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5"):
         assert for_tokenizers(compile_pattern(name)) == for_tiktoken(compile_pattern(name)) == PRESETS[name]
     assert for_tiktoken(compile_pattern("cl100k")) == PRESETS["cl100k"]
 

@@ -1,7 +1,8 @@
-// Shows the folder text to Python: Automaton, SpecialTokens.
+// Shows the folder text to Python: Automaton, SpecialTokens, json_texts.
 
 #include "bind/casters.hpp"
 #include "text/automaton.hpp"
+#include "text/json_field.hpp"
 #include "text/simd.hpp"
 
 namespace nb = nanobind;
@@ -61,6 +62,17 @@ std::vector<uint32_t> cut_within(const Automaton& self, const Buffer& text, cons
     begin = end;
   }
   return finer;
+}
+
+using RowsSkipped = std::vector<std::pair<uint64_t, std::vector<uint64_t>>>;
+
+auto json_texts(const Buffer& lines, const std::vector<std::string>& path)
+    -> nb::typed<nb::tuple, bpe::MemoryView, bpe::MemoryView, RowsSkipped> {
+  bpe::JsonTexts texts = unlocked([&] { return bpe::json_texts(lines.data(), lines.size(), path); });
+  RowsSkipped skipped;
+  for (auto& [count, rows] : texts.skipped) skipped.emplace_back(count, std::move(rows));
+  const auto size = static_cast<size_t>(texts.offsets.back());
+  return nb::make_tuple(bpe::give(std::move(texts.offsets)), bpe::give(std::move(texts.data), size), std::move(skipped));
 }
 
 }  // namespace
@@ -132,4 +144,9 @@ void bind_text(nb::module_& module) {
             return at < text.size() ? self.match_at(text.data(), at, text.size()) : SpecialTokens::Match{};
           },
           "text"_a, "at"_a, "The longest token that starts at `at`: (start, end, id), or None.");
+
+  module.def("json_texts", &json_texts, "lines"_a, "path"_a,
+             "One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each "
+             "line that is not blank; then the rows that are not JSON, without the field, not text: how many, and the "
+             "first few.");
 }
