@@ -41,7 +41,11 @@ PRESETS = {
     "none": r"(?s:.+)",
 }
 # Of the second stage: each match, and each stretch between two, is a piece.
-SUPERWORD_PATTERNS = {"superbpe": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"}
+SUPERWORD_PATTERNS = {
+    "superbpe": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)",
+    # As the paper cuts in two steps: `\p{N}+`, then before every three digits, counted from the end.
+    "superbpe-digits": r"\p{N}+?(?=(?:\d{3})+(?!\d)|(?!\p{N}))",
+}
 
 # The encodings and models that cut with a preset, in lower case without `-` and `_`.
 _ALSO_NAMED = {

@@ -16,10 +16,12 @@ from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.classes import CharSet, Run
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence, parse
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 # Named patterns that an engine reads as we do, passed on in their well-known form.
 VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5")
 VERBATIM_FOR_TIKTOKEN = (*VERBATIM_FOR_TOKENIZERS, "cl100k")
+READ_ALIKE_BY_TOKENIZERS = (SUPERWORD_PATTERNS["superbpe-digits"],)  # though it has no automaton
 RUN_BY_TOKENIZERS_1 = ("gpt2", "llama3", "o200k", "qwen2", "none")  # version 1.0 has no engine for other expressions
 ANYTHING = r"[\s\S]"
 SPELLED = {"\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
@@ -28,14 +30,16 @@ PLAIN_CHARACTERS = " '\"%,/:;<=>@_`!"  # besides letters and digits, in a class 
 
 def for_tokenizers(compiled: CompiledPattern) -> str:
     """Return the pattern for `tokenizers.pre_tokenizers.Split(Regex(..), "isolated")`, or raise ExportRefusedError."""
-    if compiled.name in VERBATIM_FOR_TOKENIZERS:
+    if compiled.name in VERBATIM_FOR_TOKENIZERS or compiled.expression in READ_ALIKE_BY_TOKENIZERS:
         return compiled.expression
     return _Writer(joiners=r"\x{200C}\x{200D}").node(_tree(compiled, "tokenizers"))
 
 
 def not_in_tokenizers_1(compiled: CompiledPattern) -> str | None:
     """Return a note if tokenizer.json is written and tokenizers 1.0 cannot run the pattern in it, otherwise None."""
-    if compiled.tables is None or compiled.name in RUN_BY_TOKENIZERS_1:
+    if compiled.tables is None and compiled.expression not in READ_ALIKE_BY_TOKENIZERS:
+        return None
+    if compiled.name in RUN_BY_TOKENIZERS_1:
         return None
     named = f"the pattern {compiled.name}" if compiled.name else "a pattern of your own"
     return (

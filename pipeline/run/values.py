@@ -114,12 +114,8 @@ def parse_superword_pattern(value: object) -> str:
     from pipeline.pattern.presets import NAME, SUPERWORD_PATTERNS
 
     text = parse_text(value)
-    if text == "superbpe-digits":
-        raise ValueError(
-            "superbpe or a regular expression; superbpe-digits, which cuts in two steps, is not supported yet"
-        )
     if text not in SUPERWORD_PATTERNS and NAME.fullmatch(text):
-        raise ValueError(f"{' or '.join(SUPERWORD_PATTERNS)}, or a regular expression")
+        raise ValueError(f"{', '.join(SUPERWORD_PATTERNS)}, or a regular expression")
     return text
 
 

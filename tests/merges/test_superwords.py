@@ -270,8 +270,7 @@ def test_overwriting_a_run_removes_its_second_count(tmp_path: Path) -> None:
         ({"superwords_from": "100%"}, "to 299, the vocabulary size without special tokens"),
         ({"superwords_from": "90%", "vocab_size": [300, 290]}, "one first stage"),
         ({"superword_words": 3}, "means nothing without --superwords-from"),
-        ({"superwords_from": 280, "superword_pattern": "superbpe-digits"}, "not supported yet"),
-        ({"superwords_from": 280, "superword_pattern": "gpt2"}, "superbpe, or a regular expression"),
+        ({"superwords_from": 280, "superword_pattern": "gpt2"}, "superbpe, superbpe-digits, or a regular expression"),
         ({"superwords_from": 280, "superword_words": 0}, "a whole number of at least 1"),
         ({"superwords_from": 280, "export": "gpt2"}, "GPT-2"),
     ],
@@ -280,6 +279,28 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], reason: 
     with pytest.raises(pipeline.PipelineError, match=reason):
         pipeline.train(__file__, output=tmp_path / "run", **{"vocab_size": 300, **options})
     assert not (tmp_path / "run").exists()
+
+
+def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
+    pre_tokenizers = pytest.importorskip("tokenizers.pre_tokenizers")
+    regex = pytest.importorskip("tokenizers").Regex
+    steps = [pre_tokenizers.Split(regex(step), "isolated") for step in (r"\p{N}+", r"(?=(\d{3})+(?!\d))")]
+    theirs, ours = pre_tokenizers.Sequence(steps), compile_pattern(SUPERWORD_PATTERNS["superbpe-digits"])
+    chance = random.Random(7)
+    for _ in range(2000):
+        text = "".join(chance.choices("0123456789½²٣ a b.,\n", k=chance.randrange(1, 24)))
+        assert list(ours.cut(text)) == [piece for piece, _ in theirs.pre_tokenize_str(text)]
+
+
+def test_digits_pattern_is_exported_exactly(corpus: Path, tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    given = {"superwords_from": "80%", "superword_pattern": "superbpe-digits", "vocab_size": 400, "pattern": "superbpe"}
+    with pytest.warns(UserWarning, match="regex package"):
+        ours = pipeline.train(corpus / "b.txt", output=tmp_path / "run", **given)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
+    assert pipeline.load(tmp_path / "run").pattern == ours.pattern
+    for text in [*DOCUMENTS, (corpus / "b.txt").read_text(), "in 1234567 or 12½", "of -- the  day"]:
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids
 
 
 def test_counts_without_texts_are_refused(tmp_path: Path) -> None:

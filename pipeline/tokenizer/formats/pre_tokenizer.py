@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, PatternError
 from pipeline.pattern import PRESETS, CompiledPattern, PatternSequence, compile_pattern, in_sequence
 from pipeline.pattern.parse import first_difference
-from pipeline.pattern.translate import for_tokenizers, leaves_text
+from pipeline.pattern.translate import READ_ALIKE_BY_TOKENIZERS, for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import Model
 
@@ -86,6 +86,8 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
     if (known := _preset_spelled(expression)) is not None:
         return known
+    if expression in READ_ALIKE_BY_TOKENIZERS:
+        return compile_pattern(expression)
     expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
     compiled = compile_pattern(
         _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
