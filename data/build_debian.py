@@ -94,6 +94,8 @@ def build(output: Path, archives: list[Path], files: int, max_bytes: int | None)
     with ExitStack() as closing:
         writers = [kinds[index % len(kinds)](output / f"{index:02d}", closing) for index in range(files)]
         for path in archives:
+            if path.suffix == ".asc":  # the signature of an archive, which the same pattern of names finds
+                continue
             with path.open("rb") as archive:
                 for name, text in documents(archive):
                     chosen = int.from_bytes(hashlib.sha256(name.encode(errors="replace")).digest()[:8], "big")

@@ -93,7 +93,6 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
     rows = sum(one for one, _ in counters)
     team = threads(options, work.nodes)
     combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 else 0.0
-    merging_s = _merging_s(work, found)
     disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
     in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
     each = budget.worker_bytes + min(workers.work_bytes, int(in_table)) + _WRITING_BYTES
@@ -101,7 +100,7 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
     counting = budget.taken_bytes + max(
         workers.on_one * each, budget.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
     )
-    merging, passes = _merging(work, found, workers, pieces, piece_bytes)
+    merging, merging_s, of_merging = _merging(work, found, workers, pieces, piece_bytes)
     merging += budget.taken_bytes + budget.worker_bytes
     of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
     time_s = _START_S + counting_s + combining_s + merging_s
@@ -111,7 +110,7 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
         "different pieces": f"about {pieces:.2g}, {format_bytes(piece_bytes)}".replace("e+0", "e"),
         "disk": _range(disk, "for counters"),
         "memory while counting": _range(counting),
-        "memory while merging": _range(merging, passes),
+        "memory while merging": _range(merging, of_merging),
     }
 
 
@@ -124,8 +123,8 @@ def _counter_bytes(pieces: float, piece_bytes: float) -> float:
     return piece_bytes + _PACKED_BYTES * pieces + _FILE_BYTES
 
 
-def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_bytes: float) -> tuple[int, str]:
-    """Forecast the memory of merging for a counter of this size that is like the sample's, and its passes over disk."""
+def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_bytes: float) -> tuple[int, float, str]:
+    """Forecast memory and time of merging a counter of this size that is like the sample's, and say how it merges."""
     merges = merges_for(work.options)
     tally = _core.CountTally(work.options.min_piece_count)
     tally.add(*found.columns)
@@ -146,16 +145,18 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
     way = forecast.choose(
         shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.options, work.nodes)
     )
+    seconds = _merging_s(work, found)
     if way is None:
-        return forecast.least(merges), "at least, which is more than the limit"
+        return forecast.least(merges), seconds, "at least, which is more than the limit"
     if way.parts > 1:
-        return way.bytes, f"on each of {way.parts} nodes, which share it"
+        return way.bytes, seconds, f"on each of {way.parts} nodes, which share it"
     passes = forecast.passes(shape, merges, way)
-    return way.bytes, f"in about {passes} passes over words on disk" if passes else ""
+    seconds *= forecast.times_longer(passes)
+    return way.bytes, seconds, f"in about {passes} passes over words on disk" if passes else ""
 
 
 def _merging_s(work: Work, found: Sample) -> float:
-    """Forecast the time of merging: merge the sample; it takes time for different pieces."""
+    """Forecast the time of merging in memory: merge the sample; it takes time for different pieces."""
     engine, started = _core.MergeEngine(), time.monotonic()
     engine.add(*found.columns)
     options = work.options

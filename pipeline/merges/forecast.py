@@ -28,6 +28,7 @@ _SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
 _STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
 _PASSES, _PASSES_POWER = 7, 1.8  # over words on disk if all fit but not quite, and how that grows with what does not
+_PASS_TIME = 0.13  # of a pass, in times of merging in memory
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
@@ -186,6 +187,11 @@ def passes(shape: CounterShape, merges: int, way: Merging) -> int:
     """Estimate how often words on disk are read: the fewer of them fit in memory, the more often."""
     fitting = way.resident_bytes / max(whole(shape, merges), 1)
     return max(5, round(_PASSES / fitting**_PASSES_POWER)) if way.resident_bytes else 0
+
+
+def times_longer(readings: int) -> float:
+    """Return how many times as long as in memory merging takes with that many passes over words on disk."""
+    return 1 + _PASS_TIME * readings
 
 
 def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:

@@ -112,6 +112,13 @@ class _Stage:
         self.bar: Any = None
         self._earlier = started.done  # it says nothing about the rate
         self._start_s, self._memory_s, self._memory = time.monotonic(), 0.0, ""
+        self._reading_s = 0.0  # of the pieces, before the first merge
+
+    def advance(self, amount: int) -> None:
+        """Note that more is done."""
+        if self._merges and self.done == self._earlier:
+            self._reading_s = time.monotonic() - self._start_s
+        self.done += amount
 
     def amount(self, count: float) -> str:
         return format_bytes(count) if self.unit == "bytes" else format_count(round(count), self.unit)
@@ -121,7 +128,7 @@ class _Stage:
         if self.total <= self.done or (self._merges and self.done - self._earlier < _FIRST_MERGES):
             return None
         earlier, done, total = (self._work(count) for count in (self._earlier, self.done, self.total))
-        return elapsed_s * (total - done) / (done - earlier)
+        return (elapsed_s - self._reading_s / 2) * (total - done) / (done - earlier)
 
     def _work(self, count: float) -> float:
         return math.log1p(count / _FIRST_MERGES) if self._merges else count
@@ -163,7 +170,7 @@ def _follow_stages(show: Callable[[_StageEvent, _Stage], None], notify: Callable
         if isinstance(event, StageStarted):
             stages[event.stage] = _Stage(event)
         elif isinstance(event, Advanced):
-            stages[event.stage].done += event.amount
+            stages[event.stage].advance(event.amount)
         show(event, stages[event.stage])
 
     return listen

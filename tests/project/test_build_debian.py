@@ -24,7 +24,9 @@ def archive(path, members, compression):
 
 
 def built(home, *options):
-    argv = [sys.executable, str(SCRIPT), str(home / "corpus"), str(home / "gcc.orig.tar.gz"), *options]
+    (home / "gcc.orig.tar.gz.asc").write_bytes(b"-----BEGIN PGP SIGNATURE-----")
+    archives = map(str, home.glob("*.orig*.tar.*"))
+    argv = [sys.executable, str(SCRIPT), str(home / "corpus"), *archives, *options]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 

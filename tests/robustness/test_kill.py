@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import killing
-import psutil
 import pytest
-from killing import CASES, Case, Kept, KillAt, command, counters, ended, require_clean, results, start
+from killing import CASES, Case, Kept, KillAt, command, counters, ended, kill, require_clean, results, start
 
 KILLED = -signal.SIGKILL
 # Stage -> the file whose appearance begins it; a kill comes some time later.
@@ -143,7 +142,7 @@ def _kill_at_moments(trained: Trained, home: Path, kills: int, seed: int) -> set
         while not trained.stage(output, stage).exists() and process.poll() is None:
             time.sleep(0.001)
         time.sleep(choose.uniform(0, 0.9 if trained.case.overwrites else 0.2) * trained.duration_s)
-        _kill(process.pid, target, choose)
+        kill(process.pid, target, choose)
         if ended(process) == KILLED:
             assert target in ("all", "coordinator")
         else:
@@ -155,23 +154,6 @@ def _kill_at_moments(trained: Trained, home: Path, kills: int, seed: int) -> set
 
     with ThreadPoolExecutor(2) as pool:
         return set(pool.map(suffer, range(kills)))
-
-
-def _kill(coordinator: int, target: str, choose: random.Random) -> None:
-    try:
-        process = psutil.Process(coordinator)
-        servers = process.children()
-        workers = [worker for server in servers for worker in server.children()]
-        if target == "all":
-            os.killpg(coordinator, signal.SIGKILL)
-        elif target == "coordinator":
-            process.kill()
-        elif target == "server" and servers:
-            servers[0].kill()
-        elif target == "worker" and workers:
-            choose.choice(workers).kill()
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return  # it had ended
 
 
 @pytest.mark.one_of(2)

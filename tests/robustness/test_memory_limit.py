@@ -252,6 +252,7 @@ def test_fitting_way_is_found() -> None:
         assert forecast.choose(shape, 1000, threads=threads, budget_bytes=least - 1) is None
     assert passes[:5] == sorted(passes[:5])
     assert passes[0] == 0
+    assert forecast.times_longer(passes[0]) == 1 < forecast.times_longer(passes[1])
     text = forecast.too_little(1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
     assert f"--memory-limit {-(-(least + 50 * MIB) >> 20)}MiB" in text
     assert "for all processes together, and there are 40.0 MiB;" in text  # the limit that was given

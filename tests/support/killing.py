@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import peers
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -141,6 +142,24 @@ def start(words: list[str], stdin: Path | None = None, **environment: str) -> "s
             stderr=subprocess.PIPE,
             env=os.environ | environment,
         )
+
+
+def kill(coordinator: int, target: str, choose: random.Random) -> None:
+    """Kill all processes of a command, or one: its `coordinator`, the `server` of its workers, or a `worker`."""
+    try:
+        process = psutil.Process(coordinator)
+        servers = process.children()
+        workers = [worker for server in servers for worker in server.children()]
+        if target == "all":
+            os.killpg(coordinator, signal.SIGKILL)
+        elif target == "coordinator":
+            process.kill()
+        elif target == "server" and servers:
+            servers[0].kill()
+        elif target == "worker" and workers:
+            choose.choice(workers).kill()
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return  # it had ended
 
 
 def ended(process: "subprocess.Popen[bytes]") -> int:
