@@ -23,7 +23,7 @@ from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
-from pipeline.report import page
+from pipeline.report import model_card, page
 from pipeline.report.compared import REFERENCES, cached_or_reference
 from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
 from pipeline.report.summary import Summary
@@ -239,7 +239,18 @@ def _write_files(
         with whole_file(where) as path, path.open("wb") as file:
             page.write_page(file, script, report_header(run, document), numbers)
         written.insert(0, where)
+    if with_page and numbers is not None and outputs is None:
+        written += _write_card(run, model_card.model_card(report_header(run, document), numbers))
     return tuple(written)
+
+
+def _write_card(run: Run, card: str) -> list[Location]:
+    """Write the model card next to the tokenizer, unless somebody has edited it."""
+    path = run.tokenizer_directory(int(run.manifest.vocab_size or 0)) / model_card.NAME
+    if path.exists() and model_card.MARK not in read_bounded(path, MANIFEST_BYTES).decode(errors="replace"):
+        return []
+    write_whole(path, card)
+    return [path]
 
 
 def _stored_summary(run: Run) -> tuple[dict[str, Any], str]:

@@ -1,6 +1,7 @@
 """The report of a run: what is written, when, and that a browser shows it without any request."""
 
 import json
+import os
 import re
 import shutil
 import time
@@ -163,6 +164,24 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     pipeline.merge_run(counted, vocab_size=258)
     assert run("report", counted, "--held-out", unseen).returncode == 0
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
+
+
+def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(reported, copied)
+    card = copied / "tokenizer" / "README.md"
+    text = card.read_text()
+    assert "<script>" not in text
+    assert "| vocabulary | 350 tokens, byte-level BPE |" in text
+    assert f"{numbers_of(copied)['merged']['marked'][-1]['bytes_per_token']:.3f} bytes per token" in text
+    assert run("report", copied).returncode == 0
+    assert card.read_text() == text
+    card.write_text("my own words")
+    result = run("report", copied)
+    assert card.read_text() == "my own words"
+    assert "README.md" not in result.stdout
+    hub = pytest.importorskip("huggingface_hub")
+    assert hub.ModelCard(text).data.to_dict() == {"library_name": "transformers", "tags": ["tokenizer", "bpe"]}
 
 
 def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) -> None:
@@ -391,6 +410,22 @@ def test_page_follows_the_colour_scheme(reported: Path, browser: Any) -> None:
     view.emulate_media(color_scheme="dark")
     wait_for(view, f"{colour} !== '{light}'")
     view.close()
+
+
+@pytest.mark.skipif("BPE_PIPELINE_PICTURES" not in os.environ, reason="BPE_PIPELINE_PICTURES names no directory")
+def test_pictures_for_the_docs(browser: Any, tmp_path: Path) -> None:
+    """Make docs/pages/images: BPE_PIPELINE_PICTURES=docs/pages/images python -m pytest -n0 -k pictures."""
+    for name, pattern in (("run", "gpt2"), ("other", "llama3")):
+        trained = run("train", "--output", name, "--vocab-size", "16k", "--pattern", pattern, cwd=tmp_path)
+        assert trained.returncode == 0, trained.stderr
+    result = run("report", "run", "--compare", "other", "gpt2", "o200k", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
+        view = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1100})
+        view.goto((tmp_path / "run" / "report.html").as_uri())
+        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+        view.screenshot(path=Path(os.environ["BPE_PIPELINE_PICTURES"]) / f"report-{scheme}-{width}.png")
+        view.close()
 
 
 def test_plotly_accepts_the_figures(reported: Path) -> None:
