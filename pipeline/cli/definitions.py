@@ -360,10 +360,14 @@ def verify(session: Session, run_directory: Location) -> Result:
 
 @run_command(*RUN_OPTIONS, only_here=True)
 @run_argument
+@click.argument("more", nargs=-1, type=LOCATION, metavar="")
 @click.option(
-    "--compare", multiple=True, type=LOCATION, metavar="PATH",
-    help="another tokenizer on the same sample: a directory, file, run, SentencePiece .model, or gpt2; repeatable",
+    "--compare", multiple=True, type=LOCATION, metavar="PATH...",
+    help="other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
 )  # fmt: skip
+@click.option(
+    "--hidden-size", type=click.IntRange(1), metavar="N", help="of the model: also report what its embedding costs"
+)
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",
     help="text that was not trained on, to measure with; repeatable; default: a sample of the run's corpus",
@@ -376,7 +380,9 @@ def verify(session: Session, run_directory: Location) -> Result:
 def report(
     session: Session,
     run_directory: Location,
+    more: tuple[Location, ...],
     compare: tuple[Location, ...],
+    hidden_size: int | None,
     held_out: tuple[Location, ...],
     output: Location | None,
     overwrite: bool,
@@ -385,7 +391,7 @@ def report(
 
     \b
     bpe-pipeline report runs/a
-    bpe-pipeline report runs/a --held-out unseen/*.txt --compare runs/b --compare gpt2/tokenizer.json
+    bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
     """
     from pipeline.base.events import Notice
     from pipeline.commands.report import page_outputs, run_report
@@ -394,10 +400,13 @@ def report(
         raise UsageError(
             "--overwrite is for --output: give both; the report in the run directory is replaced without it"
         )
+    if more and not compare:
+        raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
     outputs = None if output is None else page_outputs(output, overwrite=overwrite)
     reported = run_report(
-        run_directory, session.options, session.executor, compare=compare, held_out=held_out, outputs=outputs
-    )
+        run_directory, session.options, session.executor, compare=(*compare, *more), held_out=held_out, outputs=outputs,
+        hidden_size=hidden_size,
+    )  # fmt: skip
     if reported.trained_on:
         session.listener(Notice("warning", f"--held-out names text that was trained on: {reported.trained_on}"))
     if reported.hint and not session.options.log_json:

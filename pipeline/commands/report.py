@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
-from pipeline.report import page
-from pipeline.report.compared import cached
+from pipeline.report import model_card, page
+from pipeline.report.compared import REFERENCES, cached_or_reference
 from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
 from pipeline.report.summary import Summary
 from pipeline.report.tables import render_text, report_header
@@ -44,7 +44,8 @@ EXTENT = "BPE_PIPELINE_REPORT"
 """An environment variable: `train` and `merge` write everything (`page`, the default), no page (`text`), or only the
 summary (`none`), which suits many runs in a row."""
 _log = logging.getLogger(__name__)
-_TRAINING_SAMPLE_BYTES, _SAMPLE_BYTES = 1 << 16, 1 << 21
+_LEAST_SAMPLE_BYTES, _SAMPLE_BYTES = 1 << 16, 21 << 19
+_OF_CORPUS = 1 << 10  # after training the sample is a part of the corpus that takes next to no time
 _RANDOM = (
     "Drawn at random, the same each time; to measure on text of your own: bpe-pipeline report RUN --held-out PATH."
 )
@@ -57,6 +58,11 @@ class WrittenReport:
     written: tuple[Location, ...]
     hint: str = ""
     trained_on: str = ""
+
+
+def _sample_bytes(learned: MergeList) -> int:
+    """Return the size of the sample after training; `report` takes the full size."""
+    return min(max(learned.bytes // _OF_CORPUS, _LEAST_SAMPLE_BYTES), _SAMPLE_BYTES)
 
 
 def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
@@ -73,7 +79,7 @@ def _shortage(needed_bytes: int, options: Options) -> str:
 
 def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
+    needed = _needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
     return not work.nodes and not _shortage(needed + other_bytes, work.options)
 
 
@@ -83,13 +89,14 @@ def after_training(work: Work, run: Run, trained: Trained) -> Numbers | None:
         return None
     learned = trained.learned
     try:
-        needed = _needed_bytes(len(learned), learned.token_bytes(), _TRAINING_SAMPLE_BYTES)
+        needed = _needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
         if not work.nodes and (shortage := _shortage(needed, work.options)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        chosen = choose(run.manifest.plan.files, _TRAINING_SAMPLE_BYTES)
-        task = NumbersTask(trained, chosen, str(run.manifest.counting["text_field"]), _RANDOM)
+        chosen = choose(run.manifest.plan.files, _sample_bytes(learned))
+        text_field = str(run.manifest.counting["text_field"])
+        task = NumbersTask(trained, chosen, text_field, _RANDOM, references=tuple(REFERENCES))
         [(_, numbers)] = work.executor.run(compute_numbers, [task])
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(work.listener, "no numbers in the report", error)
@@ -132,8 +139,10 @@ def run_report(
     compare: Sequence[Location] = (),
     held_out: Sequence[Location] = (),
     outputs: tuple[Location, Location] | None = None,
+    hidden_size: int | None = None,
 ) -> WrittenReport:
     """Make the report of a run again. outputs: paths of the page and of its numbers; None: in the run directory.
+    hidden_size: of a model, to say what its embedding costs.
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
@@ -151,6 +160,7 @@ def run_report(
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     files = find_files(map(str, held_out)).files if held_out else stored.plan.files
     trained_on, description = _about_held_out(held_out, files, run) if held_out else ("", _RANDOM)
+    found = dict(zip(short_names(compare), map(_compared_path, compare), strict=True))
     task = NumbersTask(
         Trained(learned, coarse_pattern(of_run) or compile_pattern(of_run.pattern), of_run),
         choose(files, _SAMPLE_BYTES),
@@ -158,7 +168,9 @@ def run_report(
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
-        compare=tuple(zip(short_names(compare), map(_compared_path, compare), strict=True)),
+        compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
+        references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
+        hidden_size=hidden_size,
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
@@ -187,9 +199,9 @@ def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run:
     return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
 
 
-def _compared_path(path: Location) -> Location:
-    """Return what to load for a path, or for a name that no local path has."""
-    return tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached(str(path))
+def _compared_path(path: Location) -> Location | str:
+    """Return what to load for a path or for a name that no local path has, or the name of a reference."""
+    return tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached_or_reference(str(path))
 
 
 def short_names(paths: Sequence[Location]) -> list[str]:
@@ -214,16 +226,31 @@ def _write_files(
         where, as_json = outputs
     else:
         written.append(run.directory / "report.txt")
-        write_whole(written[0], f"{rendered}\n" + ("" if numbers is None else f"\n{render_text(numbers)}\n"))
+        write_whole(
+            written[0],
+            f"{rendered}\n"
+            + ("" if numbers is None else f"\n{render_text(numbers, report_header(run, document).skipped)}\n"),
+        )
     written.append(as_json)
-    values = {**document, "numbers": None if numbers is None else asdict(numbers)}
+    values = {**document, "numbers": None if numbers is None else numbers.to_json()}
     write_whole(as_json, json.dumps(values, default=str, indent=1) + "\n")
     script = page.plotly_script()
     if with_page and numbers is not None and script is not None:
         with whole_file(where) as path, path.open("wb") as file:
             page.write_page(file, script, report_header(run, document), numbers)
         written.insert(0, where)
+    if with_page and numbers is not None and outputs is None:
+        written += _write_card(run, model_card.model_card(report_header(run, document), numbers))
     return tuple(written)
+
+
+def _write_card(run: Run, card: str) -> list[Location]:
+    """Write the model card next to the tokenizer, unless somebody has edited it."""
+    path = run.tokenizer_directory(int(run.manifest.vocab_size or 0)) / model_card.NAME
+    if path.exists() and model_card.MARK not in read_bounded(path, MANIFEST_BYTES).decode(errors="replace"):
+        return []
+    write_whole(path, card)
+    return [path]
 
 
 def _stored_summary(run: Run) -> tuple[dict[str, Any], str]:

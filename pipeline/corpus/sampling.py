@@ -12,7 +12,7 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.readers import read_span
 
-_SAMPLED_FILES = 64
+_STRETCHES = 256
 _LEAST_STRETCH = 1 << 10
 
 
@@ -36,13 +36,13 @@ class Chosen:
 def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> list[Chosen]:
     """Choose about `sample_bytes` at random, every byte of the files as likely as any other; the same each time.
 
-    At most 64 files have to be opened. Nothing is read here.
+    At most 256 files have to be opened. Nothing is read here.
     """
     ends = list(accumulate(file.size for file in files))
     if not ends:
         return []
     random = Random(seed)  # noqa: S311 - a sample, not a secret
-    stretch = max(_LEAST_STRETCH, sample_bytes // _SAMPLED_FILES)
+    stretch = max(_LEAST_STRETCH, sample_bytes // _STRETCHES)
     times = Counter(bisect_right(ends, random.randrange(ends[-1])) for _ in range(-(-sample_bytes // stretch)))
     chosen = []
     for index, count in sorted(times.items()):

@@ -1,10 +1,12 @@
 """Tokenizers to compare with: ours, SentencePiece's `.model` files, and well-known ones in the caches of transformers
 and tiktoken.
 
-Nothing is downloaded: a name that is not in the cache is an error that says how to put it there.
+Nothing is downloaded. Of some well-known tokenizers that are in no cache, references.json has the tokens of the
+report's sentences; any other name that is not in its cache is an error that says how to put it there.
 """
 
 import hashlib
+import json
 import os
 import re
 import tempfile
@@ -12,14 +14,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-KNOWN = {"gpt2": "openai-community/gpt2", "qwen2": "Qwen/Qwen2-7B", "llama3": "meta-llama/Meta-Llama-3-8B"}
+KNOWN = {
+    "gpt2": "openai-community/gpt2",
+    "qwen": "Qwen/Qwen2-7B",
+    "qwen2": "Qwen/Qwen2-7B",
+    "llama3": "meta-llama/Meta-Llama-3-8B",
+}
 OF_TIKTOKEN = {"cl100k": "cl100k_base", "gpt-4": "cl100k_base", "o200k": "o200k_base", "gpt-4o": "o200k_base"}
 _STORE = "https://openaipublic.blob.core.windows.net/encodings"
+
+
+_SAME_VOCABULARY = {"qwen2": "qwen", "gpt-4": "cl100k", "gpt-4o": "o200k"}
+REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("references.json").read_bytes())
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,17 @@ def cached(name: str) -> Path:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
         raise InputError(f"{name} does not exist")
     return _file_of_transformers(name, KNOWN.get(name, name))
+
+
+def cached_or_reference(name: str) -> Path | str:
+    """Return the file of a name in a cache, or the name of its reference; InputError if there is neither."""
+    try:
+        return cached(name)
+    except InputError:
+        reference = _SAME_VOCABULARY.get(name, name)
+        if reference not in REFERENCES:
+            raise
+        return reference
 
 
 def _file_of_transformers(name: str, model: str) -> Path:

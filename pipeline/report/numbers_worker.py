@@ -5,28 +5,41 @@ Memory and time grow with the vocabulary and the sample, not with the corpus.
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from pipeline.base import machine
 from pipeline.corpus.sampling import Chosen, read_chosen
-from pipeline.report.compared import Compared, load_compared
-from pipeline.report.measure import TokenizerMeasures, measure, source_names
-from pipeline.report.tokens import TokenGroup, VocabularyNumbers, readable, token_group, vocabulary_numbers
+from pipeline.report.compared import REFERENCES, Compared, load_compared
+from pipeline.report.measure import TokenizerMeasures, gini, measure, source_names
+from pipeline.report.tokens import (
+    SpecialToken,
+    TokenGroup,
+    VocabularyNumbers,
+    readable,
+    shape,
+    token_group,
+    token_uses,
+    vocabulary_numbers,
+)
 from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-MARKED_SIZES = tuple(1000 * 2**power for power in range(3, 9))  # 8,000 to 256,000
+MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
 SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
+PARALLEL = tuple(name for name in SENTENCES if name not in ("Python", "Emoji and numbers"))  # one text in each language
 _CURVE_STEPS = 160
 
 
 @dataclass(frozen=True)
 class SizePoint:
-    """A size on the training corpus. saved: of the tokens at half this size; None if that size has no merges."""
+    """A size on the training corpus. saved: of the tokens at half this size; None if that size is too small."""
 
     vocab_size: int
     tokens: int
@@ -48,37 +61,69 @@ class MergeNumbers:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample as each tokenizer cuts it, this one first. unused: ids of this one that do not occur in it."""
+    """A sample as each tokenizer cuts it, this one first."""
 
     held_out: bool
     description: str
     bytes: int
     texts: int
     tokenizers: tuple[TokenizerMeasures, ...]
-    unused: int
     single_source: TokenGroup
+
+
+Cut = tuple[tuple[tuple[int, ...], str], ...]
 
 
 @dataclass(frozen=True)
 class SentenceTokens:
-    """A sentence. tokens: ids and text; those that share a character are one entry. counts: of each tokenizer."""
+    """A sentence. cuts: of each tokenizer ids and text; tokens that share a character are one entry. counts: of each
+    tokenizer, then of each reference."""
 
     language: str
     text: str
-    tokens: tuple[tuple[tuple[int, ...], str], ...]
+    cuts: tuple[Cut, ...]
     counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Tokens of a vocabulary by bytes and by script."""
+
+    lengths: dict[int, int]
+    scripts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A well-known tokenizer of which only its tokens of the sentences are known. source: of its vocabulary."""
+
+    name: str
+    vocab_size: int
+    source: str
+
+
+@dataclass(frozen=True)
 class Numbers:
-    """All numbers. tokenizers: names and vocabulary sizes, this one first. sample: None if there was no text."""
+    """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
+    ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
+    that embeddings are for. listing: see `listing`.
+    """
 
     tokenizers: tuple[tuple[str, int], ...]
     vocabulary: VocabularyNumbers
+    shapes: tuple[Shape, ...]
     merged: MergeNumbers
     sample: Sample | None
+    references: tuple[Reference, ...]
     sentences: tuple[SentenceTokens, ...]
+    ginis: tuple[float | None, ...]
     machine: dict[str, str]
+    hidden_size: int | None = None
+    listing: bytes = b""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for report.json."""
+        return {name: value for name, value in asdict(self).items() if name != "listing"}
 
 
 @dataclass(frozen=True)
@@ -96,6 +141,8 @@ class NumbersTask:
     held_out: bool = False
     skip_changed: bool = True
     compare: tuple[tuple[str, Location], ...] = ()
+    references: tuple[str, ...] = ()  # names in references.json
+    hidden_size: int | None = None
 
     def __str__(self) -> str:
         return "the numbers of this tokenizer"
@@ -110,16 +157,56 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         *((name, load_compared(path)) for name, path in task.compare),
     ]
     vocabulary = tokenizer.vocabulary
-    unreachable = tokenizer.model.unreachable_tokens()
     fixed = vocabulary.size - len(vocabulary.left)
+    uses = _uses(task.trained, tokenizer.model)
+    references = [REFERENCES[name] for name in task.references]
+    sentences = tuple(
+        _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
+        for language, text in SENTENCES.items()
+    )
     return Numbers(
         tokenizers=tuple((name, one.vocab_size) for name, one in named),
-        vocabulary=vocabulary_numbers(vocabulary.tokens, tuple(vocabulary.special_tokens), unreachable),
+        vocabulary=vocabulary_numbers(
+            vocabulary.tokens, special_tokens(tokenizer.model), tokenizer.model.unreachable_tokens(), uses
+        ),
+        shapes=tuple(Shape(*shape(one.vocab)) for _, one in named),
         merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
         sample=_sample(task, named),
-        sentences=tuple(_sentence(language, text, [one for _, one in named]) for language, text in SENTENCES.items()),
+        references=tuple(
+            Reference(name, one["vocab_size"], one["source"])
+            for name, one in zip(task.references, references, strict=True)
+        ),
+        sentences=sentences,
+        ginis=tuple(map(gini, zip(*(one.counts for one in sentences if one.language in PARALLEL), strict=True))),
         machine=machine.describe(),
+        hidden_size=task.hidden_size,
+        listing=listing(tokenizer.vocab, uses),
     )
+
+
+def special_tokens(model: Model) -> tuple[SpecialToken, ...]:
+    """List special tokens with their ids and what they are for."""
+    roles = {"bos": model.bos_token, "eos": model.eos_token, "pad": model.pad_token, "separator": model.separator}
+    return tuple(
+        SpecialToken(text, id_, ", ".join(role for role, named in roles.items() if named == text))
+        for text, id_ in model.vocabulary.special_tokens.items()
+    )
+
+
+def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
+    """Return how often each merged token occurs in the training corpus; None for superwords, whose pieces differ."""
+    if trained.options.first_stage is not None:
+        return None
+    result = model.vocabulary.result
+    first = trained.learned.first(len(result))
+    return token_uses(first.left, first.right, first.joined, result)
+
+
+def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes:
+    """Return every token as the page's search reads it: compressed JSON of ids, texts and occurrences (-1: unknown)."""
+    known = uses or {}
+    texts = [readable(token) for token in vocab.values()]
+    return zlib.compress(json.dumps([list(vocab), texts, [known.get(id_, -1) for id_ in vocab]]).encode(), 6)
 
 
 def merge_numbers(
@@ -177,20 +264,25 @@ def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer | Compared]]
         bytes=measured[0].whole.bytes,
         texts=len(drawn),
         tokenizers=tuple(measured),
-        unused=tokenizer.vocab_size - len(tokenizer.special_tokens) - measured[0].used,
         single_source=token_group([id_ for id_, _, _ in measured[0].single_source], tokenizer.vocab),
     )
 
 
-def _sentence(language: str, text: str, tokenizers: Sequence[Tokenizer | Compared]) -> SentenceTokens:
+def _sentence(
+    language: str, text: str, tokenizers: Sequence[Tokenizer | Compared], others: Sequence[int]
+) -> SentenceTokens:
     encoded = [one.encode_ordinary(text) for one in tokenizers]
-    vocab = tokenizers[0].vocab
+    cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
+    return SentenceTokens(language, text, cuts, (*map(len, encoded), *others))
+
+
+def _cut(encoded: Sequence[int], vocab: Mapping[int, bytes]) -> Cut:
     listed: list[tuple[tuple[int, ...], str]] = []
     ids: tuple[int, ...] = ()
-    for id_ in encoded[0]:
+    for id_ in encoded:
         ids += (id_,)
         together = b"".join(vocab[one] for one in ids)
         if "\ufffd" not in together.decode(errors="replace"):  # no character goes on in the next token
             listed.append((ids, readable(together)))
             ids = ()
-    return SentenceTokens(language, text, tuple(listed), tuple(map(len, encoded)))
+    return tuple(listed)

@@ -1,13 +1,14 @@
 """The report as one self-contained page: it needs no network, and adapts to light, dark, wide and narrow.
 
-page.html is its text, page.css its style; page.js draws the plots. plotly's script is copied from the installed
-package, which is not imported. A content security policy keeps the page from loading anything, whatever its texts hold;
-every text is escaped, unless it is `Html`, which only this module makes.
+page.html is its text, page.css its style; page.js draws the plots and searches the vocabulary. plotly's script is
+copied, compressed, from the installed package, which is not imported. A content security policy keeps the page from
+loading anything, whatever its texts hold; every text is escaped, unless it is `Html`, which only this module makes.
 """
 
+import base64
 import html
 import json
-import shutil
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -19,11 +20,14 @@ from pipeline.report import tables
 from pipeline.report.numbers_worker import Numbers, SentenceTokens
 from pipeline.report.plots import Figure, page_plots
 from pipeline.report.tables import ReportHeader, Table
+from pipeline.report.verdict import verdict
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _MEASURES = (
-    "A word is a run of letters, marks and digits. It is whole if no token ends inside it; tokens per word (fertility) "
-    "are those that overlap it. Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used."
+    "A word is a run of letters, marks and digits; tokens per word (fertility) are those that overlap it. "
+    "Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used. Digit F1 compares cuts in "
+    "numbers with groups of three from the right. Whole characters: the share of tokens that are valid UTF-8; "
+    "single bytes: the share that are one byte of a longer character."
 )
 _HERE = Path(__file__).parent
 
@@ -62,9 +66,11 @@ def table(shown: Table, class_: str = "facts") -> Html:
     if not shown.rows:
         return escaped()
     rows = [
-        element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
-        for first, *cells in shown.rows
-    ]
+        element("tr", element("th", first, scope="row"), *(
+            _cell(cell, shown.marks.get((row, column))) for column, cell in enumerate(cells, 1)
+        ))
+        for row, (first, *cells) in enumerate(shown.rows)
+    ]  # fmt: skip
     head = element("thead", element("tr", *(element("th", header, scope="col") for header in shown.headers)))
     content = element("table", head, *rows) if shown.headers else element("table", *rows, class_=class_)
     framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=shown.title)
@@ -78,51 +84,76 @@ def plain_page(title: str, *sections: Html) -> str:
     return template.substitute(title=escaped(title), style=style, content=escaped(*sections), version=__version__)
 
 
+def _cell(text: str, mark: str | None) -> Html:
+    """Make a cell; a mark is a colour, and a word for who cannot see it."""
+    return element("td", text) if mark is None else element("td", text, element("span", f" {mark}"), class_=mark)
+
+
 def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numbers) -> None:
     """Write the page. script: plotly's."""
-    drawn = page_plots(header, numbers)
+    drawn = page_plots(numbers)
     figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
-    content: dict[str, str] = {"times": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
+    listed = tables.vocabulary_lists(numbers)
+    content: dict[str, str] = {"gain": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
     content |= {
         "directory": escaped(header.directory),
         "style": (_HERE / "page.css").read_text("utf-8"),
-        "tiles": _tiles(header, numbers),
-        "options": table(Table("Options", (), header.options)),
-        "corpus": table(Table("Corpus", (), header.corpus), "files"),
+        "verdict": escaped(
+            *(
+                element("div", element("dt", name), element("dd", text))
+                for name, text in verdict(numbers, header.skipped)
+            )
+        ),
+        "compared": _compared(numbers),
+        "parts": _parts(numbers),
+        "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
+        "special": table(tables.special_token_table(numbers)),
+        "listed": escaped(*map(_token_list, listed)),
+        "count": f"{numbers.tokenizers[0][1]:,}",
+        "problems": escaped(*map(_token_list, tables.token_lists(numbers))),
         "skipped": _skipped(header),
-        "versions": table(Table("Versions and machine", (), tuple((header.versions | numbers.machine).items()))),
+        "options": table(Table("Options", (), header.options)),
+        "corpus": table(Table("Corpus", (), _facts(header, numbers) + header.corpus), "files"),
         "stages": table(tables.stages(header)),
+        "versions": table(Table("Versions and machine", (), tuple((header.versions | numbers.machine).items()))),
         "sizes": table(tables.sizes(numbers.merged)),
-        "tokens": escaped(*map(_token_list, tables.token_lists(numbers))),
-        "sample": _sample(numbers),
-        "sentences": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
         "version": __version__,
         "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script
+        "listing": base64.b64encode(numbers.listing).decode(),
         "drawing": (_HERE / "page.js").read_text("utf-8"),
     }
     page = Template((_HERE / "page.html").read_text("utf-8")).substitute(content)
-    before, after = page.encode(errors="replace").split(b"<!-- plotly -->\n")
+    before, after = page.encode(errors="replace").split(b"<!-- plotly -->")
     file.write(before)
-    with script.open("rb") as source:
-        shutil.copyfileobj(source, file)
+    file.write(base64.b64encode(zlib.compress(script.read_bytes(), 4)))
     file.write(after)
 
 
-def _tiles(header: ReportHeader, numbers: Numbers) -> Html:
-    size = numbers.tokenizers[0][1]
-    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), None)
-    seconds = sum(s for s in header.stages.values() if s is not None)
-    tiles = {
-        "vocabulary": f"{size:,}",
-        "bytes per token, training corpus": tables.shown(rate),
+def _facts(header: ReportHeader, numbers: Numbers) -> tuple[tuple[str, ...], ...]:
+    facts = {
         "text of pieces": format_bytes(numbers.merged.bytes),
         "documents": f"{header.documents:,}" if header.documents else "",
-        "time": f"{seconds:.1f} s" if seconds else "",
         "peak memory, all processes": format_bytes(header.peak_memory_bytes) if header.peak_memory_bytes else "",
     }
-    return escaped(
-        *(element("div", element("dt", name), element("dd", value)) for name, value in tiles.items() if value)
-    )
+    return tuple((name, value) for name, value in facts.items() if value)
+
+
+def _compared(numbers: Numbers) -> Html:
+    """Make the section of all tokenizers on the same text."""
+    sample = numbers.sample
+    embedding = escaped(*map(table, tables.embedding_tables(numbers)))
+    if sample is None:
+        return escaped(
+            _note("There was no text to sample: name some with bpe-pipeline report RUN --held-out PATH."), embedding
+        )
+    about = element("p", tables.about_sample(sample), class_="quiet" if sample.held_out else "warn")
+    return escaped(about, table(tables.compared_table(numbers, sample)), _note(_MEASURES), embedding)
+
+
+def _parts(numbers: Numbers) -> Html:
+    """Make the tables by language, source and script."""
+    listed = tables.sample_tables(numbers, numbers.sample) if numbers.sample is not None else ()
+    return escaped(table(tables.sentences_table(numbers)), *map(table, listed))
 
 
 def _skipped(header: ReportHeader) -> Html:
@@ -132,37 +163,33 @@ def _skipped(header: ReportHeader) -> Html:
     return _note("Not known: the run's own report.json is missing." if unknown else "Nothing was skipped.")
 
 
-def _sample(numbers: Numbers) -> Html:
-    sample = numbers.sample
-    if sample is None:
-        return _note("There was no text to sample: name some with bpe-pipeline report RUN --held-out PATH.")
-    about = element("p", tables.about_sample(sample), class_="quiet" if sample.held_out else "warn")
-    listed = map(table, tables.sample_tables(numbers, sample))
-    return escaped(about, _note(_MEASURES), *listed, _note(f"{tables.unused_tokens(sample)}."))
-
-
 def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
-    counts = ", ".join(f"{name}: {count}" for (name, _), count in zip(numbers.tokenizers, one.counts, strict=True))
-    spans = [
-        element("span", text, element("sub", len(ids)) if len(ids) > 1 else "", class_=f"t{number % 4}",
-                title=f"id {' '.join(map(str, ids))}")
-        for number, (ids, text) in enumerate(one.tokens)
-    ]  # fmt: skip
-    per_token = len(one.text.encode()) / one.counts[0]
-    note = f" {counts if len(one.counts) > 1 else one.counts[0]} tokens, {per_token:.2f} bytes each"
-    title = element("h3", one.language, element("span", note, class_="quiet"))
-    return escaped(title, element("p", *spans, class_="cut", dir="auto"))
+    """Show how each tokenizer cuts a sentence, one below the other."""
+    shown = []
+    for (name, _), cut in zip(numbers.tokenizers, one.cuts, strict=True):
+        tokens = sum(len(ids) for ids, _ in cut)
+        spans = (
+            element("span", text, element("sub", len(ids)) if len(ids) > 1 else "", class_=f"t{number % 4}",
+                    title=f"id {' '.join(map(str, ids))}")
+            for number, (ids, text) in enumerate(cut)
+        )  # fmt: skip
+        named = element("p", f"{name}: {tokens} tokens", class_="quiet") if len(one.cuts) > 1 else escaped()
+        shown.append(escaped(named, element("p", *spans, class_="cut", dir="auto")))
+    return escaped(element("h4", one.language), *shown)
 
 
 def _token_list(one: Table) -> Html:
-    items = (element("li", element("code", text), **({"title": more} if more else {})) for text, more in one.rows)
+    items = (
+        element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
+        for text, more in one.rows
+    )
     tokens = element("ul", *items, class_="tokens") if one.rows else ""
     return escaped(element("h3", one.title), _note(one.note), tokens)
 
 
 def _figure(name: str, plot: Figure) -> Html:
     drawing = element("div", id=name, role="img", aria_label=f"{plot['title']}. {plot['caption']}")
-    return element("figure", drawing, element("figcaption", element("b", plot["title"]), plot["caption"]))
+    return element("figure", element("h3", plot["title"]), drawing, element("figcaption", plot["caption"]))
 
 
 def _note(text: str) -> Html:

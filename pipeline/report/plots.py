@@ -1,7 +1,7 @@
 """The plots of the page, as plotly figures in plain values; plotly itself is not imported.
 
 plots.json describes each figure, and their template: colours are names of the page's style sheet, which the page's
-script replaces. Here are their values and captions.
+script replaces. Here are their values and captions. A plot of vocabularies has a trace for each compared tokenizer.
 """
 
 import json
@@ -10,67 +10,102 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.units import format_bytes
-from pipeline.report.numbers_worker import Numbers
-from pipeline.report.tables import ReportHeader
+from pipeline.report.numbers_worker import MARKED_SIZES, Numbers, Shape
 
 _MOST_BARS, _LONGEST = 16, 32
+_COLOURS = ("var(--first)", "var(--second)", "var(--third)", "var(--fourth)")
+_HEIGHT = 280
+_MOST_TICKS = 6  # that fit on a telephone
+_LEAST_SHARE = 0.01  # per cent that the axis of shares begins with
 Pairs = Sequence[tuple[Any, Any]]
 Figure = dict[str, Any]
 
 
-def page_plots(header: ReportHeader, numbers: Numbers) -> dict[str, Figure]:
-    """Return title, caption, data and layout of each plot by the id of its element; no "times" if none are known."""
+def page_plots(numbers: Numbers) -> dict[str, Figure]:
+    """Return title, caption, data and layout of each plot by the id of its element; none without values."""
     merged, vocabulary = numbers.merged, numbers.vocabulary
-    times = [(name, round(s, 3)) for name, s in header.stages.items() if s is not None]
-    saved = [(_short(size.vocab_size), round(size.saved * 100, 2)) for size in merged.marked if size.saved is not None]
-    curve, marked = (
-        [(size.vocab_size, round(size.bytes_per_token, 4)) for size in sizes] for sizes in (merged.curve, merged.marked)
-    )
-    values = "; ".join(f"{size.vocab_size:,}: {size.bytes_per_token:.3f}" for size in merged.marked)
-    ranks = merged.ranks
-    scripts = list(vocabulary.scripts.items())
-    if others := scripts[_MOST_BARS:]:
-        scripts[_MOST_BARS:] = [(f"{len(others)} others", sum(count for _, count in others))]
-    lengths = dict.fromkeys(range(1, min(max(vocabulary.lengths, default=1), _LONGEST) + 1), 0)
-    for length, count in vocabulary.lengths.items():
-        lengths[min(length, _LONGEST)] += count
-    named_lengths = [(f"{length}+" if length == _LONGEST else str(length), count) for length, count in lengths.items()]
+    largest = merged.curve[-1].vocab_size
+    names = [name for name, _ in numbers.tokenizers[: len(_COLOURS)]]
+    curve = [(one.vocab_size, round(one.bytes_per_token, 4)) for one in merged.curve]
+    saved = [
+        (_short(one.vocab_size), round(one.saved * 100, 2))
+        for one in merged.marked
+        if one.saved is not None and one.vocab_size in MARKED_SIZES
+    ]
     mean_length = vocabulary.bytes / max(vocabulary.tokens, 1)
-    shown: dict[str, tuple[Pairs, str]] = {
-        "times": (times, _listed(times)),
-        "size-curve": (curve, f"It grows with the size, ever more slowly: {values}."),
-        "gain": (saved, _listed(saved, " %")),
-        "ranks": (ranks, f"The first merge joins {ranks[0][1]:,} pairs, the last {ranks[-1][1]:,}." if ranks else ""),
-        "lengths": (named_lengths, f"{mean_length:.2f} bytes on average, each token counted once."),
-        "scripts": (scripts, _listed(scripts)),
+    scripts = _most_frequent_scripts(numbers.shapes)
+    shown: dict[str, tuple[dict[str, Pairs], str]] = {
+        "size-curve": ({"": curve}, "On the training corpus, exact. The table has the values."),
+        "gain": ({"": saved}, "Each bar compares a size with half of it."),
+        "ranks": ({"": merged.ranks}, "How often each pair occurred when it was merged."),
+        "lengths": (
+            {name: _lengths(one) for name, one in zip(names, numbers.shapes, strict=False)},
+            f"{mean_length:.2f} bytes on average, each token of this vocabulary counted once.",
+        ),
+        "scripts": (
+            {name: _shares(one, scripts) for name, one in zip(names, numbers.shapes, strict=False)},
+            "Shares of the vocabulary; the axis is logarithmic.",
+        ),
     }
     described = json.loads(Path(__file__).with_name("plots.json").read_bytes())
-    plots = {name: _plot(described["figures"][name], described["template"], *shown[name]) for name in shown}
-    peaks = {name: f", peak {format_bytes(peak)}" for name, peak in header.stage_peak_bytes.items()}
-    plots["times"]["data"][0]["customdata"] = [peaks.get(name, "") for name, _ in times]
-    [line], layout = plots["size-curve"]["data"], plots["size-curve"]["layout"]
-    marks = {"mode": "markers+text", "text": [_short(size) for size, _ in marked], **_columns(marked)}
-    plots["size-curve"]["data"] = [line, line | marks]
-    layout["xaxis"]["range"] = [math.log10(240), math.log10(curve[-1][0] * 1.25)]
-    return {name: plot for name, plot in plots.items() if times or name != "times"}
+    plots = {
+        name: _plot(described["figures"][name], described["template"], *values)
+        for name, values in shown.items()
+        if any(values[0].values())
+    }
+    plots["size-curve"]["layout"]["xaxis"] |= _size_ticks(largest)
+    plots["lengths"]["layout"]["xaxis"] |= {
+        "tickvals": [1, 4, 8, 16, 24, _LONGEST],
+        "ticktext": ["1", "4", "8", "16", "24", f"{_LONGEST} and<br>longer"],
+    }
+    plots["scripts"]["layout"]["height"] = 90 + (20 + 8 * len(names)) * len(scripts)
+    return plots
 
 
-def _plot(figure: Figure, template: Figure, rows: Pairs, caption: str) -> Figure:
-    trace, layout = figure["trace"] | _columns(rows), figure["layout"] | {"template": template}
-    if trace.get("orientation") == "h":
-        names = [name.replace("<", "‹") for name in trace["x"]]  # plotly would interpret tags in names
-        trace |= {"x": trace["y"], "y": names, "text": [f"{value:,}" for value in trace["y"]]}
-        layout["height"] = 110 + 26 * len(rows)
-    return {"title": figure["title"], "caption": caption, "data": [trace], "layout": layout}
+def _size_ticks(largest: int) -> Figure:
+    """Return ticks at sizes that people use, as many as fit, and the range of the axis."""
+    usual = [size for size in (256, *MARKED_SIZES) if size <= largest * 1.1]
+    every = -(-len(usual) // _MOST_TICKS)
+    ticks = usual[::-1][::every][::-1]
+    return {
+        "tickvals": ticks,
+        "ticktext": [_short(size) for size in ticks],
+        "range": [math.log10(240), math.log10(largest * 1.15)],
+    }
 
 
-def _columns(rows: Pairs) -> dict[str, list[Any]]:
-    return {"x": [name for name, _ in rows], "y": [value for _, value in rows]}
+def _lengths(of: Shape) -> Pairs:
+    """Return the share of tokens of each length in bytes, in per cent; the last is of all longer ones, too."""
+    total = sum(of.lengths.values()) or 1
+    counts = dict.fromkeys(range(1, min(max(of.lengths, default=1), _LONGEST) + 1), 0)
+    for length, count in of.lengths.items():
+        counts[max(min(length, _LONGEST), 1)] += count
+    return [(length, round(100 * count / total, 3)) for length, count in counts.items()]
 
 
-def _listed(rows: Pairs, unit: str = "") -> str:
-    return "; ".join(f"{name}: {value:,}{unit}" for name, value in rows)
+def _most_frequent_scripts(shapes: Sequence[Shape]) -> list[str]:
+    """Return the scripts that some vocabulary has most of, the first vocabulary's first."""
+    own = list(shapes[0].scripts)[:_MOST_BARS]
+    others = [name for one in shapes[1:] for name in list(one.scripts)[: _MOST_BARS // 2]]
+    return list(dict.fromkeys((*own, *others)))[:_MOST_BARS]
+
+
+def _shares(of: Shape, scripts: Sequence[str]) -> Pairs:
+    total = sum(of.scripts.values()) or 1
+    return [(name, round(max(100 * of.scripts.get(name, 0) / total, _LEAST_SHARE), 3)) for name in scripts]
+
+
+def _plot(figure: Figure, template: Figure, series: dict[str, Pairs], caption: str) -> Figure:
+    traces = []
+    for (name, rows), colour in zip(series.items(), _COLOURS, strict=False):
+        trace = figure["trace"] | {"x": [one for one, _ in rows], "y": [value for _, value in rows]}
+        trace |= {"name": name.replace("<", "‹"), "marker": {"color": colour}}  # plotly would interpret tags in names
+        if trace.get("orientation") == "h":
+            names = [one.replace("<", "‹") for one, _ in rows]
+            trace |= {"x": trace["y"], "y": names}
+        traces.append(trace)
+    layout = {"height": _HEIGHT} | figure["layout"] | {"template": template, "showlegend": len(traces) > 1}
+    return {"title": figure["title"], "caption": caption, "data": traces, "layout": layout}
 
 
 def _short(size: int) -> str:

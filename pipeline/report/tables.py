@@ -1,15 +1,16 @@
 """What the report shows, as plain values for all of its forms; report.txt is these tables as text."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered
 from pipeline.report.languages import Languages, LanguageTokens
 from pipeline.report.measure import FEWEST_SOURCES, TextMeasures
-from pipeline.report.numbers_worker import MergeNumbers, Numbers, Sample
-from pipeline.report.tokens import TokenGroup
+from pipeline.report.numbers_worker import MARKED_SIZES, MergeNumbers, Numbers, Sample
+from pipeline.report.tokens import TokenExample, TokenGroup, readable
+from pipeline.report.verdict import verdict
 from pipeline.run.manifest import Run
 
 _MOST_FILES = 8
@@ -39,12 +40,16 @@ class ReportHeader:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headers; a list of tokens has none, and rows of readable texts with ids and lengths."""
+    """Rows under headers; a list of tokens has none, and rows of readable texts with ids and lengths.
+
+    marks: best and worst cells by row and column.
+    """
 
     title: str
     headers: tuple[str, ...]
     rows: Rows
     note: str = ""
+    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
 def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
@@ -113,69 +118,182 @@ def stages(header: ReportHeader) -> Table:
 def sizes(merged: MergeNumbers) -> Table:
     """The marked vocabulary sizes."""
     rows = tuple(
-        (f"{size.vocab_size:,}", shown(size.bytes_per_token), f"{size.tokens:,}", shown(size.saved, ".1%"))
+        (f"{size.vocab_size:,}", shown(size.bytes_per_token), f"{size.tokens:,}",
+         shown(size.saved if size.vocab_size in MARKED_SIZES else None, ".1%"))
         for size in merged.marked
-    )
+    )  # fmt: skip
     headers = ("vocabulary size", "bytes per token", "tokens of the corpus", "saved by doubling")
     note = "Exact, on the whole training corpus. Saved: the share of tokens fewer than with half the size."
     return Table("Bytes per token by size", headers, rows, note)
+
+
+Column = tuple[str, Callable[[TextMeasures], float | None], str, int]  # header, value, form, better: 1 more, -1 less
+_MEASURES: tuple[Column, ...] = (
+    ("bytes", lambda one: one.bytes, ",", 0),
+    ("tokens", lambda one: one.tokens, ",", -1),
+    ("bytes per token", lambda one: one.bytes_per_token, ".3f", 1),
+    ("characters per token", lambda one: one.characters_per_token, ".3f", 1),
+    ("tokens per word", lambda one: one.fertility, ".3f", -1),
+    ("words in one token", lambda one: one.whole, ".1%", 1),
+    ("Rényi efficiency", lambda one: one.renyi, ".3f", 1),
+    ("digit F1", lambda one: one.digit_f1, ".3f", 1),
+    ("whole characters", lambda one: one.integrity, ".1%", 1),
+    ("single bytes", lambda one: one.fallback, ".2%", -1),
+)
+
+
+def best_and_worst(values: Sequence[float | None], better: int) -> dict[int, str]:
+    """Mark the best and the worst of several numbers by their positions; nothing if all are equal.
+
+    >>> best_and_worst([1.5, 3.0, None], 1)
+    {1: 'best', 0: 'worst'}
+    """
+    known = {index: value * better for index, value in enumerate(values) if value is not None}
+    if len(set(known.values())) < 2:
+        return {}
+    return {max(known, key=known.__getitem__): "best", min(known, key=known.__getitem__): "worst"}
 
 
 def _measures(
     title: str, headers: tuple[str, ...], listed: Sequence[tuple[tuple[str, ...], TextMeasures]], note: str = ""
 ) -> Table:
     """A row of leading cells and measures for each tokenizer, source or script."""
-    renyi = any(one.renyi is not None for _, one in listed)
-    headers += ("bytes", "tokens", "bytes per token", "tokens per word", "words kept whole")
-    rows = tuple(
-        (*cells, f"{one.bytes:,}", f"{one.tokens:,}", shown(one.bytes_per_token), shown(one.fertility),
-         shown(one.whole, ".1%"), *((shown(one.renyi),) if renyi else ()))
-        for cells, one in listed
-    )  # fmt: skip
-    return Table(title, (*headers, *(("Rényi efficiency",) if renyi else ())), rows, note)
+    columns = [column for column in _MEASURES if any(column[1](one) is not None for _, one in listed)]
+    rows = tuple((*cells, *(shown(value(one), form) for _, value, form, _ in columns)) for cells, one in listed)
+    marks = {
+        (row, len(headers) + index): mark
+        for index, (_, value, _, better) in enumerate(columns)
+        for row, mark in best_and_worst([value(one) for _, one in listed], better).items()
+    }
+    return Table(title, (*headers, *(name for name, _, _, _ in columns)), rows, note, marks)
 
 
-def sample_tables(numbers: Numbers, sample: Sample) -> tuple[Table, ...]:
-    """The sample as each tokenizer cuts it; by source and by script as this one does."""
-    this, *others = sample.tokenizers
-    title = "Compared with other tokenizers" if others else "All of the sample"
+def _side_by_side(
+    title: str, first: str, names: Sequence[str], rows: Sequence[tuple[str, int, Sequence[float | None]]], note: str
+) -> Table:
+    """Bytes per token of every tokenizer, a row for each source or script."""
+    marks = {
+        (row, 2 + index): mark
+        for row, (_, _, values) in enumerate(rows)
+        for index, mark in best_and_worst(values, 1).items()
+    }
+    cells = tuple((name, f"{size:,}", *map(shown, values)) for name, size, values in rows)
+    return Table(title, (first, "bytes", *names), cells, note, marks)
+
+
+def compared_table(numbers: Numbers, sample: Sample) -> Table:
+    """The sample as each tokenizer cuts it."""
+    title = "On the sample" if len(sample.tokenizers) > 1 else "All of the sample"
     whole = [
         ((name, f"{size:,}"), measures.whole)
         for (name, size), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)
     ]
-    tables = [_measures(title, ("tokenizer", "vocabulary"), whole)]
-    if len(this.sources) > 1:
-        tables.append(_measures("By source", ("source",), [((one.name,), one) for one in this.sources]))
+    return _measures(title, ("tokenizer", "vocabulary"), whole)
+
+
+def sample_tables(numbers: Numbers, sample: Sample) -> tuple[Table, ...]:
+    """The sample by source and by script: all measures of one tokenizer, or bytes per token of several."""
+    this, *others = sample.tokenizers
+    names = [name for name, _ in numbers.tokenizers]
     note = "Only the words of each script. In text without spaces a run of letters counts as one word."
-    return (*tables, _measures("By script", ("script",), [((one.name,), one) for one in this.scripts], note))
+    tables = []
+    for title, kind, note_ in (("By source", "sources", ""), ("By script", "scripts", note)):
+        listed: tuple[TextMeasures, ...] = getattr(this, kind)
+        if kind == "sources" and len(listed) < 2:
+            continue
+        if not others:
+            tables.append(_measures(title, (title[3:],), [((one.name,), one) for one in listed], note_))
+            tables[-1] = replace(tables[-1], marks={})  # they are different texts
+            continue
+        known = [{one.name: one.bytes_per_token for one in getattr(each, kind)} for each in sample.tokenizers]
+        rows = [(one.name, one.bytes, [each.get(one.name) for each in known]) for one in listed]
+        tables.append(_side_by_side(f"{title}: bytes per token", title[3:], names, rows, note_))
+    return tuple(tables)
+
+
+def sentences_table(numbers: Numbers) -> Table:
+    """Tokens of the same text in several languages, and how unequal they are."""
+    names = [name for name, _ in numbers.tokenizers] + [f"{one.name} (reference)" for one in numbers.references]
+    english = next(one.counts[0] for one in numbers.sentences if one.language == "English")
+    rows = [(one.language, f"{one.counts[0] / english:.2f}", *map(str, one.counts)) for one in numbers.sentences]
+    marks = {
+        (row, 2 + index): mark
+        for row, one in enumerate(numbers.sentences)
+        for index, mark in best_and_worst(one.counts, -1).items()
+    }
+    rows.append(("Gini over the languages", "", *(shown(one) for one in numbers.ginis)))
+    note = "Times English: tokens of this tokenizer for one of English. Gini: 0 if all languages cost the same."
+    if numbers.references:
+        note += " A reference stands in for a tokenizer that is in no cache here: its tokens were counted beforehand."
+    headers = ("language", "times English", *names)
+    return Table("Tokens of the same text in several languages", headers, tuple(rows), note, marks)
+
+
+def embedding_tables(numbers: Numbers) -> list[Table]:
+    """Parameters of the embedding, and of one with an output layer of its own, if a hidden size is named."""
+    if numbers.hidden_size is None:
+        return []
+    names = [*numbers.tokenizers, *((one.name, one.vocab_size) for one in numbers.references)]
+    rows = tuple(
+        (name, f"{size:,}", f"{size * numbers.hidden_size:,}", f"{2 * size * numbers.hidden_size:,}")
+        for name, size in names
+    )
+    headers = ("tokenizer", "vocabulary", "parameters, tied", "parameters, untied")
+    return [Table(f"Embedding for a hidden size of {numbers.hidden_size:,}", headers, rows)]
+
+
+def special_token_table(numbers: Numbers) -> Table:
+    """Special tokens with their ids and roles."""
+    rows = tuple(
+        (readable(one.text.encode()), f"{one.id:,}", one.roles or "–") for one in numbers.vocabulary.special_tokens
+    )
+    return Table("Special tokens", ("token", "id", "role"), rows)
 
 
 def token_lists(numbers: Numbers) -> list[Table]:
     """The kinds of tokens that deserve a look, with the number of each in its title."""
     vocabulary, sample, variants = numbers.vocabulary, numbers.sample, numbers.vocabulary.variants
-    several = f"{format_count(variants.tokens, 'tokens')} in {format_count(variants.groups, 'groups')}"
     groups = [
-        ("Longest tokens", "", TokenGroup(len(vocabulary.longest), vocabulary.longest)),
-        ("Part of a character", "Not valid UTF-8 alone: the single bytes above 127, and merged bytes of characters "
-         "that are rare here.", vocabulary.partial),
         ("Never produced", "The merges, applied to the token's own bytes, do not produce the token: no text is encoded "
          "with it.", vocabulary.unreachable),
+        ("Never used in the training corpus", "Exact: each merge made tokens, and later merges took all of them. They "
+         "are parts of longer ones.", vocabulary.never_used),
+        ("Part of a character", "Not valid UTF-8 alone: the single bytes above 127, and merged bytes of characters "
+         "that are rare here.", vocabulary.partial),
         ("Parts of addresses", "URLs and web file names: often a sign of boilerplate.", vocabulary.urls),
         ("Long repeats", "A unit of up to four characters, repeated eight times or more.", vocabulary.repeats),
     ]  # fmt: skip
     if sample is not None and len(sample.tokenizers[0].sources) >= FEWEST_SOURCES:
         explanation = "In the sample four times or more, all in one source, which is at most a tenth of it."
         groups.append(("From one rare source", explanation, sample.single_source))
-    lists = [
-        Table(f"{title} ({group.count:,})", (), tuple(
-            (token.text, f"id {token.id}, {format_count(token.bytes, 'bytes')}") for token in group.examples
-        ), explanation)
-        for title, explanation, group in groups
-    ]  # fmt: skip
-    title = f"The same but for case or a space in front ({variants.tokens:,})"
-    explanation = f"{several}: with one token for each group, {variants.beyond_one:,} fewer."
-    lists.insert(1, Table(title, (), tuple((" ".join(group), "") for group in variants.largest), explanation))
+    lists = [_token_list(title, explanation, group) for title, explanation, group in groups if group is not None]
+    share = variants.beyond_one / max(vocabulary.tokens, 1)
+    explanation = (
+        f"With one token for each of {format_count(variants.groups, 'groups')}, {variants.beyond_one:,} fewer."
+    )
+    rows = tuple((" ".join(group), "") for group in variants.largest)
+    lists.append(Table(f"The same but for case or a space in front ({share:.1%} of the tokens)", (), rows, explanation))
     return lists
+
+
+def vocabulary_lists(numbers: Numbers) -> list[Table]:
+    """What the vocabulary has of some kinds of text."""
+    vocabulary = numbers.vocabulary
+    return [
+        _token_list("Longest tokens", "", TokenGroup(len(vocabulary.longest), vocabulary.longest)),
+        _token_list("Numbers", "Digits alone, with or without a space in front.", vocabulary.numbers),
+        _token_list("Indentation", "White space alone, the longest first.", vocabulary.indentation),
+    ]
+
+
+def _token_list(title: str, explanation: str, group: TokenGroup) -> Table:
+    rows = tuple((token.text, _about(token)) for token in group.examples)
+    return Table(f"{title} ({group.count:,})", (), rows, explanation)
+
+
+def _about(token: TokenExample) -> str:
+    times = "" if token.times is None else f", {token.times:,} times"
+    return f"(id {token.id}{times})"
 
 
 def about_sample(sample: Sample) -> str:
@@ -185,28 +303,22 @@ def about_sample(sample: Sample) -> str:
     return f"{size}, {what}. {sample.description}".strip()
 
 
-def unused_tokens(sample: Sample) -> str:
-    """Say how much of the vocabulary the sample does not use."""
-    return f"{sample.unused:,} tokens of the vocabulary do not occur in the sample"
-
-
-def render_text(numbers: Numbers) -> str:
-    """Return the numbers as text: tables, and one line for each kind of token that deserves a look."""
+def render_text(numbers: Numbers, skipped: tuple[str, ...] | None = ()) -> str:
+    """Return the numbers as text: the verdict, tables, and one line for each kind of token that deserves a look."""
     scripts = tuple((name, f"{count:,}") for name, count in numbers.vocabulary.scripts.items())
     tokens = ["Tokens that deserve a look"]
-    for one in token_lists(numbers):
-        examples = "  ".join(text for text, _ in one.rows[:_MOST_TEXT_TOKENS])
+    for one in [*token_lists(numbers), *vocabulary_lists(numbers)]:
+        examples = ", ".join(f"{text} {more}".rstrip() for text, more in one.rows[:_MOST_TEXT_TOKENS])
         tokens.append(f"  {one.title}" + (f": {examples}" if examples else ""))
-    blocks = [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
-    blocks.append("\n".join(tokens))
+    blocks = ["Verdict\n" + "\n".join(f"  {name}: {text}" for name, text in verdict(numbers, skipped))]
     if (sample := numbers.sample) is not None:
-        blocks.append("The sample\n  " + about_sample(sample))
+        blocks += ["The sample\n  " + about_sample(sample), table_text(compared_table(numbers, sample))]
         blocks += map(table_text, sample_tables(numbers, sample))
-        blocks.append("  " + unused_tokens(sample))
-    names = tuple(name for name, _ in numbers.tokenizers)
-    sentences = tuple((one.language, *map(str, one.counts)) for one in numbers.sentences)
-    blocks.append(table_text(Table("Tokens of the same text in several languages", ("language", *names), sentences)))
-    return "\n\n".join(blocks)
+    blocks += map(table_text, [sentences_table(numbers), *embedding_tables(numbers)])
+    blocks += [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
+    if numbers.vocabulary.special_tokens:
+        blocks.append(table_text(special_token_table(numbers)))
+    return "\n\n".join([*blocks, "\n".join(tokens)])
 
 
 def table_text(table: Table, whole: str = "report.json") -> str:

@@ -24,16 +24,18 @@ _URL = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNOREC
 _TIMES = 8
 _REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1},}}", re.DOTALL)
 _EXAMPLES, _LONGEST, _SHOWN_CHARACTERS = 24, 20, 48
+_RUN = re.compile(rf"(.)\1{{{_TIMES - 1},}}", re.DOTALL)
 _ESCAPES = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 @dataclass(frozen=True)
 class TokenExample:
-    """A token for people: its readable, shortened text and its full length in bytes."""
+    """A token for people: its readable, shortened text, its full length in bytes, and its occurrences, if known."""
 
     id: int
     text: str
     bytes: int
+    times: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,30 @@ class Variants:
 
 
 @dataclass(frozen=True)
+class SpecialToken:
+    """A special token. roles: such as "eos, separator"; empty if it has none."""
+
+    text: str
+    id: int
+    roles: str
+
+
+@dataclass(frozen=True)
 class VocabularyNumbers:
-    """The tokens except special ones. lengths: bytes -> tokens; scripts: most frequent first."""
+    """The tokens except special ones. lengths: bytes -> tokens; scripts: most frequent first.
+
+    never_used: tokens that no piece of the training corpus has in the end; None: unknown. numbers: digits alone.
+    indentation: white space alone.
+    """
 
     tokens: int
     bytes: int
-    special_tokens: tuple[str, ...]
+    special_tokens: tuple[SpecialToken, ...]
     lengths: dict[int, int]
     scripts: dict[str, int]
+    never_used: TokenGroup | None
+    numbers: TokenGroup
+    indentation: TokenGroup
     longest: tuple[TokenExample, ...]
     variants: Variants
     partial: TokenGroup
@@ -72,9 +90,12 @@ class VocabularyNumbers:
 
 
 def vocabulary_numbers(
-    tokens: Mapping[int, bytes], special_tokens: Sequence[str], unreachable: Sequence[int]
+    tokens: Mapping[int, bytes],
+    special_tokens: Sequence[SpecialToken],
+    unreachable: Sequence[int],
+    uses: Mapping[int, int] | None = None,
 ) -> VocabularyNumbers:
-    """Describe ordinary tokens (id -> bytes). unreachable: ids that the merges never produce."""
+    """Describe ordinary tokens (id -> bytes). unreachable: ids that merges never produce; uses: see `token_uses`."""
     texts: dict[int, str] = {}
     partial = []
     for id_, token in tokens.items():
@@ -82,27 +103,74 @@ def vocabulary_numbers(
             texts[id_] = token.decode()
         except UnicodeDecodeError:
             partial.append(id_)
-    scripts = Counter(map(script_of, texts.values()))
-    scripts[PARTIAL] += len(partial)
+    lengths, scripts = shape(tokens)
     longest = nsmallest(_LONGEST, tokens, key=lambda id_: (-len(tokens[id_]), id_))
+
+    def group(ids: Sequence[int], count: int | None = None) -> TokenGroup:
+        return token_group(ids, tokens, count, uses or {})
+
     return VocabularyNumbers(
         tokens=len(tokens),
         bytes=sum(map(len, tokens.values())),
         special_tokens=tuple(special_tokens),
-        lengths=dict(sorted(Counter(map(len, tokens.values())).items())),
-        scripts={name: count for name, count in scripts.most_common() if count},
-        longest=token_group(longest, tokens).examples,
+        lengths=lengths,
+        scripts=scripts,
+        never_used=None if uses is None else group([id_ for id_, times in uses.items() if not times]),
+        numbers=group([id_ for id_, text in texts.items() if text.removeprefix(" ").isdecimal()]),
+        indentation=group(
+            sorted((id_ for id_, text in texts.items() if text.isspace()), key=lambda id_: -len(texts[id_]))
+        ),
+        longest=group(longest).examples,
         variants=variants(texts.values()),
-        partial=token_group([id_ for id_ in partial if len(tokens[id_]) > 1], tokens, len(partial)),
-        unreachable=token_group(unreachable, tokens),
-        urls=token_group(with_address(texts), tokens),
-        repeats=token_group(with_repeat(texts), tokens),
+        partial=group([id_ for id_ in partial if len(tokens[id_]) > 1], len(partial)),
+        unreachable=group(unreachable),
+        urls=group(with_address(texts)),
+        repeats=group(with_repeat(texts)),
     )
 
 
-def token_group(ids: Sequence[int], tokens: Mapping[int, bytes], count: int | None = None) -> TokenGroup:
+def shape(tokens: Mapping[int, bytes]) -> tuple[dict[int, int], dict[str, int]]:
+    """Count tokens by bytes, shortest first, and by script, most frequent first."""
+    scripts = Counter(map(script_of_token, tokens.values()))
+    return dict(sorted(Counter(map(len, tokens.values())).items())), dict(scripts.most_common())
+
+
+def script_of_token(token: bytes) -> str:
+    """Return the script of a token, also of one that is only a part of a character."""
+    try:
+        return script_of(token.decode())
+    except UnicodeDecodeError:
+        return PARTIAL
+
+
+def token_uses(
+    left: Sequence[int], right: Sequence[int], joined: Sequence[int], result: Sequence[int]
+) -> dict[int, int]:
+    """Return how often each merged token, by its id, occurs in the training corpus after all merges, exactly.
+
+    A token occurs as often as its merge joined a pair, less the times that later merges joined it to another one.
+    left, right: as the merge engine numbers tokens, 256 + rank; result: the id of each merge's token.
+
+    >>> token_uses([0, 256], [1, 256], [5, 2], [256, 257])  # ab five times, of these abab twice
+    {256: 1, 257: 2}
+    """
+    uses = [0] * 256 + list(joined)
+    for first, second, times in zip(left, right, joined, strict=True):
+        uses[first] -= times
+        uses[second] -= times
+    by_id = dict.fromkeys(result, 0)
+    for id_, times in zip(result, uses[256:], strict=True):
+        by_id[id_] += times
+    return by_id
+
+
+def token_group(
+    ids: Sequence[int], tokens: Mapping[int, bytes], count: int | None = None, uses: Mapping[int, int] | None = None
+) -> TokenGroup:
     """Make a group of `count` tokens (default: all ids) with the first ids as examples."""
-    examples = tuple(TokenExample(id_, readable(tokens[id_]), len(tokens[id_])) for id_ in ids[:_EXAMPLES])
+    examples = tuple(
+        TokenExample(id_, readable(tokens[id_]), len(tokens[id_]), (uses or {}).get(id_)) for id_ in ids[:_EXAMPLES]
+    )
     return TokenGroup(len(ids) if count is None else count, examples)
 
 
@@ -170,15 +238,23 @@ def script_of_character(character: str) -> str:
 
 
 def readable(token: bytes) -> str:
-    """Show a token: a space as ␣, invisible characters and invalid bytes escaped, long tokens shortened.
+    """Show a token: a space as ␣, invisible characters and invalid bytes escaped, long runs counted, long tokens
+    shortened.
 
-    >>> readable(b" the\\n")
-    '␣the\\\\n'
+    >>> readable(b" the\\n"), readable(b" " * 128)
+    ('␣the\\\\n', '␣ ×128')
     """
     text = token.decode(errors="surrogateescape")
     mark_base = "\N{DOTTED CIRCLE}" if text and unicodedata.category(text[0])[0] == "M" else ""
-    shortened = "…" if len(text) > _SHOWN_CHARACTERS else ""
-    return mark_base + "".join(map(_visible, text[:_SHOWN_CHARACTERS])) + shortened
+    parts, end = [], 0
+    for run in _RUN.finditer(text):
+        parts += [_shortened(text[end : run.start()]), f"{_visible(run[1])} ×{len(run[0])}"]
+        end = run.end()
+    return mark_base + " ".join(part for part in (*parts, _shortened(text[end:])) if part)
+
+
+def _shortened(text: str) -> str:
+    return "".join(map(_visible, text[:_SHOWN_CHARACTERS])) + ("…" if len(text) > _SHOWN_CHARACTERS else "")
 
 
 @cache

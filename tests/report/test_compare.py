@@ -18,8 +18,8 @@ def test_name_that_is_not_cached_says_so_without_network(
 ) -> None:
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    said = refused(run("report", trained, "--compare", "gpt2"), 1)
-    assert "openai-community/gpt2 is not in the cache of transformers: load it once" in said
+    said = refused(run("report", trained, "--compare", "owner/model"), 1)
+    assert "owner/model is not in the cache of transformers: load it once" in said
     assert "no such path/at all does not exist" in refused(
         run("report", trained, "--compare", "no such path/at all"), 1
     )

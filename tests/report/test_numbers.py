@@ -19,6 +19,7 @@ from pipeline import Tokenizer
 from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.report import measure, tokens
+from pipeline.report.compared import REFERENCES
 from pipeline.report.measure import source_names
 from pipeline.report.numbers_worker import SENTENCES, logarithmic, merge_numbers
 from pipeline.report.tokens import Variants
@@ -96,8 +97,9 @@ def test_vocabulary_numbers_by_hand() -> None:
         b"the": 300, b" the": 301, b"The": 302, b"a": 303, b"\xe6\x97": 304, b"www.x": 305, b"-" * 16: 306,
         b"ababababababababab": 307, "日".encode(): 308, b"x<script>": 309, b" ": 310, b"\x80": 311,
     }  # fmt: skip
-    found = tokens.vocabulary_numbers({id_: text for text, id_ in texts.items()}, ["<|x|>"], [309])
-    assert (found.tokens, found.special_tokens) == (12, ("<|x|>",))
+    special = tokens.SpecialToken("<|x|>", 312, "eos")
+    found = tokens.vocabulary_numbers({id_: text for text, id_ in texts.items()}, [special], [309])
+    assert (found.tokens, found.special_tokens) == (12, (special,))
     assert found.lengths == dict(sorted(Counter(map(len, texts)).items()))
     assert sum(found.scripts.values()) == 12
     assert found.scripts[tokens.PARTIAL] == 2
@@ -126,7 +128,8 @@ def test_addresses_and_repeats_equal_plain_searches(texts: list[str]) -> None:
 def test_readable_tokens_are_printable(token: bytes) -> None:
     shown = tokens.readable(token)
     assert shown.isprintable()
-    assert " " not in shown
+    assert " " not in re.sub(r" ×\d+ ?| (?=\S+ ×\d)", "", shown)
+    assert tokens.readable(b"\n" + b" " * 128) == "\\n ␣ ×128"
 
 
 def test_renyi_efficiency_by_hand() -> None:
@@ -173,6 +176,72 @@ def test_word_measures_equal_a_plain_count(texts: list[str], step: int) -> None:
     assert found.whole.words == words
     assert found.whole.fertility == (pytest.approx(touched / words) if words else None)
     assert found.whole.whole == (pytest.approx(whole / words) if words else None)
+
+
+def test_uses_equal_the_encoded_corpus(tmp_path: Path) -> None:
+    text = peers.generated_text(5, 6000) + "aaaa aaaaaaa " * 9
+    (tmp_path / "a.txt").write_text(text)
+    pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=420)
+    tokenizer = Tokenizer.load(tmp_path / "run" / "tokenizer")
+    from pipeline.merges import merge_list
+    from pipeline.run import manifest
+
+    run = manifest.require(tmp_path / "run")
+    learned = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
+    assert learned is not None
+    uses = tokens.token_uses(learned.left, learned.right, learned.joined, tokenizer.vocabulary.result)
+    encoded = Counter(tokenizer.encode(text))
+    assert uses == {id_: encoded[id_] for id_ in tokenizer.vocabulary.result}
+    assert 0 in uses.values()
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20))
+def test_gini_equals_the_mean_difference(values: list[int]) -> None:
+    found = measure.gini(values)
+    if not sum(values):
+        assert found is None
+        return
+    differences = sum(abs(one - other) for one in values for other in values)
+    assert found == pytest.approx(differences / (2 * len(values) * sum(values)))
+
+
+@given(st.integers(1, 30), st.sets(st.integers(1, 29)))
+def test_digit_f1_is_the_harmonic_mean(digits: int, cuts: set[int]) -> None:
+    """The rules of tokenizer-analysis-suite, where nothing to find and nothing found is 1, one of them alone 0."""
+    cuts = {cut for cut in cuts if cut < digits}
+    wanted = {cut for cut in range(1, digits) if (digits - cut) % 3 == 0}
+    if not cuts or not wanted:
+        assert measure.digit_f1(digits, cuts) == (cuts == wanted)
+        return
+    precision, recall = len(cuts & wanted) / len(cuts), len(cuts & wanted) / len(wanted)
+    expected = 2 * precision * recall / (precision + recall) if precision + recall else 0
+    assert measure.digit_f1(digits, cuts) == pytest.approx(expected)
+
+
+def test_measures_of_bytes_and_numbers_by_hand() -> None:
+    vocab = {0: b"12", 1: b"345", 2: b" ", 3: b"42", 4: b"\xd0", 5: b"\xb6", 6: b"\xb6 a"}
+    cut = {"12345 42 ж": [0, 1, 2, 3, 2, 4, 5], "ж a": [4, 6]}
+    found = measure.measure(lambda text: cut[text], vocab, [("a", text) for text in cut]).whole
+    assert (found.characters, found.digit_f1) == (13, 1.0)
+    assert found.characters_per_token == pytest.approx(13 / 9)
+    assert found.integrity == pytest.approx(5 / 9)
+    assert found.fallback == pytest.approx(3 / 9)
+
+
+def test_renyi_efficiency_equals_tokenization_scorer() -> None:
+    scorer = pytest.importorskip("tokenization_scorer", reason="tokenization-scorer is not installed")
+    text = peers.generated_text(3, 3000).split()
+    counts = Counter(text)
+    theirs = scorer.score([text], metric="renyi", power=2.5, vocab=4000)
+    assert measure.renyi_efficiency(counts.values(), 4000) == pytest.approx(theirs)
+
+
+def test_references_have_a_source_and_all_sentences() -> None:
+    assert set(REFERENCES) == {"gpt2", "cl100k", "o200k", "llama3", "qwen"}
+    for one in REFERENCES.values():
+        assert re.search(r"SHA-256 [0-9a-f]{16}\) of \S+ [\d.]+ on PyPI", one["source"])
+        assert list(one["tokens"]) == list(SENTENCES)
+        assert all(len(text) / 8 < one["tokens"][name] <= len(text.encode()) for name, text in SENTENCES.items())
 
 
 def test_single_source_lists_tokens_of_a_small_source() -> None:

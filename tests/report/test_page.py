@@ -1,6 +1,7 @@
 """The report of a run: what is written, when, and that a browser shows it without any request."""
 
 import json
+import os
 import re
 import shutil
 import time
@@ -56,13 +57,16 @@ def numbers_of(directory: Path) -> dict[str, Any]:
 
 
 KEYS = {
-    "": {"tokenizers", "vocabulary", "merged", "sample", "sentences", "machine"},
+    "": {
+        *("tokenizers", "vocabulary", "shapes", "merged", "sample", "references", "sentences", "ginis", "machine"),
+        "hidden_size",
+    },
     "vocabulary": {
         *("tokens", "bytes", "special_tokens", "lengths", "scripts", "longest", "variants", "partial", "unreachable"),
-        *("urls", "repeats"),
+        *("urls", "repeats", "never_used", "numbers", "indentation"),
     },
     "merged": {"merges", "bytes", "curve", "marked", "ranks"},
-    "sample": {"held_out", "description", "bytes", "texts", "tokenizers", "unused", "single_source"},
+    "sample": {"held_out", "description", "bytes", "texts", "tokenizers", "single_source"},
 }
 
 
@@ -73,7 +77,10 @@ def test_report_json_has_the_documented_keys(reported: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "report.md").read_text()
     assert [key for keys in KEYS.values() for key in keys if f"`{key}`" not in page] == []
     assert numbers["tokenizers"] == [["this tokenizer", 350]]
-    assert numbers["vocabulary"]["special_tokens"] == ["<|endoftext|>", HOSTILE]
+    assert numbers["vocabulary"]["special_tokens"] == [
+        {"text": "<|endoftext|>", "id": 348, "roles": "eos, separator"},
+        {"text": HOSTILE, "id": 349, "roles": ""},
+    ]
     [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]
     document = json.loads((reported / "report.json").read_text())
     assert last["bytes_per_token"] == pytest.approx(document["bytes_per_token"])
@@ -90,15 +97,18 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
     assert numbers["vocabulary"]["unreachable"]["count"] == 0
     assert numbers["sample"]["held_out"] is False
     for sentence in numbers["sentences"]:
-        ids = [id_ for part, _ in sentence["tokens"] for id_ in part]
+        [cut] = sentence["cuts"]
+        ids = [id_ for part, _ in cut for id_ in part]
         assert ids == tokenizer.encode_ordinary(sentence["text"])
-        assert sentence["counts"] == [len(ids)]
+        assert sentence["counts"][0] == len(ids)
+        assert len(sentence["counts"]) == 1 + len(numbers["references"]) == len(numbers["ginis"])
 
 
 def test_report_txt_has_tables_below_the_summary(reported: Path) -> None:
     head, _, below = (reported / "report.txt").read_text().partition("\n\n")
     assert head.startswith("run ")
     assert "\nnext " in head
+    assert below.startswith("Verdict\n  How short: ")
     for title in ("Bytes per token by size", "Tokens by script", "Tokens that deserve a look", "NOT held out"):
         assert title in below
     assert all(line.isprintable() for line in below.splitlines())
@@ -110,7 +120,7 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     (tmp_path / "unseen.txt").write_text("lower lowest unseen words\n" * 50)
     other = pipeline.train([tmp_path / "unseen.txt"], output=tmp_path / "other", vocab_size=270)
     before = json.loads((copied / "report.json").read_text())
-    arguments = ["--compare", tmp_path / "other", "--held-out", tmp_path / "unseen.txt"]
+    arguments = ["--held-out", tmp_path / "unseen.txt", "--compare", tmp_path / "other", copied, "--hidden-size", 64]
     result = run("report", copied, *arguments)
     assert result.returncode == 0, result.stderr
     assert str(copied / "report.txt") in result.stdout
@@ -119,11 +129,13 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
         name: value for name, value in before.items() if name != "numbers"
     }
     numbers = after["numbers"]
-    assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270]]
+    assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270], ["run", 350]]
+    embedding = (copied / "report.txt").read_text().split("hidden size of 64\n")[1].splitlines()
+    assert embedding[1].split() == ["this", "tokenizer", "350", f"{350 * 64:,}", f"{2 * 350 * 64:,}"]
     assert numbers["sample"]["held_out"] is True
     measured = numbers["sample"]["tokenizers"]
     text = (tmp_path / "unseen.txt").read_text()
-    assert [one["whole"]["bytes"] for one in measured] == [len(text)] * 2
+    assert [one["whole"]["bytes"] for one in measured] == [len(text)] * 3
     assert measured[1]["whole"]["tokens"] == len(other.encode(text))
     assert "held out: not trained on" in (copied / "report.txt").read_text()
     elsewhere = run("report", copied, "--output", tmp_path / "page.html")
@@ -154,6 +166,24 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
 
+def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(reported, copied)
+    card = copied / "tokenizer" / "README.md"
+    text = card.read_text()
+    assert "<script>" not in text
+    assert "| vocabulary | 350 tokens, byte-level BPE |" in text
+    assert f"{numbers_of(copied)['merged']['marked'][-1]['bytes_per_token']:.3f} bytes per token" in text
+    assert run("report", copied).returncode == 0
+    assert card.read_text() == text
+    card.write_text("my own words")
+    result = run("report", copied)
+    assert card.read_text() == "my own words"
+    assert "README.md" not in result.stdout
+    hub = pytest.importorskip("huggingface_hub")
+    assert hub.ModelCard(text).data.to_dict() == {"library_name": "transformers", "tags": ["tokenizer", "bpe"]}
+
+
 def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)
@@ -169,6 +199,7 @@ def test_report_refusals_are_one_line(reported: Path, tmp_path: Path) -> None:
     assert "merge" in refused(run("report", tmp_path / "counted"), 2)
     refused(run("report", tmp_path / "nothing"), 1)
     assert "does not exist" in refused(run("report", reported, "--compare", tmp_path / "nothing"), 1)
+    assert "to compare with it, use --compare" in refused(run("report", reported, reported), 2)
     assert "does not exist" in refused(run("report", reported, "--held-out", tmp_path / "nothing"), 1)
     assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "40MiB"), 2)
 
@@ -268,9 +299,9 @@ CONTRASTS = """() => {
   const light = ([r, g, b]) => [r, g, b].map((c) => linear(c / 255))
     .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
   const found = {};
-  const texts = "h1,h2,h3,p,th,td,dt,dd,li,code,figcaption,b,span,sub,summary,svg text";
+  const texts = "h1,h2,h3,h4,p,th,td,dt,dd,li,code,figcaption,label,input,span,sub,summary,svg text";
   for (const element of document.querySelectorAll(texts)) {
-    if (!element.textContent.trim()) continue;
+    if (!element.textContent.trim() && element.tagName !== "INPUT") continue;
     let back = element;
     while (back && (channels(getComputedStyle(back).backgroundColor)[3] ?? 1) === 0) back = back.parentElement;
     const style = getComputedStyle(element);
@@ -279,6 +310,24 @@ CONTRASTS = """() => {
     const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
     const name = element.tagName + "." + (element.getAttribute("class") || "");
     found[name] = Math.min(found[name] ?? 99, ratio);
+  }
+  return found;
+}"""
+
+
+COLLISIONS = """() => {
+  const found = [];
+  for (const figure of document.querySelectorAll("figure")) {
+    const texts = [...figure.querySelectorAll("svg text, h3, figcaption")].filter((one) => one.textContent.trim());
+    const boxes = texts.map((one) => [one.textContent, one.getBoundingClientRect()]).filter(([, box]) => box.width > 0);
+    boxes.forEach(([text, a], at) => {
+      for (const [other, b] of boxes.slice(at + 1)) {
+        const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (across > 1 && down > 3) found.push(`${text} over ${other}`);
+      }
+      if (a.left < 0 || a.right > innerWidth) found.push(`${text} is cut off`);
+    });
   }
   return found;
 }"""
@@ -302,16 +351,20 @@ def test_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int
     wait_for(view, "document.querySelectorAll('figure .trace path').length >= 20")
     assert asked == [address]
     assert wrong == []
-    for name in ("size-curve", "gain", "ranks", "lengths", "scripts", "times"):
+    for name in ("size-curve", "ranks", "lengths", "scripts"):
         drawn = view.evaluate(
             "name => [...document.querySelectorAll(`#${name} .trace path`)].filter(p => p.getBBox().width > 0).length",
             name,
         )
-        assert drawn > 0 or name == "gain", f"{name} is empty"  # here no size is half of another
+        assert drawn > 0, f"{name} is empty"
     assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert view.evaluate("document.querySelectorAll('script').length") == 3
+    assert view.evaluate("document.querySelectorAll('script').length") == 5  # one is plotly's, unpacked
+    assert view.evaluate(COLLISIONS) == []
+    assert (reported / "report.html").stat().st_size < 5e6
     assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
     assert HOSTILE in view.inner_text("main")
+    view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
     low = {name: round(ratio, 2) for name, ratio in view.evaluate(CONTRASTS).items() if ratio < 4.5}
     assert low == {}
     sizes = view.evaluate(
@@ -319,6 +372,31 @@ def test_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int
     )
     assert min(sizes) >= 11.5
     context.close()
+
+
+def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any) -> None:
+    if not (reported / "report.html").exists():
+        pytest.skip("needs plotly")
+    tokenizer = pipeline.Tokenizer.load(reported / "tokenizer")
+    view = browser.new_page()
+    view.goto((reported / "report.html").as_uri())
+    wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+    assert view.evaluate("document.querySelector('label[for=search]').textContent").startswith("Search all 350 tokens")
+    view.evaluate("document.querySelector('h1').focus()")
+    for _ in range(40):
+        view.keyboard.press("Tab")
+        if view.evaluate("document.activeElement.id") == "search":
+            break
+    for wanted, expected in (
+        (" low", sum(token.lower().find(b" low") >= 0 for token in tokenizer.vocab.values())),
+        ("300", sum(b"300" in token for token in tokenizer.vocab.values()) + 1),
+        ("no such token", 0),
+    ):
+        view.keyboard.press("Control+a")
+        view.keyboard.type(wanted)
+        wait_for(view, f"document.getElementById('found').textContent.startsWith('{expected} found')")
+        assert view.evaluate("document.querySelectorAll('#results li').length") == expected
+    view.close()
 
 
 def test_page_follows_the_colour_scheme(reported: Path, browser: Any) -> None:
@@ -334,6 +412,22 @@ def test_page_follows_the_colour_scheme(reported: Path, browser: Any) -> None:
     view.close()
 
 
+@pytest.mark.skipif("BPE_PIPELINE_PICTURES" not in os.environ, reason="BPE_PIPELINE_PICTURES names no directory")
+def test_pictures_for_the_docs(browser: Any, tmp_path: Path) -> None:
+    """Make docs/pages/images: BPE_PIPELINE_PICTURES=docs/pages/images python -m pytest -n0 -k pictures."""
+    for name, pattern in (("run", "gpt2"), ("other", "llama3")):
+        trained = run("train", "--output", name, "--vocab-size", "16k", "--pattern", pattern, cwd=tmp_path)
+        assert trained.returncode == 0, trained.stderr
+    result = run("report", "run", "--compare", "other", "gpt2", "o200k", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
+        view = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1100})
+        view.goto((tmp_path / "run" / "report.html").as_uri())
+        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+        view.screenshot(path=Path(os.environ["BPE_PIPELINE_PICTURES"]) / f"report-{scheme}-{width}.png")
+        view.close()
+
+
 def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     if not (reported / "report.html").exists():
@@ -341,7 +435,7 @@ def test_plotly_accepts_the_figures(reported: Path) -> None:
     html = (reported / "report.html").read_text()
     _, _, rest = html.rpartition('id="figures">')
     figures = json.loads(rest[: rest.index("</script>")])
-    assert len(figures) == 6
+    assert len(figures) == 4
     for figure in figures.values():
         graphs.Figure(
             json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure)))
