@@ -43,7 +43,12 @@ def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> 
         return []
     random = Random(seed)  # noqa: S311 - a sample, not a secret
     stretch = max(_LEAST_STRETCH, sample_bytes // _STRETCHES)
-    times = Counter(bisect_right(ends, random.randrange(ends[-1])) for _ in range(-(-sample_bytes // stretch)))
+    times: Counter[int] = Counter()
+    found, most = 0, min(sample_bytes, ends[-1])  # bytes: a file that is shorter than its stretches is read once
+    while times.total() * stretch < sample_bytes or (found < most and len(times) < _STRETCHES):
+        index = bisect_right(ends, random.randrange(ends[-1]))
+        found += min(stretch, max(files[index].size - times[index] * stretch, 0))
+        times[index] += 1
     chosen = []
     for index, count in sorted(times.items()):
         last = max(files[index].size - stretch, 0)

@@ -287,6 +287,16 @@ def test_samples_are_bounded_and_repeatable(tmp_path: Path) -> None:
     assert choose([], 100) == []
 
 
+def test_a_sample_of_small_files_is_as_large_as_asked_for(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}.txt").write_text("a few words " * 200 * (1 + number % 5))
+    files = find_files([str(tmp_path)]).files
+    total = sum(file.size for file in files)
+    for wanted in (total // 10, total // 2, total, 2 * total):
+        drawn = sum(len(one.text.encode()) for one in read_chosen(choose(files, wanted), "text"))
+        assert 0.9 * min(wanted, total) <= drawn <= min(1.3 * wanted, total)
+
+
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl", "a.parquet"])
 def test_formats_without_random_access_are_sampled_from_the_start(name: str, tmp_path: Path) -> None:
     texts = [f"document {number} " * 50 for number in range(400)]
