@@ -129,6 +129,8 @@ RECORD = st.one_of(
 
 @SOME
 @given(st.lists(RECORD, max_size=8), st.sampled_from([("text",), ("a", "text")]), st.sampled_from([b"\n", b"\r\n"]))
+@example(ODD_RECORDS, ("text",), b"\n")
+@example(ODD_RECORDS, ("a", "text"), b"\n")
 @example([b'{"text":"a"}', b'{"text":', b'"b"}', b'{"text":"c"}{"text":"d"}'], ("text",), b"\n")
 @example([b'{"text":"\\\\ud83d\\ude00"}', b'{"text":"\\ud83d\\ude00\\ud83d\\ud83d\\ude00"}'], ("text",), b"\n")
 @example([b'{"text":"\\ud800"}', b'{"text":"\\udc80"}'], ("text",), b"\n")
@@ -169,6 +171,7 @@ def test_records_do_not_depend_on_the_blocks(records, field, size):
 
 @SOME
 @given(st.lists(st.sampled_from(PARTS), max_size=24).map(b"".join), st.integers(0, 20))
+@example(b"\\ud83d\\u0041\\ud83d\\ud83d\\ude00", 0)
 def test_strings_of_any_escapes_are_read_as_the_standard_json_reads_them(text, before):
     """Escapes, quotes and control characters at every distance from where sixteen bytes are read at once."""
     record = b'{"x":"' + b"-" * before + b'","text":"' + text + b'","y":"' + text + b'"}'

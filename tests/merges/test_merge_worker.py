@@ -154,6 +154,14 @@ def test_many_equal_counts_come_in_the_order_of_the_tie_break(tie_break: str, th
         assert train(counter, 400, **options, **tuning) == expected
 
 
+def test_a_pair_that_a_batch_makes_and_takes_apart_again() -> None:
+    """(a, b) and (c, y) are one batch: of the 15 pairs of y with the token ab, the second takes 10 apart again."""
+    counter = {b"ab": 1000, b"cy": 900, b"cyab": 10, b"yab": 5, b"qr": 8}
+    expected = train_reference(counter, 5)
+    assert [count for _, _, count in expected] == [1015, 910, 10, 8, 5]
+    assert train(counter, 5, threads=2, thread_bytes=1) == expected
+
+
 def test_a_thread_lists_nothing_for_neighbours_that_it_never_met() -> None:
     """A merge makes many new pairs, all in the words of one thread; a later one meets their tokens in the other's."""
     lone, others = range(0x80, 0xBC), range(0xC0, 0xFC)

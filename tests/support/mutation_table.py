@@ -22,6 +22,7 @@ _REFERENCE = (f"{_ENGINE}::test_same_merges_as_the_reference",)
 _LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_break", *_REFERENCE)
 _LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
 _RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
+_TAKEN_APART = (f"{_ENGINE}::test_a_pair_that_a_batch_makes_and_takes_apart_again",)
 _SHARED = ("merges/test_shared_worker.py::test_parts_make_the_merges_of_the_reference_also_if_some_are_lost",)
 _REPLAY = ("commands/test_verify.py::test_the_replay_is_the_definition",)
 _LONG_REPLAY = ("commands/test_verify.py::test_long_pieces_are_replayed_by_the_definition",)
@@ -32,6 +33,9 @@ _COUNTING = ("counts/test_count_worker.py::test_any_block_window_and_policy",)
 _CUTS = ("corpus/test_chunks.py",)
 _SHORT = ("tokenizer/test_tokenizer.py::test_short_pieces_are_merged_by_definition",)
 _LONG = ("tokenizer/test_tokenizer.py::test_long_pieces_are_merged_by_definition",)
+_JSON = ("corpus/test_json_lines.py::test_records_are_those_of_the_standard_json",)
+_ESCAPES = ("corpus/test_json_lines.py::test_strings_of_any_escapes_are_read_as_the_standard_json_reads_them",)
+_PARITY = ("merges/test_parity.py::test_merges_are_those_of_the_definition",)
 _RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused",)
 
 MUTATIONS = (
@@ -236,7 +240,7 @@ MUTATIONS = (
         "native/merge/indexed.hpp",
         "if (pair.key == change.key) pair.weight -= change.weight;",
         "if (pair.key == change.key) static_cast<void>(pair);",
-        _REFERENCE,
+        _TAKEN_APART,
     ),
     Mutation(
         "a wrong guess stays in the words",
@@ -265,5 +269,26 @@ MUTATIONS = (
         'return "index", (training.version, bytes(training.indexed()))',
         'return "facts", ()',
         _SHARED,
+    ),
+    Mutation(
+        "a later value of a key in JSON does not replace a text",
+        "native/text/json_field.cpp",
+        "    if (on_path) found_ = on_path_",
+        "    if (on_path && found_ != Found::text) found_ = on_path_",
+        _JSON,
+    ),
+    Mutation(
+        "a surrogate in JSON takes any escape behind it",
+        "native/text/json_field.cpp",
+        "four_digits(low) && low >> 10 == 0x37",
+        "four_digits(low)",
+        _ESCAPES,
+    ),
+    Mutation(
+        "a language with just its share of the choices is passed over",
+        "native/merge/parity.hpp",
+        "<= most_) return best;",
+        "< most_) return best;",
+        _PARITY,
     ),
 )
