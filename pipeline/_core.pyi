@@ -68,7 +68,7 @@ class SpecialTokens:
 
 def json_texts(lines: Buffer, path: Sequence[str]) -> tuple[memoryview, memoryview, list[tuple[int, list[int]]]]:
     """
-    One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each line that is not blank; then the rows that are not JSON, without the field, not text: how many, and the first few.
+    One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each line that is not blank; then the rows that are not JSON, without the field, not text: how many, and where the first few lines start.
     """
 
 def hash64(piece: Buffer) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -153,6 +154,13 @@ def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_b
     return summary_result(run_merge(runs[0], session.given, session.executor, session.listener)[0])
 
 
+def _by_name(runs: tuple[Location, ...]) -> list[tuple[str, Location]]:
+    """Give each run the name of its directory, or its whole location where several have that name."""
+    homes = [run.resolve() if isinstance(run, Path) else run for run in runs]
+    names = [home.name for home in homes]
+    return [(name if names.count(name) == 1 else str(home), home) for name, home in zip(names, homes, strict=True)]
+
+
 def _merge_by_parity(
     session: Session,
     runs: tuple[Location, ...],
@@ -174,7 +182,7 @@ def _merge_by_parity(
         "alpha": 2.0 if parity_alpha is None else parity_alpha,
         "global_merges": global_merges or 0,
     }
-    languages, measured = ([(run.name, run) for run in several] for several in (runs, dev))
+    languages, measured = _by_name(runs), _by_name(dev)
     given = session.given if output is None else {**session.given, "output": output}
     return summary_result(run_parity(languages, measured, settings, given, session.executor, session.listener)[0])
 

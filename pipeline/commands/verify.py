@@ -170,8 +170,8 @@ def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, s
     for name in ("left", "right", "counts", "joined", "chosen", "exhausted"):
         if getattr(stored, name) != getattr(again, name):
             raise RunDirectoryError(
-                f"{run.merges_path} is not what the languages' counts give: its {name} differ; remove it and run merge "
-                "again"
+                f"{run.merges_path} differs from what is learned again from the languages' counts: its {name}; "
+                "remove it and run merge again"
             )
     end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
     took = f"{work.times['replaying']:.1f} s"

@@ -112,7 +112,7 @@ def read_json_lines(
     """Read the records in blocks that begin at offset `at` of the file's text, at the start of a line.
 
     Raises `InputError` for JSON that is not JSON Lines: one array, or one object over several lines; `TrainingError`
-    for a line or record over the budget.
+    for a line over the budget.
     """
     looked = at > 0  # whether the first record begins a value over several lines, or is a whole array
 
@@ -143,13 +143,12 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
 def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
     """Return the records of whole lines of JSON, the first of which starts at offset `at`."""
     offsets, data, skipped = _core.json_texts(lines, text_field.split("."))
-    position = _positions(lines, at)
     found = [
-        SkippedRecords(kind, count, [position(row) for row in rows])
-        for kind, (count, rows) in zip(_KINDS, skipped, strict=True)
+        SkippedRecords(kind, count, [at + start for start in starts])
+        for kind, (count, starts) in zip(_KINDS, skipped, strict=True)
         if count
     ]
-    return Records(len(offsets) - 1, offsets, data, 8, position, found)
+    return Records(len(offsets) - 1, offsets, data, 8, _positions(lines, at), found)
 
 
 def _positions(lines: bytes, at: int) -> Callable[[int], int]:

@@ -24,7 +24,7 @@ _ALL = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class Chosen:
-    """With parity: which language chose each merge, what the next choice depends on, and what came of it."""
+    """With parity: which language chose each merge, what the next choice depends on, and how much text was merged."""
 
     by: "array[int]"  # "I"; 2^32 - 1: all languages together
     spent: list[int]  # languages without a pair that may be merged

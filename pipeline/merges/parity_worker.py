@@ -10,12 +10,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pipeline import _core
-from pipeline.base.errors import TrainingError
+from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
-from pipeline.counts.counter_file import open_counter
+from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.merges import shared_worker
 from pipeline.merges.forecast import Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
+from pipeline.run.parity import Language
 from pipeline.storage import parse_location
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ def learn(
         **columns,
     )
     with ExitStack() as stack:
-        counters = [
-            stack.enter_context(open_counter(parse_location(one.counter), fingerprint=one.fingerprint))
-            for one in (*parity.languages, *parity.dev)
-        ]
+        counters = [stack.enter_context(_counter_of(one)) for one in (*parity.languages, *parity.dev)]
         made = bytes(training.merges())
         parts = [
             _core.Part(
@@ -73,6 +71,16 @@ def learn(
     with ThreadPoolExecutor(threads) as pool:
         shared_worker.merge(training, _Here(parts, pool), lambda: None, phase)
     return training.result, _chosen(training)
+
+
+def _counter_of(language: Language) -> CounterFile:
+    try:
+        return open_counter(parse_location(language.counter), fingerprint=language.fingerprint)
+    except RunDirectoryError as error:
+        raise RunDirectoryError(
+            f"the counts of the language {language.name}, {language.counter}, are missing, damaged or not those that "
+            "this run was made from; count it again as before, or run merge --parity into a new --output"
+        ) from error
 
 
 class _Here:
@@ -104,7 +112,7 @@ def way_of(task: "MergeTask") -> Merging:
     for index, one in enumerate(languages):
         least = task.min_piece_count if index < len(parity.languages) else 1
         tally = _core.CountTally(least)
-        with open_counter(parse_location(one.counter), fingerprint=one.fingerprint) as counter:
+        with _counter_of(one) as counter:
             for columns in counter.read_all():
                 tally.add(*columns)
         shape = shape_of(tally, merges, least)

@@ -99,7 +99,11 @@ def with_document_end(expression: str) -> str:
 
 def point_at(reason: str, expression: str, position: int) -> str:
     """Return one line that points at a position in the pattern."""
-    marked = f"{expression[:position]} >>> {expression[position:]}".replace("\n", "\\n").replace("\r", "\\r")
+    most = 2 * _SHOWN_CHARACTERS
+    before, after = expression[:position], expression[position:]
+    before = before if len(before) <= most else f"...{before[-most:]}"
+    after = after if len(after) <= most else f"{after[:most]}..."
+    marked = f"{before} >>> {after}".replace("\n", "\\n").replace("\r", "\\r")
     return f"{reason}, at character {position} of the pattern: {marked}"
 
 

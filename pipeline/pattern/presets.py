@@ -7,8 +7,10 @@
 
 import difflib
 import re
+from itertools import pairwise
 
 from pipeline.base.errors import PatternError
+from pipeline.pattern.classes import CATEGORY_NAMES, CATEGORY_STARTS, CODE_POINTS
 
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -40,11 +42,22 @@ PRESETS = {
     ),
     "none": r"(?s:.+)",
 }
+
+
+def _class_of(category: str) -> str:
+    """Spell out the code points of a general category, of which `regex` and tokenizers know different ones."""
+    runs = zip(pairwise([*CATEGORY_STARTS, CODE_POINTS]), CATEGORY_NAMES, strict=True)
+    kept = [(chr(start), chr(stop - 1)) for (start, stop), name in runs if name.startswith(category)]
+    return f"[{''.join(first if first == last else f'{first}-{last}' for first, last in kept)}]"
+
+
+_NUMBER, _DIGIT = _class_of("N"), _class_of("Nd")
+
 # Of the second stage: each match, and each stretch between two, is a piece.
 SUPERWORD_PATTERNS = {
     "superbpe": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)",
     # As the paper cuts in two steps: `\p{N}+`, then before every three digits, counted from the end.
-    "superbpe-digits": r"\p{N}+?(?=(?:\d{3})+(?!\d)|(?!\p{N}))",
+    "superbpe-digits": rf"{_NUMBER}+?(?=(?>(?:{_DIGIT}{{3}})+)(?!{_DIGIT})|(?!{_NUMBER}))",
 }
 
 # The encodings and models that cut with a preset, in lower case without `-` and `_`.

@@ -26,11 +26,15 @@ class Languages:
     """All of them, and the Gini coefficient of their lengths before merging, in bytes, and after, in tokens."""
 
     measured: tuple[LanguageTokens, ...]
+    merges: int
     gini_before: float
     gini_after: float
 
     def __str__(self) -> str:
-        before, after = f"{self.gini_before:.3f} in bytes", f"{self.gini_after:.3f} in tokens"
+        before, after = (
+            f"{self.gini_before:.3f} in bytes",
+            f"{self.gini_after:.3f} in tokens after {self.merges:,} merges",
+        )
         return f"{len(self.measured)}, whose texts differ in length by a Gini coefficient of {before}, {after}"
 
 
@@ -43,7 +47,9 @@ def languages_of(learned: MergeList, parity: Parity | None) -> Languages | None:
         LanguageTokens(one.name, size, tokens, by.count(index))
         for index, (one, (size, tokens)) in enumerate(zip(parity.languages, learned.chosen.measured, strict=True))
     )
-    return Languages(measured, gini([one.bytes for one in measured]), gini([one.tokens for one in measured]))
+    return Languages(
+        measured, len(learned), gini([one.bytes for one in measured]), gini([one.tokens for one in measured])
+    )
 
 
 def gini(lengths: Sequence[int]) -> float:

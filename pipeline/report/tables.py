@@ -91,7 +91,7 @@ def _language_rows(known: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if known is None:
         return []
     measured = tuple(LanguageTokens(**one) for one in known["measured"])
-    both = Languages(measured, float(known["gini_before"]), float(known["gini_after"]))
+    both = Languages(measured, int(known["merges"]), float(known["gini_before"]), float(known["gini_after"]))
     return [("languages", str(both)), *((one.name, str(one)) for one in measured)]
 
 

@@ -6,6 +6,8 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.run.directory import fingerprint
 
+_MOST = 1_000_000  # merges, and last choices that are remembered
+
 
 @dataclass(frozen=True)
 class Language:
@@ -53,5 +55,8 @@ class Parity:
             raise UsageError("--dev and --ratio exclude each other: leave one of them out")
         if any(not 0 < ratio < float("inf") for ratio in self.ratios):
             raise UsageError(f"--ratio: expected numbers above 0, not {' '.join(map(str, self.ratios))}")
+        for flag, value in (("--parity-window", self.window), ("--global-merges", self.global_merges)):
+            if value > _MOST:
+                raise UsageError(f"{flag}: expected at most {_MOST:,}, not {value:,}")
         if not 0 < self.alpha < float("inf"):
             raise UsageError(f"--parity-alpha: expected a number above 0, not {self.alpha}")

@@ -1,4 +1,4 @@
-"""Merging by parity makes the merges of its definition and of Hugging Face's trainer, whatever is guessed or lost."""
+"""Merging by parity makes the merges of its definition and of Hugging Face's trainer, for any guesses and losses."""
 
 import json
 import os

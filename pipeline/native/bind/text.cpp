@@ -70,7 +70,7 @@ auto json_texts(const Buffer& lines, const std::vector<std::string>& path)
     -> nb::typed<nb::tuple, bpe::MemoryView, bpe::MemoryView, RowsSkipped> {
   bpe::JsonTexts texts = unlocked([&] { return bpe::json_texts(lines.data(), lines.size(), path); });
   RowsSkipped skipped;
-  for (auto& [count, rows] : texts.skipped) skipped.emplace_back(count, std::move(rows));
+  for (auto& [count, starts] : texts.skipped) skipped.emplace_back(count, std::move(starts));
   const auto size = static_cast<size_t>(texts.offsets.back());
   return nb::make_tuple(bpe::give(std::move(texts.offsets)), bpe::give(std::move(texts.data), size), std::move(skipped));
 }
@@ -147,6 +147,6 @@ void bind_text(nb::module_& module) {
 
   module.def("json_texts", &json_texts, "lines"_a, "path"_a,
              "One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each "
-             "line that is not blank; then the rows that are not JSON, without the field, not text: how many, and the "
-             "first few.");
+             "line that is not blank; then the rows that are not JSON, without the field, not text: how many, and where "
+             "the first few lines start.");
 }

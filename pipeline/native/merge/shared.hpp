@@ -4,7 +4,7 @@
 // of the pairs that reach the phase's threshold, without positions. It guesses the next merges, the first pairs of its
 // queue, and the parts make them (part.hpp). Then it makes them itself, one after the other, with what all parts found
 // next to their occurrences: a guess holds as long as it is what the queue, which is exact, says next. The first always is.
-// The result is that of one engine, whatever is guessed.
+// The result is that of one engine, for any guesses.
 //
 // Parity: each of the first parts is a language, whose counts are not added to those of others: each has a sketch and an
 // index of its own, and LanguageChoice says whose best pair is next. What reaches the threshold of any language is listed

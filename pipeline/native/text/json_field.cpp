@@ -68,7 +68,9 @@ class Reader {
   }
 
   JsonTexts read() {
+    const uint8_t* const begin = at_;
     while (at_ < end_) {
+      start_ = static_cast<uint64_t>(at_ - begin);
       skip_blanks();
       if (at_ < end_ && *at_ != '\n') read_row();
       ++at_;
@@ -103,7 +105,7 @@ class Reader {
     } else {
       const NoText kind = !is_json ? NoText::not_json : found_ == Found::missing ? NoText::without_field : NoText::not_text;
       JsonTexts::Skipped& skipped = texts_.skipped[static_cast<size_t>(kind)];
-      if (skipped.count++ < JsonTexts::kExamples) skipped.rows.push_back(texts_.offsets.size() - 1);
+      if (skipped.count++ < JsonTexts::kExamples) skipped.starts.push_back(start_);
     }
     texts_.offsets.push_back(out_ - texts_.data.get());
   }
@@ -270,6 +272,7 @@ class Reader {
   }
 
   const uint8_t *at_, *end_;
+  uint64_t start_ = 0;  // of the line, from the first line's
   const std::vector<std::string>& path_;
   JsonTexts texts_;
   uint8_t* out_;   // where the texts of the rows before end

@@ -15,7 +15,7 @@ struct JsonTexts {
   static constexpr size_t kExamples = 8;
   struct Skipped {
     uint64_t count = 0;
-    std::vector<uint64_t> rows;  // the first few
+    std::vector<uint64_t> starts;  // of the lines of the first few, in bytes
   };
   std::vector<int64_t> offsets{0};  // row i is data[offsets[i]:offsets[i + 1]]; blank lines are no rows
   std::unique_ptr<uint8_t[]> data;
