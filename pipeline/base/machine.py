@@ -6,6 +6,7 @@ import platform
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -111,6 +112,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@cache
 def _version(distribution: str) -> str:
     from importlib import metadata  # takes 25 ms, which not every start needs
 

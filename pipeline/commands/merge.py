@@ -123,12 +123,14 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     started = time.monotonic()
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
         fits = report.fits_next_to(exporting_bytes, work, learned)
-        computing = pool.submit(compute) if fits else None
+        computing = pool.submit(compute, fits=True) if fits else None
         exported = [export_size(run, trained, size) for size in options.vocab_size]
         work.times["exporting"] = time.monotonic() - started
         work.watch.begin(report.STAGE)
         started = time.monotonic()
-        numbers = compute() if computing is None else computing.result()
+        if computing is not None:
+            report.prepare_page()
+        numbers = compute(fits=False) if computing is None else computing.result()
         work.times[report.STAGE] = time.monotonic() - started
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):

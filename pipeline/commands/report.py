@@ -70,6 +70,11 @@ def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
+def _least_bytes(learned: MergeList) -> int:
+    """Memory that computing numbers takes after training."""
+    return _needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
+
+
 def _shortage(needed_bytes: int, options: Options) -> str:
     """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
     free_bytes = memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
@@ -79,18 +84,19 @@ def _shortage(needed_bytes: int, options: Options) -> str:
 
 def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    needed = _needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
-    return not work.nodes and not _shortage(needed + other_bytes, work.options)
+    return not work.nodes and not _shortage(_least_bytes(learned) + other_bytes, work.options)
 
 
-def after_training(work: Work, run: Run, trained: Trained) -> Numbers | None:
-    """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail."""
+def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Numbers | None:
+    """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail.
+
+    fits: the caller has asked `fits_next_to`; else memory is looked at now.
+    """
     if os.environ.get(EXTENT) == "none":
         return None
     learned = trained.learned
     try:
-        needed = _needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
-        if not work.nodes and (shortage := _shortage(needed, work.options)):
+        if not fits and not work.nodes and (shortage := _shortage(_least_bytes(learned), work.options)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
@@ -120,6 +126,13 @@ def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listene
 
 def _page_wanted() -> bool:
     return os.environ.get(EXTENT, "page") == "page"
+
+
+def prepare_page() -> None:
+    """Compress what every page holds, while a worker computes its numbers."""
+    if _page_wanted() and (script := page.plotly_script()) is not None:
+        with contextlib.suppress(OSError):  # writing the page will say so
+            page.packed_script(script)
 
 
 def page_name(run: Run, numbers: Numbers | None) -> str:

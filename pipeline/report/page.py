@@ -9,6 +9,7 @@ import base64
 import html
 import json
 import zlib
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -59,6 +60,12 @@ def plotly_script() -> Path | None:
     directories = (spec.submodule_search_locations if spec is not None else None) or ()
     paths = [Path(directory) / "package_data" / "plotly.min.js" for directory in directories]
     return next((path for path in paths if path.is_file()), None)
+
+
+@lru_cache(1)
+def packed_script(script: Path) -> bytes:
+    """Return plotly's script as the page holds it: compressed, in base64."""
+    return base64.b64encode(zlib.compress(script.read_bytes(), 4))
 
 
 def table(shown: Table, class_: str = "facts") -> Html:
@@ -125,7 +132,7 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
     page = Template((_HERE / "page.html").read_text("utf-8")).substitute(content)
     before, after = page.encode(errors="replace").split(b"<!-- plotly -->")
     file.write(before)
-    file.write(base64.b64encode(zlib.compress(script.read_bytes(), 4)))
+    file.write(packed_script(script))
     file.write(after)
 
 

@@ -211,7 +211,7 @@ def script_of(text: str) -> str:
     if text.isascii():  # most texts, and quick to classify
         if text.isspace():
             return SPACE
-        return "Latin" if any(map(str.isalpha, text)) else DIGITS if any(map(str.isdigit, text)) else SIGNS
+        return "Latin" if text.lower() != text.upper() else DIGITS if any(map(str.isdigit, text)) else SIGNS
     scripts = {script_of_character(character) for character in text}
     letters = scripts - {_SHARED, SPACE, DIGITS, SIGNS}
     if len(letters) == 1:
@@ -245,6 +245,8 @@ def readable(token: bytes) -> str:
     ('␣the\\\\n', '␣ ×128')
     """
     text = token.decode(errors="surrogateescape")
+    if len(text) < _TIMES and text.isascii() and text.isprintable():  # most tokens, and quick to show
+        return text.replace(" ", _ESCAPES[" "])
     mark_base = "\N{DOTTED CIRCLE}" if text and unicodedata.category(text[0])[0] == "M" else ""
     parts, end = [], 0
     for run in _RUN.finditer(text):

@@ -124,6 +124,18 @@ def test_addresses_and_repeats_equal_plain_searches(texts: list[str]) -> None:
     assert tokens.with_repeat(numbered) == repeat
 
 
+@given(st.text("aZ0 _~!\t\n\x1c\x7f", max_size=12))
+def test_ascii_texts_are_shown_and_classified_by_their_characters(text: str) -> None:
+    long = "é" * 8  # a run of eight: not shown by the short cut for short ASCII texts
+    assert tokens.readable((text + long).encode()).endswith("é ×8")
+    if len(text) < 8:
+        shown = [tokens.readable((character + long).encode()).removesuffix(" é ×8") for character in text]
+        assert tokens.readable(text.encode()) == "".join(shown)
+    kinds = {tokens.script_of_character(character) for character in text}
+    ranked = ("Latin", tokens.DIGITS, tokens.SIGNS, tokens.SPACE)
+    assert tokens.script_of(text) == next((kind for kind in ranked if kind in kinds), tokens.SIGNS)
+
+
 @given(st.binary(max_size=60))
 def test_readable_tokens_are_printable(token: bytes) -> None:
     shown = tokens.readable(token)
