@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import refused, run
+from command import refused, run_here
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
@@ -18,18 +18,20 @@ from pipeline.run.options import make_options
 from pipeline.run.workers import executor_here
 
 
+@pytest.mark.usefixtures("in_process")
 def test_name_that_is_not_cached_says_so_without_network(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    said = refused(run("report", trained, "--compare", "owner/model"), 1)
+    said = refused(run_here("report", trained, "--compare", "owner/model"), 1)
     assert "owner/model is not in the cache of transformers: load it once" in said
     assert "no such path/at all does not exist" in refused(
-        run("report", trained, "--compare", "no such path/at all"), 1
+        run_here("report", trained, "--compare", "no such path/at all"), 1
     )
 
 
+@pytest.mark.usefixtures("in_process")
 def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub")
     home = tmp_path / "models--openai-community--gpt2"
@@ -37,7 +39,7 @@ def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pyt
     (home / "refs" / "main").write_text("0" * 40)
     shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    result = run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
+    result = run_here("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
     assert result.returncode == 0, result.stderr
 
 
