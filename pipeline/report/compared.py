@@ -77,6 +77,8 @@ def cached_or_reference(name: str) -> Path | str:
 def _file_of_transformers(name: str, model: str) -> Path:
     """Return tokenizer.json of a model in the cache of transformers; InputError if it is not there."""
     remedy = f"load it once with transformers.AutoTokenizer.from_pretrained({model!r}), or give a path"
+    if "/" not in model:
+        remedy += f" or one of {', '.join([*KNOWN, *OF_TIKTOKEN])}"
     try:
         find = import_module("huggingface_hub").try_to_load_from_cache
     except ImportError:

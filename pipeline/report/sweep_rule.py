@@ -1,7 +1,8 @@
 """Which vocabulary of a sweep to take: a rule that is written down, so that it can be argued with.
 
 Size: with the parameters of the model, the size that minimises the loss that Tao et al. fitted (*Scaling Laws with
-Vocabulary: Larger Models Deserve Larger Vocabularies*, NeurIPS 2024, arXiv:2407.13623, approach 3). The loss falls with
+Vocabulary: Larger Models Deserve Larger Vocabularies*, NeurIPS 2024, arXiv:2407.13623, approach 3; the constants are
+those of `approach3_isoloss` in the authors' repository, github.com/sail-sg/scaling-with-vocab). The loss falls with
 the vocabulary's n_v parameters, which are rows of the hidden size, as A / n_v^a, and rises as B / D^b, since with the
 same compute F a model of n + n_v parameters reads only D = F / (6 (n + n_v)) tokens. F is 6 x parameters x tokens, or
 without `tokens` what they found to be optimal, (n / exp(-2.484651))^2. The fit is of models of 33 million to 3 billion

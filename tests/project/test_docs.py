@@ -5,7 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 
@@ -239,3 +242,44 @@ def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
             assert code == [], path
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
         browser.close()
+
+
+ANSWERS = {
+    "eos": "how-to/special-tokens.html",
+    "GGUF": "how-to/llama-cpp.html",
+    "Windows": "how-to/resuming.html#windows",
+    "pad vocabulary": "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary",
+}
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_search_finds_the_page_that_answers(site: Path) -> None:
+    """The site's own search, in a browser: the page is among the first five that it lists."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
+    if found is None:
+        pytest.skip("needs Chromium")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with playwright.sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            for query, answer in ANSWERS.items():
+                page.goto(f"http://127.0.0.1:{server.server_port}/index.html")
+                page.click("label.md-search__icon, input.md-search__input")
+                page.fill("input.md-search__input", query)
+                page.wait_for_selector(".md-search-result__link", timeout=60_000)
+                links = page.eval_on_selector_all(
+                    ".md-search-result__link", "links => links.map(link => link.href.replace(/[?][^#]*/, ''))"
+                )
+                found_pages = list(dict.fromkeys(link.partition("#")[0] for link in links))
+                assert any(link.endswith(answer.partition("#")[0]) for link in found_pages[:5]), "\n".join(
+                    [query, *found_pages]
+                )
+                assert any(link.endswith(answer) for link in links), (query, links)
+            browser.close()
+        server.shutdown()

@@ -2,29 +2,36 @@
 
 import base64
 import hashlib
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command import refused, run
+from command import refused, run_here
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.report.compared import cached, load_compared
+from pipeline.commands.report import run_report
+from pipeline.report.compared import REFERENCES, cached, cached_or_reference, load_compared
+from pipeline.run.options import make_options
+from pipeline.run.workers import executor_here
 
 
+@pytest.mark.usefixtures("in_process")
 def test_name_that_is_not_cached_says_so_without_network(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    said = refused(run("report", trained, "--compare", "owner/model"), 1)
+    said = refused(run_here("report", trained, "--compare", "owner/model"), 1)
     assert "owner/model is not in the cache of transformers: load it once" in said
     assert "no such path/at all does not exist" in refused(
-        run("report", trained, "--compare", "no such path/at all"), 1
+        run_here("report", trained, "--compare", "no such path/at all"), 1
     )
 
 
+@pytest.mark.usefixtures("in_process")
 def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub")
     home = tmp_path / "models--openai-community--gpt2"
@@ -32,28 +39,80 @@ def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pyt
     (home / "refs" / "main").write_text("0" * 40)
     shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    result = run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
+    result = run_here("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
     assert result.returncode == 0, result.stderr
 
 
-def test_encoding_in_the_cache_of_tiktoken_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tiktoken
+RANKS = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]
 
+
+@pytest.fixture
+def tiktoken_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache whose files tiktoken accepts and never downloads."""
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     monkeypatch.setattr("tiktoken.load.check_hash", lambda *_: True)  # the file is not OpenAI's
     monkeypatch.setattr("tiktoken.load.read_file", lambda path: pytest.fail(f"{path} is downloaded"))
+    return tmp_path
+
+
+def write_encoding(cache: Path, name: str) -> None:
+    """Write a file of ranks where tiktoken keeps an encoding."""
+    lines = [base64.b64encode(token) + b" %d" % rank for rank, token in enumerate(RANKS)]
+    address = f"https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
+    (cache / hashlib.sha1(address.encode()).hexdigest()).write_bytes(b"\n".join(lines))
+
+
+@pytest.mark.usefixtures("in_process")
+def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(
+    trained: Path, tiktoken_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tiktoken_cache))
+    page = tiktoken_cache / "page.html"
+
+    def report() -> tuple[dict[str, Any], str]:
+        options = make_options({})
+        with executor_here(options) as executor:
+            outputs = (page, page.with_suffix(".json"))
+            run_report(trained, options, executor, compare=[Path("gpt-4o"), Path("llama3")], outputs=outputs)
+        return json.loads(page.with_suffix(".json").read_text())["numbers"], page.read_text()
+
+    numbers, html = report()
+    assert numbers["tokenizers"] == [["this tokenizer", 600]]
+    assert [one["name"] for one in numbers["references"]] == ["o200k", "llama3"]
+    for sentence in numbers["sentences"]:
+        stored = [REFERENCES[name]["tokens"][sentence["language"]] for name in ("o200k", "llama3")]
+        assert sentence["counts"][1:] == stored
+    assert "o200k (reference)" in html
+    assert numbers["references"][0]["source"] == REFERENCES["o200k"]["source"]
+    write_encoding(tiktoken_cache, "o200k_base")
+    numbers, html = report()
+    assert numbers["tokenizers"] == [["this tokenizer", 600], ["gpt-4o", len(RANKS)]]
+    assert [one["name"] for one in numbers["references"]] == ["llama3"]
+    for sentence in numbers["sentences"]:
+        text = sentence["text"].encode()
+        assert sentence["counts"][1] == len(text) - text.count(b"th") - text.count(b"the")
+    assert "o200k (reference)" not in html
+
+
+def test_unknown_name_lists_the_known_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(InputError, match=r"^gtp2 is no path, .* or one of gpt2, qwen, .*, o200k, gpt-4o$"):
+        cached_or_reference("gtp2")
+
+
+def test_encoding_in_the_cache_of_tiktoken_is_compared(tiktoken_cache: Path) -> None:
+    import tiktoken
+
     with pytest.raises(
         InputError, match=r"cl100k_base is not in the cache of tiktoken .*get_encoding\('cl100k_base'\)"
     ):
         cached("gpt-4")
-    ranks = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]
-    lines = [base64.b64encode(token) + b" %d" % rank for rank, token in enumerate(ranks)]
-    address = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
-    (tmp_path / hashlib.sha1(address.encode()).hexdigest()).write_bytes(b"\n".join(lines))
+    write_encoding(tiktoken_cache, "cl100k_base")
     loaded = load_compared(cached("gpt-4"))
     assert loaded.encode_ordinary("the é") == tiktoken.get_encoding("cl100k_base").encode_ordinary("the é")
-    assert loaded.vocab == dict(enumerate(ranks))
+    assert loaded.vocab == dict(enumerate(RANKS))
 
 
 def test_sentencepiece_model_has_its_ids(tmp_path: Path) -> None:

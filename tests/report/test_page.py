@@ -11,13 +11,14 @@ from typing import Any
 
 import object_store
 import pytest
-from command import refused, run
+from command import refused, run, run_here
 
 import pipeline
 from pipeline.report import page
 from pipeline.report.page import element, escaped, table
 from pipeline.report.tables import Table
 
+pytestmark = pytest.mark.usefixtures("in_process")
 HOSTILE = "</script><script>alert(1)</script>"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -121,7 +122,7 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     other = pipeline.train([tmp_path / "unseen.txt"], output=tmp_path / "other", vocab_size=270)
     before = json.loads((copied / "report.json").read_text())
     arguments = ["--held-out", tmp_path / "unseen.txt", "--compare", tmp_path / "other", copied, "--hidden-size", 64]
-    result = run("report", copied, *arguments)
+    result = run_here("report", copied, *arguments)
     assert result.returncode == 0, result.stderr
     assert str(copied / "report.txt") in result.stdout
     after = json.loads((copied / "report.json").read_text())
@@ -138,7 +139,7 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     assert [one["whole"]["bytes"] for one in measured] == [len(text)] * 3
     assert measured[1]["whole"]["tokens"] == len(other.encode(text))
     assert "held out: not trained on" in (copied / "report.txt").read_text()
-    elsewhere = run("report", copied, "--output", tmp_path / "page.html")
+    elsewhere = run_here("report", copied, "--output", tmp_path / "page.html")
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert json.loads((tmp_path / "page.json").read_text())["numbers"]["sample"]["held_out"] is False
     assert json.loads((copied / "report.json").read_text()) == after
@@ -153,7 +154,7 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     for number, names in enumerate(([trained_on], [copied], [link], [unseen, copied])):
         page = tmp_path / f"{number}.html"
         arguments = [word for name in names for word in ("--held-out", name)]
-        result = run("report", reported, "--output", page, *arguments)
+        result = run_here("report", reported, "--output", page, *arguments)
         assert result.returncode == 0, result.stderr
         assert f"text that was trained on: 1 of {len(names)} file" in result.stderr
         assert str(names[-1]) in result.stderr
@@ -162,7 +163,7 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
     counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
     pipeline.merge_run(counted, vocab_size=258)
-    assert run("report", counted, "--held-out", unseen).returncode == 0
+    assert run_here("report", counted, "--held-out", unseen).returncode == 0
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
 
@@ -174,10 +175,10 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path:
     assert "<script>" not in text
     assert "| vocabulary | 350 tokens, byte-level BPE |" in text
     assert f"{numbers_of(copied)['merged']['marked'][-1]['bytes_per_token']:.3f} bytes per token" in text
-    assert run("report", copied).returncode == 0
+    assert run_here("report", copied).returncode == 0
     assert card.read_text() == text
     card.write_text("my own words")
-    result = run("report", copied)
+    result = run_here("report", copied)
     assert card.read_text() == "my own words"
     assert "README.md" not in result.stdout
     hub = pytest.importorskip("huggingface_hub")
@@ -189,19 +190,19 @@ def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) ->
     shutil.copytree(reported, copied)
     for damage in ('{"stages": {"counting": "<b>"}}', "{" * 100_000):
         (copied / "report.json").write_text(damage)
-        assert run("report", copied).returncode == 0
+        assert run_here("report", copied).returncode == 0
         assert numbers_of(copied)["merged"]["merges"] == numbers_of(reported)["merged"]["merges"]
 
 
 def test_report_refusals_are_one_line(reported: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b c")
-    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "counted").returncode == 0
-    assert "merge" in refused(run("report", tmp_path / "counted"), 2)
-    refused(run("report", tmp_path / "nothing"), 1)
-    assert "does not exist" in refused(run("report", reported, "--compare", tmp_path / "nothing"), 1)
-    assert "to compare with it, use --compare" in refused(run("report", reported, reported), 2)
-    assert "does not exist" in refused(run("report", reported, "--held-out", tmp_path / "nothing"), 1)
-    assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "40MiB"), 2)
+    assert run_here("count", tmp_path / "a.txt", "--output", tmp_path / "counted").returncode == 0
+    assert "merge" in refused(run_here("report", tmp_path / "counted"), 2)
+    refused(run_here("report", tmp_path / "nothing"), 1)
+    assert "does not exist" in refused(run_here("report", reported, "--compare", tmp_path / "nothing"), 1)
+    assert "to compare with it, use --compare" in refused(run_here("report", reported, reported), 2)
+    assert "does not exist" in refused(run_here("report", reported, "--held-out", tmp_path / "nothing"), 1)
+    assert "--memory-limit" in refused(run_here("report", reported, "--memory-limit", "40MiB"), 2)
 
 
 def test_failed_report_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +250,7 @@ def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, 
     pipeline.train([tmp_path / "a.txt"], output=store.uri("runs/a"), vocab_size=262)
     first = json.loads(store.get("runs/a/report.json"))["numbers"]
     assert b"</html>" in store.get("runs/a/report.html")
-    result = run("report", store.uri("runs/a"), "--compare", store.uri("runs/a"))
+    result = run_here("report", store.uri("runs/a"), "--compare", store.uri("runs/a"))
     assert result.returncode == 0, result.stderr
     again = json.loads(store.get("runs/a/report.json"))["numbers"]
     assert again["tokenizers"] == [["this tokenizer", 262], ["a", 262]]
@@ -333,11 +334,15 @@ COLLISIONS = """() => {
 }"""
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
-def test_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int) -> None:
+def too_low_contrasts(view: Any) -> dict[str, float]:
+    return {name: round(ratio, 2) for name, ratio in view.evaluate(CONTRASTS).items() if ratio < 4.5}
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_in_a_browser_in_both_colour_schemes(reported: Path, browser: Any, width: int) -> None:
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
+    context = browser.new_context(color_scheme="light", viewport={"width": width, "height": 844})
     view = context.new_page()
     asked: list[str] = []
     wrong: list[str] = []
@@ -365,12 +370,19 @@ def test_page_in_a_browser(reported: Path, browser: Any, scheme: str, width: int
     assert HOSTILE in view.inner_text("main")
     view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    low = {name: round(ratio, 2) for name, ratio in view.evaluate(CONTRASTS).items() if ratio < 4.5}
-    assert low == {}
+    assert too_low_contrasts(view) == {}
     sizes = view.evaluate(
         "[...document.querySelectorAll('p, td, code')].map(e => parseFloat(getComputedStyle(e).fontSize))"
     )
     assert min(sizes) >= 11.5
+    colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
+    light = view.evaluate(colour)
+    view.emulate_media(color_scheme="dark")
+    wait_for(view, f"{colour} !== '{light}'")
+    assert view.evaluate(COLLISIONS) == []
+    assert too_low_contrasts(view) == {}
+    assert asked == [address]
+    assert wrong == []
     context.close()
 
 
@@ -396,19 +408,6 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
         view.keyboard.type(wanted)
         wait_for(view, f"document.getElementById('found').textContent.startsWith('{expected} found')")
         assert view.evaluate("document.querySelectorAll('#results li').length") == expected
-    view.close()
-
-
-def test_page_follows_the_colour_scheme(reported: Path, browser: Any) -> None:
-    if not (reported / "report.html").exists():
-        pytest.skip("needs plotly")
-    view = browser.new_page(color_scheme="light")
-    view.goto((reported / "report.html").as_uri())
-    wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
-    colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
-    light = view.evaluate(colour)
-    view.emulate_media(color_scheme="dark")
-    wait_for(view, f"{colour} !== '{light}'")
     view.close()
 
 

@@ -1,14 +1,25 @@
 """The command as the tests run it: in a process of its own, from the installed package."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from pipeline import cli
 
 
 def run(*arguments: object, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=stdin, check=False)
+
+
+def run_here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in this process: with the fixture `in_process` a fifth of the time."""
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
+        code = cli.run(list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
 
 
 def script(text: str, *arguments: object) -> str:
