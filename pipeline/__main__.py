@@ -1,5 +1,6 @@
 """The command `bpe-pipeline`, also `python -m pipeline`."""
 
+import _thread
 import contextlib
 import gc
 import io
@@ -7,13 +8,19 @@ import os
 import signal
 import sys
 import threading
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+_REPEATED_S = 0.01
 _GARBAGE_AFTER = 50_000  # objects: imports make many that stay, and Python would look through them again and again
 
 
 def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
     gc.set_threshold(_GARBAGE_AFTER)
+    sys.unraisablehook = _interrupt_again
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
     try:
         _open_streams()
@@ -34,6 +41,14 @@ def main() -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, Ctrl-C would print a traceback
     return _flush_stdout(code)
+
+
+def _interrupt_again(lost: "UnraisableHookArgs") -> None:
+    """Repeat a Ctrl-C that came in a callback of Python, which would print it and go on."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(_REPEATED_S, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _open_streams() -> None:

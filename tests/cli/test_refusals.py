@@ -252,6 +252,20 @@ def test_closed_streams_do_no_harm(trained: Path, text: Path, tmp_path: Path) ->
     assert left.stderr == ""
 
 
+def test_control_c_in_a_callback_is_not_lost() -> None:
+    """Python's import system has such callbacks; what they raise is printed, and the program would go on."""
+    script = (
+        "import sys, os, signal, time, weakref; import pipeline.__main__ as m\n"
+        "class Thing: pass\n"
+        "def die(_): os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1)\n"
+        "def work(words): thing = Thing(); kept = weakref.ref(thing, die); del thing; time.sleep(5); return 0\n"
+        "import pipeline.cli; pipeline.cli.run = work; sys.exit(m.main())"
+    )
+    result = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 130
+    assert result.stderr == "bpe-pipeline: error: interrupted; what is finished is kept: the same command resumes\n"
+
+
 @pytest.mark.parametrize("delay_s", [0.03, 0.06, 0.1, 0.15, 0.25])
 def test_control_c_during_start_prints_no_traceback(tmp_path: Path, delay_s: float) -> None:
     """The interpreter's own start cannot be guarded: the delay starts when the package is imported."""
