@@ -46,9 +46,16 @@ def main() -> int:
 def _interrupt_again(lost: "UnraisableHookArgs") -> None:
     """Repeat a Ctrl-C that came in a callback of Python, which would print it and go on."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(_REPEATED_S, _thread.interrupt_main).start()
+        threading.Timer(_REPEATED_S, _interrupt).start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _interrupt() -> None:
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        os.kill(os.getpid(), signal.SIGINT)  # which ends what waits, too
 
 
 def _open_streams() -> None:
