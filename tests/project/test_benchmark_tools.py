@@ -32,7 +32,7 @@ def test_memory_of_the_whole_tree_is_seen(tmp_path: Path) -> None:
     """A parent of 20 MB and two children of 40 MB, alive together, hold a little over 100 MB."""
     program = (
         "import subprocess, sys\n"
-        f"child = [sys.executable, '-S', '-c', {SLEEPER!r}, '40000000', '1.0']\n"
+        f"child = [sys.executable, '-S', '-c', {SLEEPER!r}, '40000000', '3.0']\n"
         "children = [subprocess.Popen(child) for _ in range(2)]\n"
         "block = bytearray(b'x') * 20_000_000\n"
         "sys.exit(sum(child.wait() for child in children))"
