@@ -45,7 +45,7 @@ EXTENT = "BPE_PIPELINE_REPORT"
 summary (`none`), which suits many runs in a row."""
 _log = logging.getLogger(__name__)
 _LEAST_SAMPLE_BYTES, _SAMPLE_BYTES = 1 << 16, 21 << 19
-_OF_CORPUS = 1 << 10  # after training the sample is a part of the corpus that takes next to no time
+_OF_CORPUS = 1 << 12  # after training the sample is a part of the corpus that takes next to no time
 _RANDOM = (
     "Drawn at random, the same each time; to measure on text of your own: bpe-pipeline report RUN --held-out PATH."
 )
