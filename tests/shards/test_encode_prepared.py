@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from amount import FULL
 from encoded import everything, expected, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ RAW = st.sampled_from([b"\xff", b"\xe2\x82", b"\xcc", b"\x81", *(part.encode() f
 
 
 @pytest.mark.usefixtures("in_process")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120 if FULL else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore:.* is the separator and ended ")
 @given(
     shape=st.sampled_from(SHAPES),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amount import FULL
 from encoded import EOT, everything, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -173,7 +174,7 @@ ORDERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80 if FULL else 12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=60).map("".join).filter(lambda text: text.strip()),
     chunks=st.tuples(st.integers(1, 80), st.integers(1, 2000)),
