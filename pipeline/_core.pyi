@@ -531,6 +531,9 @@ class StreamedReplay:
     def next_reading(self) -> bool:
         """Ends a reading; returns whether another one is needed."""
 
+    def done(self, of_reading: float) -> float:
+        """How much of all readings is done when so much of this one is."""
+
     def wrong(self) -> tuple[int, tuple[int, int, int] | None, int, int] | None:
         """
         After the last reading, the first wrong merge: its rank, the better pair with its count or None, and the count and joined occurrences that the listed pair really has; None where all are right.

@@ -192,7 +192,7 @@ def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
             readings += 1
             for partition, columns in enumerate(counter.read_all(), 1):
                 engine.add(columns, task.min_piece_count)
-                done = len(merges) * partition // (2 * counter.partitions) if readings == 1 else 0
+                done = int(len(merges) * engine.done(partition / counter.partitions))
                 report_progress(max(done - reported, 0))
                 reported = max(done, reported)
             if readings == 1:

@@ -108,6 +108,7 @@ void bind_verify(nb::module_& module) {
           "Adds pieces that occur at least that often; all of them in each reading.")
       .def("next_reading", &StreamedReplay::next_reading, nb::call_guard<nb::gil_scoped_release>(),
            "Ends a reading; returns whether another one is needed.")
+      .def("done", &StreamedReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
       .def(
           "wrong",
           [](const StreamedReplay& self)

@@ -5,20 +5,84 @@
 // itself and adds up, by rank, how often the merged pair occurred and how often it was joined: exact numbers to compare
 // the list with. Whether each merge was the best of its moment needs the counts of other pairs: a pair is complete after
 // the merge of its later token, and only falls from then on. The first reading bounds the count that each is complete
-// with, in counters that pairs share; for those that can reach the list's last count, further readings note when they
+// with, in counters that pairs share; of those that can reach the list's last count, a second reading notes when they
 // fall by how much. Where these notes are too many, the pairs are divided by a hash and each half has its own reading.
-// Cost: a few numbers a merge, the counters, and the notes; time for each reading.
+// Cost: a few numbers a merge; then the shared counters, or the notes, within the budget; time for each reading.
 #pragma once
-#include <map>
+#include <bit>
+#include <cmath>
 #include <queue>
 
 #include "verify/verify.hpp"
 
 namespace bpe {
 
+// Numbers by a key of two numbers, 16 bytes each, one or two times as many slots as three quarters of them fill.
+class NumberTable {
+ public:
+  struct Slot {
+    uint32_t first = kFree, second = 0;
+    uint64_t number = 0;
+  };
+  static constexpr uint32_t kFree = std::numeric_limits<uint32_t>::max();
+
+  explicit NumberTable(size_t slots) : slots_(slots) {}
+  bool full() const { return used_ >= slots_.size() / 4 * 3; }
+  size_t used() const { return used_; }
+  size_t bytes() const { return slots_.size() * sizeof(Slot); }
+  const Slot* find(uint32_t first, uint32_t second) const {
+    const Slot& slot = slots_[place_of(first, second)];
+    return slot.first == kFree ? nullptr : &slot;
+  }
+  // Its number, 0 where it is new. The table must not be full.
+  uint64_t& at(uint32_t first, uint32_t second) {
+    Slot& slot = slots_[place_of(first, second)];
+    if (slot.first == kFree) {
+      slot = {first, second, 0};
+      ++used_;
+    }
+    return slot.number;
+  }
+  template <class Each>
+  void each(Each&& each) const {
+    for (const Slot& slot : slots_)
+      if (slot.first != kFree) each(slot);
+  }
+  void grow() {
+    NumberTable larger(2 * slots_.size());
+    each([&](const Slot& slot) { larger.at(slot.first, slot.second) = slot.number; });
+    *this = std::move(larger);
+  }
+  // All of it in order, without another table; this one is empty then.
+  std::vector<Slot> take_sorted() {
+    std::vector<Slot> sorted = std::move(slots_);
+    std::erase_if(sorted, [](const Slot& slot) { return slot.first == kFree; });
+    std::sort(sorted.begin(), sorted.end(), [](const Slot& a, const Slot& b) {
+      return std::pair(a.first, a.second) < std::pair(b.first, b.second);
+    });
+    slots_.assign(kLeastSlots, {});
+    used_ = 0;
+    return sorted;
+  }
+  static constexpr size_t kLeastSlots = 64;
+  static uint64_t hash(uint32_t first, uint32_t second) {
+    const uint64_t mixed = (uint64_t{first} << 32 | second) * 0x9e3779b97f4a7c15u;
+    return mixed ^ mixed >> 32;
+  }
+
+ private:
+  size_t place_of(uint32_t first, uint32_t second) const {
+    size_t place = hash(first, second) & (slots_.size() - 1);
+    while (slots_[place].first != kFree && (slots_[place].first != first || slots_[place].second != second))
+      place = (place + 1) & (slots_.size() - 1);
+    return place;
+  }
+  std::vector<Slot> slots_;
+  size_t used_ = 0;
+};
+
 class StreamedReplay {
  public:
-  using Key = std::pair<uint32_t, uint32_t>;
   struct Listed {
     std::vector<uint32_t> left, right;
     std::vector<uint64_t> counts, joined;
@@ -32,8 +96,9 @@ class StreamedReplay {
   };
 
   StreamedReplay(Listed listed, ReplayRules rules, const std::array<uint8_t, 256>& byte_order, size_t budget_bytes)
-      : listed_(std::move(listed)), rules_(rules), most_notes_(std::max<size_t>(budget_bytes / 3 / kNoteBytes, 64)),
-        bounds_(std::bit_floor(std::max<size_t>(budget_bytes / 3 / sizeof(uint64_t), 64)), 0) {
+      : listed_(std::move(listed)), rules_(rules), budget_bytes_(budget_bytes),
+        bounds_(std::bit_floor(std::clamp<size_t>(budget_bytes / 2 / sizeof(uint32_t), 64, kMostBounds)), 0),
+        ranks_(std::bit_ceil(2 * listed_.left.size() + NumberTable::kLeastSlots)) {
     for (uint32_t id = 0; id < 256; ++id) {
       token_bytes_.emplace_back(1, static_cast<char>(byte_order[id]));
       id_of_byte_[byte_order[id]] = id;
@@ -41,7 +106,8 @@ class StreamedReplay {
     const size_t merges = listed_.left.size();
     for (size_t rank = 0; rank < merges; ++rank) {
       token_bytes_.push_back(token_bytes_.at(listed_.left[rank]) + token_bytes_.at(listed_.right[rank]));
-      ranks_.try_emplace({listed_.left[rank], listed_.right[rank]}, static_cast<uint32_t>(rank));
+      if (ranks_.find(listed_.left[rank], listed_.right[rank]) == nullptr)
+        ranks_.at(listed_.left[rank], listed_.right[rank]) = rank;
     }
     counted_.assign(merges, 0);
     joined_.assign(merges, 0);
@@ -58,137 +124,157 @@ class StreamedReplay {
   bool next_reading() {
     if (reading_++ == 0) {
       compare_sums();
+      note_reaching();
       parts_.push_back({0, 0});
     } else {
       compare_order();
-      notes_.clear();
+      compared_ += std::ldexp(1.0, -part_.bits);
     }
     if (parts_.empty() || (listed_.counts.size() == listed_.first && !listed_.exhausted)) return false;
     part_ = parts_.back();
     parts_.pop_back();
     return true;
   }
+  // How much of all readings is done when so much of this one is.
+  double done(double of_reading) const {
+    return (reading_ == 0 ? of_reading : 1 + compared_ + of_reading * std::ldexp(1.0, -part_.bits)) / 2;
+  }
   uint64_t bytes() const { return bytes_; }
   const std::optional<Wrong>& wrong() const { return wrong_; }  // the first wrong merge, after the last reading
   const std::string& token(uint32_t id) const { return token_bytes_.at(id); }
 
  private:
-  static constexpr size_t kNoteBytes = 96;
-  static constexpr uint32_t kGone = std::numeric_limits<uint32_t>::max();
+  using Key = std::pair<uint32_t, uint32_t>;
+  using Slot = NumberTable::Slot;
+  static constexpr uint32_t kGone = std::numeric_limits<uint32_t>::max(), kMostBound = kGone;
+  static constexpr size_t kMostBounds = size_t{1} << 25;
   struct Part {
-    uint64_t value, bits;
-  };
-  // A pair's history: the count that it is complete with, and by how much it falls in which merge.
-  struct History {
-    uint64_t complete = 0;
-    std::map<uint32_t, uint64_t> falls;
-  };
-  struct KeyHash {
-    size_t operator()(const Key& key) const {
-      const uint64_t mixed = (static_cast<uint64_t>(key.first) << 32 | key.second) * 0x9e3779b97f4a7c15u;
-      return mixed ^ mixed >> 29;
-    }
+    uint64_t value;
+    int bits;
   };
 
-  size_t bound_of(const Key& key) const { return KeyHash()(key) * 0xd6e8feb86659fd93u >> 20 & (bounds_.size() - 1); }
-  bool in_part(const Key& key) const { return (KeyHash()(key) & ((uint64_t{1} << part_.bits) - 1)) == part_.value; }
+  size_t bound_of(uint32_t left, uint32_t right) const {
+    return NumberTable::hash(left, right) * 0xd6e8feb86659fd93u >> 20 & (n_bounds_ - 1);
+  }
+  bool in_part(uint32_t left, uint32_t right) const {
+    return (NumberTable::hash(left, right) >> 24 & ((uint64_t{1} << part_.bits) - 1)) == part_.value;
+  }
   bool allowed(const Key& key) const {
     return rules_.allow(token_bytes_[key.first], token_bytes_[key.second]);
   }
-  // A pair changes by so much in the merge of that rank; -1: as the piece was at first.
-  void change(const Key& key, int64_t by, int64_t rank) {
-    if (by == 0) return;
+  // Which counters reach the lowest count that matters; then nothing else is needed of them.
+  void note_reaching() {
+    reaching_.assign(n_bounds_, false);
+    const auto least = static_cast<uint32_t>(std::min<uint64_t>(lowest_, kMostBound));
+    for (size_t i = 0; i < n_bounds_; ++i) reaching_[i] = bounds_[i] >= least;
+    bounds_ = {};
+  }
+  bool is_noted(uint32_t left, uint32_t right) const {
+    return reaching_[bound_of(left, right)] && in_part(left, right);
+  }
+  // A pair occurs so often more, before the first merge or by the merge that completes it.
+  void rise(uint32_t left, uint32_t right, uint64_t by) {
     if (reading_ == 0) {
-      if (by > 0) bounds_[bound_of(key)] += static_cast<uint64_t>(by);
+      uint32_t& bound = bounds_[bound_of(left, right)];
+      bound = static_cast<uint32_t>(std::min<uint64_t>(bound + std::min<uint64_t>(by, kMostBound), kMostBound));
       return;
     }
-    if (bounds_[bound_of(key)] < lowest_ || !in_part(key) || !allowed(key)) return;
-    History& history = notes_[key];
-    if (by > 0) {
-      history.complete += static_cast<uint64_t>(by);
-    } else {
-      const auto [fall, is_new] = history.falls.try_emplace(static_cast<uint32_t>(rank), 0);
-      fall->second += static_cast<uint64_t>(-by);
-      n_notes_ += is_new;
+    make_space(pairs_);
+    if (is_noted(left, right)) {
+      uint64_t& number = pairs_.at(left, right);
+      if (number == 0) {
+        complete_.push_back(0);
+        number = complete_.size();
+      }
+      complete_[number - 1] += by;
     }
-    if (notes_.size() + n_notes_ > most_notes_ && part_.bits < 40) divide();
+  }
+  // A pair occurs so often less after the merge of that rank.
+  void fall(uint32_t left, uint32_t right, uint64_t by, uint32_t rank) {
+    if (reading_ == 0) return;
+    make_space(falls_);
+    if (is_noted(left, right))  // and has risen before
+      falls_.at(static_cast<uint32_t>(pairs_.find(left, right)->number), rank) += by;
+  }
+  // Doubles a full table; where memory is too short for that, gives up half of the pairs until another reading.
+  void make_space(NumberTable& table) {
+    while (table.full()) {
+      const size_t bytes = pairs_.bytes() + falls_.bytes() + complete_.capacity() * sizeof(uint64_t);
+      if (bytes + 2 * table.bytes() <= budget_bytes_ || part_.bits >= 40) table.grow();
+      else divide();
+    }
   }
   void divide() {
     parts_.push_back({part_.value | uint64_t{1} << part_.bits, part_.bits + 1});
     ++part_.bits;
-    n_notes_ = 0;
-    std::erase_if(notes_, [this](const auto& note) { return !in_part(note.first); });
-    for (const auto& [key, history] : notes_) n_notes_ += history.falls.size();
+    std::vector<uint32_t> renumbered(complete_.size(), 0);
+    NumberTable pairs(pairs_.bytes() / sizeof(Slot)), falls(falls_.bytes() / sizeof(Slot));
+    std::vector<uint64_t> complete;
+    pairs_.each([&](const Slot& pair) {
+      if (!in_part(pair.first, pair.second)) return;
+      complete.push_back(complete_[pair.number - 1]);
+      pairs.at(pair.first, pair.second) = renumbered[pair.number - 1] = static_cast<uint32_t>(complete.size());
+    });
+    pairs_ = std::move(pairs);
+    complete_ = std::move(complete);
+    falls_.each([&](const Slot& fall) {
+      if (const uint32_t number = renumbered[fall.first - 1]) falls.at(number, fall.second) = fall.number;
+    });
+    falls_ = std::move(falls);
   }
 
   void replay(std::string_view piece, uint64_t count) {
-    const size_t size = piece.size();
-    const auto weight = static_cast<int64_t>(count);
+    const auto size = static_cast<uint32_t>(piece.size());
     tokens_.resize(size);
     before_.resize(size);
     after_.resize(size);
-    for (size_t i = 0; i < size; ++i) {
+    for (uint32_t i = 0; i < size; ++i) {
       tokens_[i] = id_of_byte_[static_cast<uint8_t>(piece[i])];
       before_[i] = i - 1;
       after_[i] = i + 1;
     }
-    changes_.clear();
-    for (size_t i = 0; i + 1 < size; ++i) {
-      changes_.emplace_back(Key{tokens_[i], tokens_[i + 1]}, weight);
+    for (uint32_t i = 0; i + 1 < size; ++i) {
+      rise(tokens_[i], tokens_[i + 1], count);
       expect(i);
     }
-    settle(-1);
     while (!due_.empty()) {
-      const uint32_t rank = due_.top().first;
+      const auto rank = static_cast<uint32_t>(due_.top() >> 32);
       places_.clear();
-      for (; !due_.empty() && due_.top().first == rank; due_.pop())
-        if (is_at(rank, due_.top().second) && (places_.empty() || places_.back() != due_.top().second))
-          places_.push_back(due_.top().second);
+      for (; !due_.empty() && due_.top() >> 32 == rank; due_.pop())
+        if (const auto at = static_cast<uint32_t>(due_.top()); is_at(rank, at) && (places_.empty() || places_.back() != at))
+          places_.push_back(at);
       if (reading_ == 0) counted_[rank] += count * places_.size();
-      for (const size_t at : places_)
-        if (is_at(rank, at)) join(rank, at, weight);
-      settle(rank);
+      for (const uint32_t at : places_)
+        if (is_at(rank, at)) join(rank, at, count);
     }
   }
-  void expect(size_t at) {
-    const auto found = ranks_.find({tokens_[at], tokens_[after_[at]]});
-    if (found != ranks_.end()) due_.push({found->second, at});
+  void expect(uint32_t at) {
+    if (const Slot* found = ranks_.find(tokens_[at], tokens_[after_[at]])) due_.push(found->number << 32 | at);
   }
-  bool is_at(uint32_t rank, size_t at) const {
+  bool is_at(uint32_t rank, uint32_t at) const {
     return tokens_[at] == listed_.left[rank] && after_[at] < tokens_.size() &&
            tokens_[after_[at]] == listed_.right[rank];
   }
-  void join(uint32_t rank, size_t at, int64_t weight) {
-    const uint32_t left = tokens_[at], right = tokens_[after_[at]], made = 256 + rank;
-    if (reading_ == 0) joined_[rank] += static_cast<uint64_t>(weight);
-    changes_.emplace_back(Key{left, right}, -weight);
-    const size_t second = after_[at], behind = after_[second];
+  void join(uint32_t rank, uint32_t at, uint64_t count) {
+    const uint32_t left = tokens_[at], second = after_[at], right = tokens_[second], made = 256 + rank;
+    if (reading_ == 0) joined_[rank] += count;
+    fall(left, right, count, rank);
+    const uint32_t behind = after_[second];
     tokens_[at] = made;
     tokens_[second] = kGone;
     after_[at] = behind;
     if (behind < tokens_.size()) {
       before_[behind] = at;
-      changes_.emplace_back(Key{right, tokens_[behind]}, -weight);
-      changes_.emplace_back(Key{made, tokens_[behind]}, weight);
+      fall(right, tokens_[behind], count, rank);
+      rise(made, tokens_[behind], count);
       expect(at);
     }
     if (at > 0) {
-      const size_t in_front = before_[at];
-      changes_.emplace_back(Key{tokens_[in_front], left}, -weight);
-      changes_.emplace_back(Key{tokens_[in_front], made}, weight);
+      const uint32_t in_front = before_[at];
+      fall(tokens_[in_front], left, count, rank);
+      rise(tokens_[in_front], made, count);
       expect(in_front);
     }
-  }
-  // Adds up what a merge did to each pair.
-  void settle(int64_t rank) {
-    std::sort(changes_.begin(), changes_.end());
-    for (size_t i = 0; i < changes_.size();) {
-      int64_t sum = 0;
-      const Key key = changes_[i].first;
-      for (; i < changes_.size() && changes_[i].first == key; ++i) sum += changes_[i].second;
-      change(key, sum, rank);
-    }
-    changes_.clear();
   }
 
   void note_wrong(Wrong found) {
@@ -222,26 +308,37 @@ class StreamedReplay {
     const int order = token_bytes_[a.first].compare(token_bytes_[b.first]);
     return order != 0 ? order > 0 : token_bytes_[a.second].compare(token_bytes_[b.second]) > 0;
   }
-  // Compares every pair, while it lasts, with the merges that were made instead.
+  // Compares every pair that is noted, while it lasts, with the merges that were made instead.
   void compare_order() {
-    for (const auto& [key, history] : notes_) {
-      const uint32_t later = std::max(key.first, key.second);
-      size_t from = std::max(listed_.first, later < 256 ? size_t{0} : size_t{later} - 255);
-      const auto own = ranks_.find(key);
-      const size_t end = std::min<size_t>(own == ranks_.end() ? checked_ : own->second, checked_);
-      uint64_t count = history.complete;
-      auto fall = history.falls.begin();
-      while (from < end && count >= lowest_) {
-        const size_t until = fall == history.falls.end() ? end : std::min<size_t>(end, fall->first + size_t{1});
-        if (compare_between(key, count, from, until)) break;
-        from = std::max(from, until);
-        if (fall != history.falls.end()) count -= (fall++)->second;
-      }
-      for (; fall != history.falls.end(); ++fall) count -= fall->second;
-      const bool left = own == ranks_.end() && checked_ == listed_.counts.size() && listed_.exhausted;
-      if (left && count >= std::max<uint64_t>(rules_.min_frequency, 1))
-        note_wrong({checked_, MergeReplay::Pair{key.first, key.second, count}, 0, 0});
+    std::vector<Key> keys(complete_.size());
+    pairs_.each([&](const Slot& pair) { keys[pair.number - 1] = {pair.first, pair.second}; });
+    pairs_ = NumberTable(NumberTable::kLeastSlots);
+    const std::vector<Slot> falls = falls_.take_sorted();
+    auto fall = falls.begin();
+    for (uint32_t number = 1; number <= keys.size(); ++number) {
+      const auto begin = fall;
+      fall = std::find_if(fall, falls.end(), [&](const Slot& one) { return one.first != number; });
+      if (allowed(keys[number - 1])) compare_pair(keys[number - 1], complete_[number - 1], begin, fall);
     }
+    complete_ = {};
+  }
+  // The count that a pair is complete with, and its falls in the order of ranks.
+  void compare_pair(const Key& key, uint64_t count, std::vector<Slot>::const_iterator fall,
+                    std::vector<Slot>::const_iterator last) {
+    const uint32_t later = std::max(key.first, key.second);
+    size_t from = std::max(listed_.first, later < 256 ? size_t{0} : size_t{later} - 255);
+    const Slot* own = ranks_.find(key.first, key.second);
+    const size_t end = std::min<size_t>(own == nullptr ? checked_ : own->number, checked_);
+    while (from < end && count >= lowest_) {
+      const size_t until = fall == last ? end : std::min<size_t>(end, fall->second + size_t{1});
+      if (compare_between(key, count, from, until)) break;
+      from = std::max(from, until);
+      if (fall != last) count -= (fall++)->number;
+    }
+    for (; fall != last; ++fall) count -= fall->number;
+    const bool left = own == nullptr && checked_ == listed_.counts.size() && listed_.exhausted;
+    if (left && count >= std::max<uint64_t>(rules_.min_frequency, 1))
+      note_wrong({checked_, MergeReplay::Pair{key.first, key.second, count}, 0, 0});
   }
   // Whether the pair was better than a merge of these ranks, whose counts fall.
   bool compare_between(const Key& key, uint64_t count, size_t from, size_t until) {
@@ -259,24 +356,27 @@ class StreamedReplay {
 
   const Listed listed_;
   const ReplayRules rules_;
-  const size_t most_notes_;
+  const size_t budget_bytes_;
   size_t checked_ = 0;  // merges before the first whose count is above that of its predecessor
-  std::vector<uint64_t> bounds_, counted_, joined_;
+  std::vector<uint32_t> bounds_;
+  const size_t n_bounds_ = bounds_.size();
+  std::vector<bool> reaching_;
+  std::vector<uint64_t> counted_, joined_;
   std::vector<std::string> token_bytes_;
   std::array<uint32_t, 256> id_of_byte_{};
-  std::unordered_map<Key, uint32_t, KeyHash> ranks_;
+  NumberTable ranks_;  // by pair
   uint64_t bytes_ = 0, lowest_ = 0;
-  size_t reading_ = 0, n_notes_ = 0;
+  size_t reading_ = 0;
   std::vector<Part> parts_;  // that are still to be read for
   Part part_{0, 0};
-  std::unordered_map<Key, History, KeyHash> notes_;
+  double compared_ = 0;  // of all pairs
+  // The notes: numbers of pairs from 1 on, the count that each is complete with, and falls by number and rank.
+  NumberTable pairs_{NumberTable::kLeastSlots}, falls_{NumberTable::kLeastSlots};
+  std::vector<uint64_t> complete_;
   std::optional<Wrong> wrong_;
-  // Of the piece that is replayed.
-  std::vector<uint32_t> tokens_;
-  std::vector<size_t> before_, after_, places_;
-  std::vector<std::pair<Key, int64_t>> changes_;
-  using Due = std::pair<uint32_t, size_t>;
-  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+  // Of the piece that is replayed; `due_`: ranks in the upper half, where in the lower one.
+  std::vector<uint32_t> tokens_, before_, after_, places_;
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> due_;
 };
 
 }  // namespace bpe
