@@ -150,8 +150,8 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
         return forecast.least(merges), seconds, "at least, which is more than the limit"
     if way.parts > 1:
         return way.bytes, seconds, f"on each of {way.parts} nodes, which share it"
-    passes = forecast.passes(shape, merges, way)
-    seconds *= forecast.times_longer(passes)
+    passes = forecast.passes(shape, way)
+    seconds *= forecast.times_longer(shape, way)
     return way.bytes, seconds, f"in about {passes} passes over words on disk" if passes else ""
 
 

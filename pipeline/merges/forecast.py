@@ -27,8 +27,11 @@ _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
 _SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
 _STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
-_PASSES, _PASSES_POWER = 7, 1.8  # over words on disk if all fit but not quite, and how that grows with what does not
-_PASS_TIME = 0.13  # of a pass, in times of merging in memory
+# Passes over words on disk. A phase that takes its words to memory covers counts by how much of all words fits; a pass
+# that merges on the way makes the merges of pairs whose words do not fit, the fewer the less memory its counts have.
+# Times are of merging in memory: of writing all words at first, and of a pass of either kind.
+_PHASES, _STREAMED_PASSES = 18, 12
+_STORING_TIME, _PHASE_TIME, _STREAMED_TIME = 0.4, 0.15, 0.08
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
@@ -183,15 +186,21 @@ def whole(shape: CounterShape, merges: int) -> int:
     return min(merging_bytes(shape, merges, threads=1, streamed=streamed) for streamed in (False, True))
 
 
-def passes(shape: CounterShape, merges: int, way: Merging) -> int:
+def _passes(shape: CounterShape, way: Merging) -> tuple[float, float]:
+    """Estimate the phases with words in memory, and the passes that merge on the way."""
+    fitting = way.resident_bytes / max(2 * shape.slots, 1)
+    return (_PHASES / fitting, _STREAMED_PASSES / fitting**2) if fitting else (0, 0)
+
+
+def passes(shape: CounterShape, way: Merging) -> int:
     """Estimate how often words on disk are read: the fewer of them fit in memory, the more often."""
-    fitting = way.resident_bytes / max(whole(shape, merges), 1)
-    return max(5, round(_PASSES / fitting**_PASSES_POWER)) if way.resident_bytes else 0
+    return round(sum(_passes(shape, way)))
 
 
-def times_longer(readings: int) -> float:
-    """Return how many times as long as in memory merging takes with that many passes over words on disk."""
-    return 1 + _PASS_TIME * readings
+def times_longer(shape: CounterShape, way: Merging) -> float:
+    """Estimate how many times as long as in memory merging takes."""
+    phases, streamed = _passes(shape, way)
+    return 1 + (_STORING_TIME + _PHASE_TIME * phases + _STREAMED_TIME * streamed if way.resident_bytes else 0)
 
 
 def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:

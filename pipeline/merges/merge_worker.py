@@ -249,9 +249,6 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
         raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
     if way.resident_bytes:
-        readings = passes(shape, task.merges, way)
-        often = (
-            "words that do not fit in memory are on disk; about %d passes over them, %.1f times as long as in memory"
-        )
-        _log.info(f"merging: {often}", readings, times_longer(readings))
+        often = "words that do not fit in memory are on disk; about %d passes over them, %.1f times as long"
+        _log.info(f"merging: {often}", passes(shape, way), times_longer(shape, way))
     return way
