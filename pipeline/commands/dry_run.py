@@ -10,6 +10,7 @@ from pipeline.base.machine import MemoryWatch
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.counts.combine_worker import COMBINE_BYTES
+from pipeline.counts.counter_file import look_at
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for, sharing
@@ -23,7 +24,7 @@ from pipeline.run.options import Options
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import executor_for, nodes
-from pipeline.storage import location
+from pipeline.storage import Location, location
 from pipeline.tokenizer.export import check_before_work
 
 _SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 16 << 20, 256 << 10
@@ -83,16 +84,20 @@ def _second_count(work: Work) -> dict[str, str]:
 
 
 def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[str, str]:
-    """Forecast time, disk and memory from a sample that was counted here and now."""
+    """Forecast time, disk and memory from a sample that was counted here and now, and from counters that exist."""
     options, plan, budget = work.options, run.manifest.plan, workers.budget
+    whole, *parts = look_at(_counters_of(run), work.executor)
     text_share = found.text_bytes / max(plan.bytes, 1)  # of what is read
-    counters = [found.pieces(chunk.bytes * text_share) for chunk in plan.chunks]
-    pieces, piece_bytes = found.pieces(found.text_bytes)
-    largest_share = max(chunk.bytes for chunk in plan.chunks) / max(plan.bytes, 1)
-    counting_s = found.counting_s * max(1 / workers.count, largest_share)
+    counters = [
+        (part.rows, part.piece_bytes) if part else found.pieces(chunk.bytes * text_share)
+        for chunk, part in zip(plan.chunks, parts, strict=True)
+    ]
+    pieces, piece_bytes = (whole.rows, whole.piece_bytes) if whole else found.pieces(found.text_bytes)
+    missing = [chunk.bytes for chunk, part in zip(plan.chunks, parts, strict=True) if not (whole or part)]
+    counting_s = found.counting_s * max(sum(missing) / workers.count, *missing, 0) / max(plan.bytes, 1)
     rows = sum(one for one, _ in counters)
     team = threads(options, work.nodes)
-    combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 else 0.0
+    combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 and not whole else 0.0
     disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
     in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
     each = budget.worker_bytes + min(workers.work_bytes, int(in_table)) + _WRITING_BYTES
@@ -104,14 +109,24 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
     merging += budget.taken_bytes + budget.worker_bytes
     of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
     time_s = _START_S + counting_s + combining_s + merging_s
-    read = format_bytes(found.points[1][0])
+    exist = (
+        "and the counter that exists" if whole else f"and {len(parts) - len(missing)} counters" if any(parts) else ""
+    )
+    source = f"from a sample of {format_bytes(found.points[1][0])} {exist}".rstrip()
     return {
-        "time": f"{duration(_LOW * time_s)} to {duration(_HIGH * time_s)} ({of_stages}), from a sample of {read}",
+        "time": f"{duration(_LOW * time_s)} to {duration(_HIGH * time_s)} ({of_stages}), {source}",
         "different pieces": f"about {pieces:.2g}, {format_bytes(piece_bytes)}".replace("e+0", "e"),
         "disk": _range(disk, "for counters"),
         "memory while counting": _range(counting),
         "memory while merging": _range(merging, of_merging),
     }
+
+
+def _counters_of(run: Run) -> list[tuple[Location, str]]:
+    """Return the combined counter and those of all chunks, which need not exist, with their fingerprints."""
+    found = run.manifest
+    chunks = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in range(len(found.plan.chunks))]
+    return [(run.counter_path, found.counter_fingerprint()), *chunks]
 
 
 def _range(size: float, what: str = "") -> str:
@@ -145,21 +160,19 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
     way = forecast.choose(
         shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.options, work.nodes)
     )
-    seconds = _merging_s(work, found)
+    seconds = _merging_s(work, found, pieces) * (way.times_longer if way else 1.0)
     if way is None:
         return forecast.least(merges), seconds, "at least, which is more than the limit"
     if way.parts > 1:
         return way.bytes, seconds, f"on each of {way.parts} nodes, which share it"
-    passes = forecast.passes(shape, way)
-    seconds *= forecast.times_longer(shape, way)
-    return way.bytes, seconds, f"in about {passes} passes over words on disk" if passes else ""
+    return way.bytes, seconds, f"in about {way.passes} passes over words on disk" if way.passes else ""
 
 
-def _merging_s(work: Work, found: Sample) -> float:
+def _merging_s(work: Work, found: Sample, pieces: float) -> float:
     """Forecast the time of merging in memory: merge the sample; it takes time for different pieces."""
     engine, started = _core.MergeEngine(), time.monotonic()
     engine.add(*found.columns)
     options = work.options
     engine.run(merges_for(options), threads=threads(options, work.nodes), tie_break=options.tie_break)
     merged_s = time.monotonic() - started
-    return merged_s * max(found.pieces(found.text_bytes)[0] / found.points[1][1], 1)
+    return merged_s * max(pieces / found.points[1][1], 1)

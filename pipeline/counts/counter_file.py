@@ -182,6 +182,7 @@ class CounterFacts:
 
     rows: int
     statistics: ChunkStatistics
+    piece_bytes: int = 0  # of different pieces, about; 0 if it was just written
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def look(task: LookTask) -> list[CounterFacts | None]:
     def facts_of(part: tuple[Location, str]) -> CounterFacts | None:
         try:
             with open_counter(part[0], fingerprint=part[1]) as counter:
-                return CounterFacts(counter.rows, counter.statistics)
+                return CounterFacts(counter.rows, counter.statistics, counter.piece_bytes)
         except RunDirectoryError:
             return None
 

@@ -32,6 +32,7 @@ _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engin
 # Times are of merging in memory: of writing all words at first, and of a pass of either kind.
 _PHASES, _STREAMED_PASSES = 18, 12
 _STORING_TIME, _PHASE_TIME, _STREAMED_TIME = 0.4, 0.15, 0.08
+_EXCHANGE_S, _MERGING_S = 0.16e-3, 45e-9  # of a merge that parts share, waiting for each other; of a slot, without
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
@@ -63,6 +64,8 @@ class Merging:
     streamed: bool  # the engine reads the counter three times instead of holding it in memory
     resident_bytes: int = 0  # for words, lists and pairs, if words that a phase does not need are on disk
     parts: int = 1  # of the counter, each on a node of its own; then bytes and threads are those of each
+    passes: int = 0  # over words on disk
+    times_longer: float = 1.0  # than in memory, on one node
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,16 @@ def choose(
     for team in range(threads, 0, -1):
         resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
         if resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES):
-            return Merging(budget_bytes, team, streamed=True, resident_bytes=resident)
+            return from_disk(shape, budget_bytes, team, resident)
     return None
+
+
+def from_disk(shape: CounterShape, budget_bytes: int, threads: int, resident_bytes: int) -> Merging:
+    """Return how to merge with words on disk: the fewer of them fit in memory, the more often these are read."""
+    fitting = resident_bytes / max(2 * shape.slots, 1)
+    phases, streamed = _PHASES / fitting, _STREAMED_PASSES / fitting**2
+    times = 1 + _STORING_TIME + _PHASE_TIME * phases + _STREAMED_TIME * streamed
+    return Merging(budget_bytes, threads, True, resident_bytes, passes=round(phases + streamed), times_longer=times)
 
 
 def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None:
@@ -163,7 +174,10 @@ def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None
         longest_list=-(-shape.longest_list // parts),
     )
     needed = merging_bytes(each, merges, threads=threads, streamed=True) + _SUM_BYTES * _sketch_counters(shape.slots)
-    return Merging(needed, threads, streamed=True, parts=parts) if needed <= sharing.budget_bytes else None
+    if needed > sharing.budget_bytes:
+        return None
+    times = 1 / parts + merges * _EXCHANGE_S / max(_MERGING_S * shape.slots, 1e-3)
+    return Merging(needed, threads, streamed=True, parts=parts, times_longer=times)
 
 
 def _sketch_counters(slots: int) -> int:
@@ -184,23 +198,6 @@ def least(merges: int) -> int:
 def whole(shape: CounterShape, merges: int) -> int:
     """Return what merging takes with all words in memory and everything else as small as it can be."""
     return min(merging_bytes(shape, merges, threads=1, streamed=streamed) for streamed in (False, True))
-
-
-def _passes(shape: CounterShape, way: Merging) -> tuple[float, float]:
-    """Estimate the phases with words in memory, and the passes that merge on the way."""
-    fitting = way.resident_bytes / max(2 * shape.slots, 1)
-    return (_PHASES / fitting, _STREAMED_PASSES / fitting**2) if fitting else (0, 0)
-
-
-def passes(shape: CounterShape, way: Merging) -> int:
-    """Estimate how often words on disk are read: the fewer of them fit in memory, the more often."""
-    return round(sum(_passes(shape, way)))
-
-
-def times_longer(shape: CounterShape, way: Merging) -> float:
-    """Estimate how many times as long as in memory merging takes."""
-    phases, streamed = _passes(shape, way)
-    return 1 + (_STORING_TIME + _PHASE_TIME * phases + _STREAMED_TIME * streamed if way.resident_bytes else 0)
 
 
 def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:

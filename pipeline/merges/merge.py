@@ -103,6 +103,12 @@ def learn_task(work: Work, task: merge_worker.MergeTask, stage: str = STAGE) -> 
         if work.nodes:  # the memory it needs chooses the node
             [(_, way)] = work.executor.run(merge_worker.check, [task])
             need = Need(task.threads, way.bytes + task.other_bytes)
+            if way.passes and task.sharing:
+                work.inform(
+                    f"the memory of {task.sharing.parts} nodes is too small for all pieces: one of them merges with "
+                    f"words on disk, in about {way.passes} passes, {way.times_longer:.1f} times as long as in memory; "
+                    "add nodes, or give a larger --memory-limit"
+                )
             if way.parts > 1:
                 need = Need(memory_bytes=_COORDINATING_BYTES)
         [(_, learned)] = work.executor.run(merge_worker.learn, [task], advance, need=need)

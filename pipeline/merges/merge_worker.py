@@ -17,7 +17,7 @@ from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list, parity_worker, shared_worker
-from pipeline.merges.forecast import Merging, Sharing, choose, passes, shape_of, surely_enough, times_longer, too_little
+from pipeline.merges.forecast import Merging, Sharing, choose, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.run.parity import Parity
 from pipeline.storage import Location
@@ -249,6 +249,6 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
         raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
     if way.resident_bytes:
-        often = "words that do not fit in memory are on disk; about %d passes over them, %.1f times as long"
-        _log.info(f"merging: {often}", passes(shape, way), times_longer(shape, way))
+        text = "merging: words that do not fit in memory are on disk; about %d passes over them, %.1f times as long"
+        _log.info(text, way.passes, way.times_longer)
     return way

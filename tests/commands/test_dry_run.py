@@ -16,11 +16,20 @@ from pipeline.base.units import parse_bytes
 DOCUMENTS = [generated_text(seed, 300) for seed in range(150)]
 TEXT = "\n".join(DOCUMENTS)
 JSONL = "\n".join(json.dumps({"number": number, "text": text}) for number, text in enumerate(DOCUMENTS))
+
+
+def write_many(path):
+    path.mkdir()
+    for number, text in enumerate(DOCUMENTS):
+        (path / f"{number}.txt").write_text(text)
+
+
 KINDS = {
     "a.txt": lambda path: path.write_text(TEXT),
     "a.jsonl": lambda path: path.write_text(JSONL),
     "a.jsonl.zst": lambda path: path.write_bytes(pa.compress(JSONL.encode(), "zstd", asbytes=True)),
     "a.txt.gz": lambda path: path.write_bytes(gzip.compress(TEXT.encode())),
+    "many": write_many,
     "a.parquet": lambda path: pq.write_table(pa.table({"text": DOCUMENTS}), path, row_group_size=40),
 }
 
@@ -51,4 +60,8 @@ def test_forecasts_hold(name, tmp_path):
     assert between(peaks["merging"], plan["memory while merging"])
     assert re.fullmatch(r" *\d+ s to \d+ s \(counting \d+ s, merging \d+ s\), from a sample of .*", plan["time"])
     text_bytes = parse_bytes(re.search(r"about ([\d.]+ .iB) of text", plan["corpus"])[1])
+    again = dict(line.split(":", 1) for line in command(*words, "--dry-run").splitlines())
+    assert re.search(r"\(counting 1 s, .*, from a sample of .* and the counter that exists", again["time"])
+    assert f"about {report['corpus']['different_pieces']:.2g},".replace("e+0", "e") in again["different pieces"]
+    assert between(sum(counter.stat().st_size for counter in counters), again["disk"])
     assert 0.9 <= text_bytes / sum(len(text.encode()) for text in DOCUMENTS) <= 1.15

@@ -249,9 +249,19 @@ def test_forecast_is_above_the_memory_taken(name: str, merges: int, threads: int
 def test_forecast_of_time_under_a_limit_is_near_what_was_measured(
     shape: forecast.CounterShape, limit_bytes: int, passes: int, times: float
 ) -> None:
-    way = forecast.Merging(limit_bytes - 98 * MIB, 2, streamed=True, resident_bytes=limit_bytes - 129 * MIB)
-    assert forecast.passes(shape, way) == pytest.approx(passes, rel=0.4)
-    assert forecast.times_longer(shape, way) == pytest.approx(times, rel=0.15)
+    way = forecast.from_disk(shape, limit_bytes - 98 * MIB, 2, limit_bytes - 129 * MIB)
+    assert way.passes == pytest.approx(passes, rel=0.4)
+    assert way.times_longer == pytest.approx(times, rel=0.15)
+
+
+def test_one_node_merges_from_disk_where_all_together_lack_memory() -> None:
+    shape = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
+    for budget_bytes, shared in ((100 * MIB, False), (2000 * MIB, True)):
+        nodes = forecast.Sharing(parts=3, threads=2, budget_bytes=budget_bytes, from_bytes=1 << 50)
+        way = forecast.choose(shape, 32_000, threads=2, budget_bytes=100 * MIB, sharing=nodes)
+        assert way is not None
+        assert (way.parts == 3) == shared == (way.passes == 0)
+        assert (way.times_longer < 1) == shared
 
 
 def test_fitting_way_is_found() -> None:
@@ -265,8 +275,8 @@ def test_fitting_way_is_found() -> None:
             assert way is not None
             assert way.bytes <= budget
             assert (way.resident_bytes == 0) == (budget == everything)
-            passes.append(forecast.passes(shape, way))
-            assert (forecast.times_longer(shape, way) == 1) == (budget == everything)
+            passes.append(way.passes)
+            assert (way.times_longer == 1) == (budget == everything)
         assert forecast.choose(shape, 1000, threads=threads, budget_bytes=least - 1) is None
     assert passes[:5] == sorted(passes[:5])
     assert passes[0] == 0
