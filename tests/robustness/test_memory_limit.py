@@ -261,7 +261,6 @@ def test_one_node_merges_from_disk_where_all_together_lack_memory() -> None:
         way = forecast.choose(shape, 32_000, threads=2, budget_bytes=100 * MIB, sharing=nodes)
         assert way is not None
         assert (way.parts == 3) == shared == (way.passes == 0)
-        assert (way.times_longer < 1) == shared
 
 
 def test_fitting_way_is_found() -> None:
