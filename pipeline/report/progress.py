@@ -23,9 +23,7 @@ from pipeline.base.units import format_bytes, format_count
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
-_FIRST_MERGES = 10  # too few to know a rate
-_EARLY_MERGES = 20  # merges take time by how often their pairs occur: the n-th one as 1 / (n + 20), about
-_READING_SHARE = 0.75  # of the time before the first merge; the rest of it was work for merges
+_FIRST_MERGES = 10  # merges take time by how often their pairs occur: the n-th one as 1 / (n + 10), about
 _StageEvent = StageStarted | Advanced | StageEnded
 _MARKS = {"warning": "warning: ", "info": ""}
 _NAMES = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stage_ended", Notice: "notice"}
@@ -130,10 +128,10 @@ class _Stage:
         if self.total <= self.done or (self._merges and self.done - self._earlier < _FIRST_MERGES):
             return None
         earlier, done, total = (self._work(count) for count in (self._earlier, self.done, self.total))
-        return (elapsed_s - _READING_SHARE * self._reading_s) * (total - done) / (done - earlier)
+        return (elapsed_s - self._reading_s / 2) * (total - done) / (done - earlier)
 
     def _work(self, count: float) -> float:
-        return math.log1p(count / _EARLY_MERGES) if self._merges else count
+        return math.log1p(count / _FIRST_MERGES) if self._merges else count
 
     def text(self) -> str:
         """Say how much is done, the rate since it started, the time left at this rate, and the memory in use."""
