@@ -170,6 +170,11 @@ class CountTally:
         A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).
         """
 
+    def is_text(self) -> bool:
+        """
+        Whether compact words can hold the pieces: no byte is C0, C1, F5 or above.
+        """
+
     def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]:
         """
         What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the positions of the most frequent pair of bytes.
@@ -222,9 +227,9 @@ class MergeEngine:
         Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.
         """
 
-    def stream(self, read: Callable[[], Iterable[Columns]], piece_bytes: int) -> None:
+    def stream(self, read: Callable[[], Iterable[Columns]], slots: int) -> None:
         """
-        Instead of add(): read() returns all columns, about piece_bytes of pieces in all; run() calls it three times, so that they need not be in memory together.
+        Instead of add(): read() returns all columns, about that many bytes and pieces in all; run() calls it once or twice, so that they need not be in memory together.
         """
 
     def resume(self, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer) -> None:
@@ -232,9 +237,9 @@ class MergeEngine:
         Continues after these merges, in order of rank: run() makes those that come after them and returns all. They are as phase_end was given them, or come from other pieces; what they join is counted in these.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None, max_words: int = 0, no_colon: bool = False) -> MergeResult:
+    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, compact: bool = False, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None, max_words: int = 0, no_colon: bool = False) -> MergeResult:
         """
-        Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new. max_words, no_colon: what merges after those of resume() may make at most: that many parts between spaces (0: any number), no colon with a space after it.
+        Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. compact: in less memory, a third slower. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new. max_words, no_colon: what merges after those of resume() may make at most: that many parts between spaces (0: any number), no colon with a space after it.
         """
 
 class Part:

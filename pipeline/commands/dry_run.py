@@ -153,6 +153,7 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
         slots=int(of_sample.slots * grown),
         rare=min(of_sample.rare * grown / max(text_grown, 1e-9), 1.0),
         first_positions=int(of_sample.first_positions * grown),
+        compact_positions=int(of_sample.compact_positions * grown),
         longest_list=int(of_sample.longest_list * grown),
     )
     budget_bytes = workers.budget.per_worker(1)

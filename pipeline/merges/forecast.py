@@ -1,9 +1,10 @@
 """Forecast the memory that merging and exporting take, and how it fits.
 
-First the pieces and the words made of them are in memory together. Then come phases, each with an index of pairs and
-their positions: the first is known from the pairs of bytes; later ones hold pairs that do not exist yet, the more the
-rarer the pieces are. The factors were measured; tests hold that the forecast is above what is taken, not far above it.
-Where all of that is too much, the engine keeps words on disk, in any budget above a small one, and takes longer.
+The engine reads the counter partition by partition into words. Then come phases, each with an index of pairs and their
+positions: the first is known from the pairs of bytes; later ones hold pairs that do not exist yet, the more the rarer
+the pieces are. The factors were measured; tests hold that the forecast is above what is taken, not far above it.
+Compact words take half the memory and a third more time. Where these are too much, the engine keeps words on disk, in
+any budget above a small one, and takes longer.
 """
 
 from collections.abc import Sequence
@@ -13,13 +14,21 @@ from pipeline import _core
 from pipeline.base.units import format_bytes
 
 _ROW_BYTES = 16  # an offset and a count
+_WORDS_BYTES, _COMPACT_BYTES, _COMPACT_LATER_BYTES = (
+    2.02,
+    1.01,
+    1.56,
+)  # of a slot: compact, then after a thousand merges
+COMPACT_FROM = 1 << 28  # slots: memory is dearer than time
+_COMPACT_TIME = 0.35
+_LANES, _LANE_SLOTS = 12_000, 128  # of a thread, whose words end amid a block
 _READ_BYTES = 16 << 20  # for the partition of the counter that is being read; half of it stays
 _FIXED_BYTES, _THREAD_BYTES = 6 << 20, 3 << 20
 _FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 4.6, 8, 5.5  # of a position: in a first index of long lists, of short
 _LONG_LIST = 4096
 _LISTED_BYTES = 7.5  # of a position of the longest list, which is copied, and followed by others half as long
 _PAIR_BYTES, _PAIR_THREAD_BYTES = 80, 165  # of a pair that may still be merged
-_RARE_PAIR_BYTES, _RARE_BYTES = 1400, 16 << 20  # if pieces hardly ever repeat: most pairs occur only once
+_RARE_PAIR_BYTES, _RARE_BYTES = 1300, 8 << 20  # if pieces hardly ever repeat: most pairs occur only once
 _ANY_PAIR_BYTES = 2200  # if there are only a few pieces: they may be of any kind
 _FEW_PIECES = 1000
 _MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
@@ -34,6 +43,7 @@ _PHASES, _STREAMED_PASSES = 18, 12
 _STORING_TIME, _PHASE_TIME, _STREAMED_TIME = 0.4, 0.15, 0.08
 _EXCHANGE_S, _MERGING_S = 0.16e-3, 45e-9  # of a merge that parts share, waiting for each other; of a slot, without
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
+_SPARE_MIB = 3  # in what is advised: processes do not take the same in each run
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 
@@ -53,6 +63,9 @@ class CounterShape:
     first_pairs: int = 1  # in the first index
     first_positions: int = 0
     longest_list: int = 0  # positions of the most frequent pair of bytes
+    text: bool = False  # which may be held in compact words; then what their first index holds:
+    compact_pairs: int = 1
+    compact_positions: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Merging:
 
     bytes: int
     threads: int
-    streamed: bool  # the engine reads the counter three times instead of holding it in memory
+    compact: bool = False  # words in half the memory
     resident_bytes: int = 0  # for words, lists and pairs, if words that a phase does not need are on disk
     parts: int = 1  # of the counter, each on a node of its own; then bytes and threads are those of each
     passes: int = 0  # over words on disk
@@ -91,8 +104,10 @@ def shape_of(tally: _core.CountTally, merges: int, min_piece_count: int) -> Coun
     """Return the shape of a counter that was tallied for this `min_piece_count`: rarer pieces have no slots."""
     classes = tally.classes()
     slots, rare = _merged(classes, min_piece_count)
-    first = tally.first_index(_pairs(merges, slots), max(_LEAST_POSITIONS, slots // 4))
-    return CounterShape(sum(one[1] for one in classes), sum(one[2] for one in classes), slots, rare, *first)
+    pairs, whole_pieces = _pairs(merges, slots), (sum(one[1] for one in classes), sum(one[2] for one in classes))
+    first = tally.first_index(pairs, max(_LEAST_POSITIONS, slots // 4))
+    compact = tally.first_index(pairs, max(_LEAST_POSITIONS, slots // 6))
+    return CounterShape(*whole_pieces, slots, rare, *first, tally.is_text(), *compact[:2])
 
 
 def _merged(classes: Sequence[CountClass], min_piece_count: int) -> tuple[int, float]:
@@ -101,13 +116,9 @@ def _merged(classes: Sequence[CountClass], min_piece_count: int) -> tuple[int, f
     return sum(one[3] for one in kept), sum(one[1] for one in kept) / max(sum(one[4] for one in kept), 1.0)
 
 
-def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: bool) -> int:
-    """Return the most that merging takes on top of the process itself, with the counter unless it is streamed."""
-    threads = min(threads, 1 + shape.bytes // (4 << 20))  # more do not pay
-    words = 2 * shape.slots
-    counter = _READ_BYTES if streamed else _ROW_BYTES * shape.pieces + shape.bytes
-    taking_in = counter + words + words // 8
-    long_lists = shape.first_positions > _LONG_LIST * shape.first_pairs
+def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bool = False) -> int:
+    """Return the most that merging takes on top of the process itself."""
+    threads = min(threads, 1 + (shape.bytes + shape.pieces) // (4 << 20))  # more do not pay
     pairs = _pairs(merges, shape.slots)
     usual = _PAIR_BYTES + threads * _PAIR_THREAD_BYTES
     if shape.pieces > _FEW_PIECES:
@@ -116,18 +127,25 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, streamed: b
         each = usual + rare * min(max(0, _RARE_PAIR_BYTES - usual), most)
     else:
         rare, each = 1.0, _ANY_PAIR_BYTES
+    first_pairs = shape.compact_pairs if compact else shape.first_pairs
+    first_positions = shape.compact_positions if compact else shape.first_positions
     first = (
-        shape.first_positions * (_FIRST_BYTES if long_lists else _SHORT_LIST_BYTES)
+        first_positions * (_FIRST_BYTES if first_positions > _LONG_LIST * first_pairs else _SHORT_LIST_BYTES)
         + shape.longest_list * _LISTED_BYTES
-        + shape.first_pairs * each
+        + first_pairs * each
     )
-    sketch = 4 * _sketch_counters(shape.slots)
-    positions = min(max(_LEAST_POSITIONS, shape.slots // 4), shape.slots)
+    later_slots = _COMPACT_LATER_BYTES / 2 * shape.slots if compact else shape.slots
+    positions = min(max(_LEAST_POSITIONS, later_slots / (8 if compact else 4)), shape.slots)
     # If many pairs are indexed they are rare ones, and the words are shorter by then.
-    middle = positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each
-    last = positions // 4 * _LATER_BYTES + pairs * each
-    fixed = _FIXED_BYTES + threads * _THREAD_BYTES + rare * _RARE_BYTES + (_READ_BYTES // 2 if streamed else 0)
-    return int(fixed + max(taking_in, words + sketch + max(first, middle, last)))
+    later = max(
+        positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each,
+        positions / 4 * _LATER_BYTES + pairs * each,
+    )
+    words, later_words = (_COMPACT_BYTES, _COMPACT_LATER_BYTES) if compact else (_WORDS_BYTES, _WORDS_BYTES)
+    most_words = shape.slots * words + max(first, shape.slots * (later_words - words) + later)
+    lanes = threads * min(shape.pieces, _LANES) * _LANE_SLOTS * words
+    fixed = _FIXED_BYTES + threads * _THREAD_BYTES + rare * _RARE_BYTES + _READ_BYTES // 2
+    return int(fixed + lanes + 4 * _sketch_counters(shape.slots) + most_words)
 
 
 def _pairs(merges: int, slots: int) -> int:
@@ -141,10 +159,12 @@ def choose(
     shared = _share(shape, merges, sharing) if sharing else None
     if sharing and shared and shape.bytes >= sharing.from_bytes:
         return shared
-    for streamed, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
-        needed = merging_bytes(shape, merges, threads=team, streamed=streamed)
+    for compact, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
+        if (compact and not shape.text) or (shape.text and not compact and shape.slots >= COMPACT_FROM):
+            continue
+        needed = merging_bytes(shape, merges, threads=team, compact=compact)
         if needed <= budget_bytes:
-            return Merging(needed, team, streamed)
+            return Merging(needed, team, compact, times_longer=1 + _COMPACT_TIME * compact)
     if shared:
         return shared
     for team in range(threads, 0, -1):
@@ -159,7 +179,7 @@ def from_disk(shape: CounterShape, budget_bytes: int, threads: int, resident_byt
     fitting = resident_bytes / max(2 * shape.slots, 1)
     phases, streamed = _PHASES / fitting, _STREAMED_PASSES / fitting**2
     times = 1 + _STORING_TIME + _PHASE_TIME * phases + _STREAMED_TIME * streamed
-    return Merging(budget_bytes, threads, True, resident_bytes, passes=round(phases + streamed), times_longer=times)
+    return Merging(budget_bytes, threads, False, resident_bytes, passes=round(phases + streamed), times_longer=times)
 
 
 def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None:
@@ -173,11 +193,11 @@ def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None
         first_positions=-(-shape.first_positions // parts),
         longest_list=-(-shape.longest_list // parts),
     )
-    needed = merging_bytes(each, merges, threads=threads, streamed=True) + _SUM_BYTES * _sketch_counters(shape.slots)
+    needed = merging_bytes(each, merges, threads=threads) + _SUM_BYTES * _sketch_counters(shape.slots)
     if needed > sharing.budget_bytes:
         return None
     times = 1 / parts + merges * _EXCHANGE_S / max(_MERGING_S * shape.slots, 1e-3)
-    return Merging(needed, threads, streamed=True, parts=parts, times_longer=times)
+    return Merging(needed, threads, parts=parts, times_longer=times)
 
 
 def _sketch_counters(slots: int) -> int:
@@ -197,7 +217,7 @@ def least(merges: int) -> int:
 
 def whole(shape: CounterShape, merges: int) -> int:
     """Return what merging takes with all words in memory and everything else as small as it can be."""
-    return min(merging_bytes(shape, merges, threads=1, streamed=streamed) for streamed in (False, True))
+    return merging_bytes(shape, merges, threads=1, compact=shape.text)
 
 
 def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:
@@ -205,7 +225,7 @@ def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:
     needed = least(merges) + other_bytes
     return (
         f"merging takes at least {format_bytes(needed)} for all processes together, and there are "
-        f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {-(-needed >> 20)}MiB"
+        f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {(needed >> 20) + _SPARE_MIB}MiB"
     )
 
 

@@ -1,7 +1,7 @@
 """Learn the merge list from the combined counter and write it, in a worker process.
 
-The memory that merging takes is forecast first; if it exceeds the budget, the engine reads the counter in partitions,
-with fewer threads; if that is still too much, it keeps words on disk. On a cluster, nodes share what is too much or too
+The memory that merging takes is forecast first; if it exceeds the budget, the engine makes compact words, with fewer
+threads; if that is still too much, it keeps words on disk. On a cluster, nodes share what is too much or too
 slow for one of them. The merges so far are stored between phases: after a kill the next process continues with them.
 """
 
@@ -17,7 +17,7 @@ from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list, parity_worker, shared_worker
-from pipeline.merges.forecast import Merging, Sharing, choose, shape_of, surely_enough, too_little
+from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.run.parity import Parity
 from pipeline.storage import Location
@@ -167,12 +167,7 @@ def _learn_here(
     engine = _core.MergeEngine()
     if before:
         engine.resume(before.left, before.right, before.counts, before.joined)
-    if way.streamed:
-        engine.stream(counter.read_all, counter.piece_bytes)
-    else:
-        batches = list(counter.read_all())
-        while batches:
-            engine.add(*batches.pop())  # which frees the memory as soon as it can
+    engine.stream(counter.read_all, counter.piece_bytes + counter.rows)
     return engine.run(
         task.merges,
         min_frequency=task.min_frequency,
@@ -184,6 +179,7 @@ def _learn_here(
         tie_break=task.tie_break,
         threads=way.threads,
         progress=progress,
+        compact=way.compact,
         resident_bytes=way.resident_bytes,
         scratch=scratch,
         phase_end=phase_end,
@@ -237,8 +233,8 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
         return parity_worker.way_of(task)
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
-    if enough <= task.budget_bytes and not shared:
-        return Merging(enough, task.threads, streamed=False)
+    if enough <= task.budget_bytes and counter.piece_bytes < COMPACT_FROM and not shared:
+        return Merging(enough, task.threads)
     tally = _core.CountTally(task.min_piece_count)
     for columns in counter.read_all():
         tally.add(*columns)

@@ -119,7 +119,7 @@ def way_of(task: "MergeTask") -> Merging:
         if shape.slots == 0:
             remedy = "leave it out" if least == 1 else f"leave it out, or give less than --min-piece-count {least:,}"
             raise TrainingError(f"{one.counter}: the language {one.name} has no pieces to merge; {remedy}")
-        needed += merging_bytes(shape, merges, threads=1, streamed=True)
+        needed += merging_bytes(shape, merges, threads=1)
     if needed > task.budget_bytes:
         together, there = needed + task.other_bytes, max(task.budget_bytes + task.other_bytes, 0)
         raise TrainingError(
@@ -127,4 +127,4 @@ def way_of(task: "MergeTask") -> Merging:
             f"and there are {format_bytes(there)}; give --memory-limit {-(-together >> 20)}MiB, or leave rare pieces "
             "out with --min-piece-count"
         )
-    return Merging(needed, min(task.threads, len(languages)), streamed=True)
+    return Merging(needed, min(task.threads, len(languages)))

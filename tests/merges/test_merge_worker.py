@@ -52,6 +52,7 @@ tuning = st.fixed_dictionaries(
         "share_from": st.sampled_from([0, 1, 3]),
         "narrow_symbols": st.integers(0, 300),
         "index_positions": st.integers(1, 50),
+        "compact": st.just(True),
         # From a phase of one word, or of none, to one of all; whatever does not fit is on disk.
         "resident_bytes": st.one_of(st.integers(1, 400), st.integers(1, 20_000)),
     },
@@ -98,7 +99,8 @@ def test_same_merges_as_huggingface(counter: Counter, tuning: dict[str, int]) ->
 def test_same_merges_as_huggingface_on_a_long_tail(min_frequency: int) -> None:
     counter = natural_counter(seed=1, n_pieces=3000)
     theirs = train_huggingface(counter, 3000, min_frequency=min_frequency)
-    for options in ({}, {"threads": 2, "thread_bytes": 1, "index_positions": 3000, "narrow_symbols": 700}):
+    parts = {"threads": 2, "thread_bytes": 1, "index_positions": 3000}
+    for options in ({}, {**parts, "narrow_symbols": 700}, {"compact": True}, {**parts, "compact": True}):
         ours = train(counter, 3000, min_frequency=min_frequency, **options)
         assert [(left, right) for left, right, _ in ours] == theirs
 
@@ -127,8 +129,43 @@ def test_tuning_threads_and_batches_change_nothing(tie_break: str) -> None:
             thread_bytes=1,
             narrow_symbols=narrow_symbols,
             index_positions=index_positions,
+            compact=threads == 1,
         )
         assert merges_of(result) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    counter=st.dictionaries(
+        st.lists(st.sampled_from(["a", "b", "ab", "é", "漢", "😀", "a" * 9, "ba" * 20]), min_size=1, max_size=12).map(
+            lambda parts: "".join(parts).encode()
+        ),
+        st.integers(1, 50),
+        max_size=30,
+    ),
+    index_positions=st.sampled_from([1, 20, 0]),
+    threads=st.integers(1, 2),
+)
+def test_compact_words_hold_tokens_of_any_length(counter: Counter, index_positions: int, threads: int) -> None:
+    """A token has its number in its first two and its last two bytes, which may be the same or far apart."""
+    tuning = {"index_positions": index_positions, "threads": threads, "thread_bytes": 1}
+    assert train(counter, 150, compact=True, **tuning) == train_reference(counter, 150)
+
+
+def test_compact_words_tell_a_byte_from_a_number_that_looks_like_it() -> None:
+    """Merge 97, (x, a), leaves the byte 97, an a, in its second slot; what follows it is a b, as in the pair (a, b)."""
+    fillers = {f"{chr(65 + number // 10)}{number % 10}".encode(): 1000 - number for number in range(97)}
+    counter = {**fillers, b"xa": 200, b"xab": 100, b"ab": 120}
+    assert train(counter, 101, compact=True) == train_reference(counter, 101)
+
+
+@pytest.mark.parametrize("byte", [0xC0, 0xC1, 0xF4, 0xF5, 0xF6, 0xFA, 0xFB, 0xFF])
+def test_compact_words_of_what_is_no_text(byte: int) -> None:
+    counter = natural_counter(seed=4, n_pieces=300) | {bytes([97, byte, 97, 98]): 50, bytes([byte]) * 9: 7}
+    assert train(counter, 300, compact=True) == train(counter, 300)
+    tally = _core.CountTally()
+    tally.add(*arrays(counter))
+    assert tally.is_text() == (byte == 0xF4)
 
 
 @pytest.mark.slow

@@ -270,6 +270,7 @@ void bind_tally(nb::module_& module) {
           },
           "A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in "
           "the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).")
+      .def("is_text", &CountTally::is_text, "Whether compact words can hold the pieces: no byte is C0, C1, F5 or above.")
       .def(
           "first_index",
           [](const CountTally& tally, uint64_t max_pairs,

@@ -164,8 +164,8 @@ template <class S>
 void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
                  std::vector<Position>& positions, size_t begin, Surroundings& around, Pulse& pulse, unsigned member) {
   S* const symbols = shard.symbols.data();
-  const uint32_t left_span = spans[join.left], right_span = spans[join.right];
-  const uint32_t reach = left_span + right_span;
+  const auto reach = spans[join.left] + spans[join.right];
+  const typename Slots<S>::Joiner joiner(join.left, join.right, join.made, spans[join.left], spans[join.right]);
   WeightCursor weights(shard.runs);
   Neighbours::Adder left(around.left), right(around.right);
   Position* const listed = positions.data() + begin;
@@ -179,18 +179,12 @@ void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>&
         __builtin_prefetch(symbols + listed[i + kJoinsAhead] + reach, 1);
       }
       const Position first = listed[i];
-      if (symbols[first] != join.left) continue;
-      const Position second = first + left_span;
-      if (symbols[second] != join.right) continue;
-      const Position after = second + right_span;
-      const Symbol before_symbol = symbols[first - 1] & ~kTail<S>, after_symbol = symbols[after];
-      symbols[second - 1] = kHole<S>;
-      symbols[second] = kHole<S>;
-      symbols[after - 1] = static_cast<S>(join.made | kTail<S>);
-      symbols[first] = static_cast<S>(join.made);
+      S* const at = symbols + first;
+      if (!joiner.occurs(at)) continue;
+      joiner.join(at);
       const auto weight = weights.at(first);
-      left.add(before_symbol, weight);
-      right.add(after_symbol, weight);
+      left.add(Slots<S>::ending(at), weight);
+      right.add(Slots<S>::starting(at + reach), weight);
       listed[joined++] = first;
     }
   }
@@ -210,7 +204,8 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
     for (const size_t stop = std::min(n, i + kJoinsPerBeat); i < stop; ++i) {
       if (i + kJoinsAhead < n) __builtin_prefetch(symbols + positions[i + kJoinsAhead]);
       const Position position = positions[i];
-      const Symbol before = symbols[position - 1] & ~kTail<S>, after = symbols[position + made_span];
+      const Symbol before = Slots<S>::ending(symbols + position);
+      const Symbol after = Slots<S>::starting(symbols + position + made_span);
       if (const auto left = around.left.writer(before); left != 0) writers[left - 1].append(arena, position - spans[before]);
       if (const auto right = around.right.writer(after); right != 0) writers[right - 1].append(arena, position);
     }

@@ -41,31 +41,39 @@ class Training {
       known_.add(left, right, tokens_.add(left, right));
     }
     spans_.resize(tokens_.next(), 1);
-    // Of the pieces, which are read again.
-    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
   }
 
-  MergeResult run(PieceSource source) {
-    const auto end_narrow = options_.start ? 0 : std::min(options_.narrow_symbols, kEndSymbol<uint16_t>);
+  // `slots`: of all pieces, about.
+  MergeResult run(PieceSource source, uint64_t slots) {
+    slots_ = slots;
+    const auto end_narrow = options_.start ? 0 : std::min(options_.narrow_symbols, Slots<uint16_t>::kEndSymbol);
     if (end_narrow > tokens_.next() && end_narrow > kFirstMerge) {
-      auto shards = take<uint16_t>(std::move(source));
-      if (train(shards, end_narrow)) return std::move(result_);
-      auto wide = widen(shards);
-      std::fill(spans_.begin(), spans_.end(), 1);
-      train(wide, kEndSymbol<uint32_t>);
+      if (auto shards = take_narrow(source); !train(shards, end_narrow)) train_wide(widen<uint32_t>(shards));
     } else {
-      auto shards = take<uint32_t>(std::move(source));
-      train(shards, kEndSymbol<uint32_t>);
+      train_wide(take<uint32_t>(source));
     }
     return std::move(result_);
   }
 
  private:
-  // Reads all pieces, frees what held them, and prepares what training needs.
+  // Words in two bytes a slot; compact ones of text after their first merges, for which one byte is enough.
+  std::vector<Shard<uint16_t>> take_narrow(PieceSource& source) {
+    if (!options_.compact || options_.resident_bytes != 0 || !result_.counts.empty()) return take<uint16_t>(source);
+    auto shards = take<uint8_t>(source);
+    if (shards.empty()) return take<uint16_t>(source);
+    train(shards, std::min(options_.narrow_symbols, Slots<uint8_t>::kEndSymbol));
+    return widen<uint16_t>(shards);
+  }
+
+  void train_wide(std::vector<Shard<uint32_t>> shards) { train(shards, Slots<uint32_t>::kEndSymbol); }
+
+  // Reads all pieces, frees what held them, and prepares what training needs. Returns nothing if they cannot be read so.
   template <class S>
-  std::vector<Shard<S>> take(PieceSource source) {
+  std::vector<Shard<S>> take(PieceSource& source) {
     Corpus corpus;
-    auto shards = options_.resident_bytes != 0 ? take_stored<S>(source, corpus) : take_resident<S>(source, corpus);
+    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
+    auto shards = take_as<S>(source, corpus);
+    if (shards.empty()) return shards;
     source = nullptr;
     give_back_memory();
     const auto most_bytes = options_.resident_bytes != 0 ? options_.resident_bytes / 8 : kNeverReached;
@@ -77,7 +85,7 @@ class Training {
               count != 0 && !tokens_.forbids(left, right))
             sketch_->add(sketch_->counter_of(key_of(left, right)), count);
     } else {
-      sketch_words(shards);
+      if constexpr (sizeof(S) > 1) sketch_words(shards);
     }
     known_ = {};
     work_.arenas = std::vector<PositionArena>(shards.size());
@@ -87,33 +95,20 @@ class Training {
   }
 
   template <class S>
-  std::vector<Shard<S>> take_resident(const PieceSource& source, Corpus& corpus) {
-    if (result_.counts.empty())
-      return take_words<S>(source, options_.min_piece_count, kShardSlots, start_tokens(), team_, pulse_, corpus, result_);
-    // Bytes take narrow symbols, whatever is made of them.
-    auto bytes = take_words<uint16_t>(source, options_.min_piece_count, kShardSlots, 0, team_, pulse_, corpus, result_);
-    std::vector<Shard<S>> shards(bytes.size());
-    std::vector<KnownMerges::Memory> memories(team_.members(), KnownMerges::Memory(known_));
-    team_.each(shards.size(), [&](size_t s, unsigned member) {
-      shards[s] = empty_shard<S>(uint64_t{bytes[s].size} * sizeof(S));
-      move_words(bytes[s], shards[s], [&](S* word, size_t& size, uint64_t weight) {
-        return (size = known_.apply(word, size, weight, memories[member])) > 1;
-      });
-      shards[s].symbols.shrink(shards[s].size);
-      bytes[s] = {};
-    });
-    result_.joined = known_.joined(memories);
-    return shards;
-  }
-
-  template <class S>
-  std::vector<Shard<S>> take_stored(const PieceSource& source, Corpus& corpus) {
+  std::vector<Shard<S>> take_as(const PieceSource& source, Corpus& corpus) {
+    if (options_.resident_bytes == 0)
+      return take_words<S>(source,
+                           {.min_count = options_.min_piece_count, .slots = slots_, .shard_slots = kShardSlots,
+                            .start_tokens = start_tokens(), .known = result_.counts.empty() ? nullptr : &known_},
+                           team_, pulse_, corpus, result_);
     std::vector<Shard<S>> shards;
-    for (size_t s = 0; s < team_.members(); ++s) {
-      stored_.emplace_back(options_.scratch + "." + std::to_string(s));
-      shards.push_back(empty_shard<S>(shard_bytes()));
+    if constexpr (sizeof(S) > 1) {
+      for (size_t s = 0; s < team_.members(); ++s) {
+        stored_.emplace_back(options_.scratch + "." + std::to_string(s));
+        shards.push_back(empty_shard<S>(shard_bytes()));
+      }
+      store_words<S>(source, options_.min_piece_count, known_, stored_, team_, pulse_, corpus, result_);
     }
-    store_words<S>(source, options_.min_piece_count, known_, stored_, team_, pulse_, corpus, result_);
     return shards;
   }
 
@@ -135,14 +130,26 @@ class Training {
     sketch_->set(sums);
   }
 
-  // The same words in wide symbols.
-  std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>>& shards) {
-    if (stored_.empty()) return merge::widen(std::move(shards), team_);
-    put_all_away(shards);
+  // The same words in wider slots.
+  template <class To, class From>
+  std::vector<Shard<To>> widen(std::vector<Shard<From>>& shards) {
+    std::vector<Shard<To>> wide;
+    if (stored_.empty()) {
+      for (auto& arena : work_.arenas) arena = {};
+      wide = merge::widen<From, To>(std::move(shards), team_);
+    } else if constexpr (sizeof(From) > 1) {
+      put_all_away(shards);
+      for (size_t s = 0; s < stored_.size(); ++s) wide.push_back(empty_shard<To>(shard_bytes()));
+    }
     shards.clear();
-    std::vector<Shard<uint32_t>> wide;
-    for (size_t s = 0; s < stored_.size(); ++s) wide.push_back(empty_shard<uint32_t>(shard_bytes()));
+    forget_spans<To>();
     return wide;
+  }
+
+  // After compaction.
+  template <class S>
+  void forget_spans() {
+    for (Symbol symbol = 0; symbol < spans_.size(); ++symbol) spans_[symbol] = Slots<S>::span(symbol);
   }
 
   // Phase after phase; false when the next symbol would pass `end_symbol`.
@@ -152,13 +159,21 @@ class Training {
       // A phase for the last few symbols of a width would cost more than it gains.
       const Symbol left = end_symbol - tokens_.next();
       if (left == 0 || (left < remaining() && left < end_symbol / 8)) return false;
-      if (!(stored_.empty() ? resident_phase(shards, end_symbol) : stored_phase(shards, end_symbol))) {
+      if (!phase(shards, end_symbol)) {
         result_.exhausted = true;
         return true;
       }
       phase_end_(result_);
     }
     return true;
+  }
+
+  // False when no pair is left to be merged.
+  template <class S>
+  bool phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    if constexpr (sizeof(S) > 1)
+      if (!stored_.empty()) return stored_phase(shards, end_symbol);
+    return resident_phase(shards, end_symbol);
   }
 
   // With all words in memory; false when no pair is left to be merged.
@@ -184,7 +199,7 @@ class Training {
   bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps, Symbol end_symbol) {
     auto index = compact_and_index(shards, work_.arenas, *sketch_, threshold, gaps, tokens_, options_.greatest_bytes, team_,
                                    pulse_);
-    std::fill(spans_.begin(), spans_.end(), 1);
+    forget_spans<S>();
     ++result_.phases;
     return merge_indexed(shards, index, end_symbol);
   }
@@ -227,7 +242,7 @@ class Training {
       work_.batches[s] = {};
       reached[s] = Exchange<S>(shards[s], stored_[s], *sketch_, shard_bytes(), pulse_, member).run(threshold);
     });
-    std::fill(spans_.begin(), spans_.end(), 1);
+    forget_spans<S>();
     return *std::max_element(reached.begin(), reached.end());
   }
 
@@ -237,7 +252,7 @@ class Training {
       work_.arenas[s] = {};
       put_away(shards[s], stored_[s]);
     });
-    std::fill(spans_.begin(), spans_.end(), 1);
+    forget_spans<S>();
   }
 
   // Makes at least one batch of merges while streaming, and more until a phase in memory would make many.
@@ -283,7 +298,7 @@ class Training {
     if (options_.index_positions != 0) return options_.index_positions;
     uint64_t slots = 0;
     for (const auto& shard : shards) slots += shard.size;
-    return std::max<uint64_t>(uint64_t{1} << 20, slots / 4);
+    return std::max<uint64_t>(uint64_t{1} << 20, slots / (!options_.compact ? 4 : sizeof(S) == 1 ? 6 : 8));
   }
 
   // Merges until no indexed pair reaches the threshold, or the lists of new pairs have grown far beyond those that the
@@ -312,6 +327,7 @@ class Training {
   Pulse pulse_;
   Team team_;
   Tokens tokens_;
+  uint64_t slots_ = 0;
   uint64_t max_merges_;  // with those that make no new token
   std::optional<Sketch> sketch_;
   KnownMerges known_;
@@ -328,15 +344,15 @@ class Training {
 
 void MergeEngine::add(const ColumnsView& columns, std::shared_ptr<void> owner) {
   if (used_ || source_) throw std::invalid_argument("pieces cannot be added after run() or together with stream()");
-  bytes_ += static_cast<uint64_t>(columns.offsets[columns.rows] - columns.offsets[0]);
+  slots_ += static_cast<uint64_t>(columns.offsets[columns.rows] - columns.offsets[0]) + columns.rows;
   batches_.emplace_back(columns, std::move(owner));
 }
 
-void MergeEngine::stream(PieceSource source, uint64_t bytes) {
+void MergeEngine::stream(PieceSource source, uint64_t slots) {
   if (used_ || source_ || !batches_.empty())
     throw std::invalid_argument("stream() is called once, without add(), before run()");
   source_ = std::move(source);
-  bytes_ = bytes;
+  slots_ = slots;
 }
 
 void MergeEngine::resume(MergeResult known) {
@@ -363,13 +379,13 @@ MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll,
   if (known_.counts.size() > options.max_merges) throw std::invalid_argument("more merges are known than asked for");
   used_ = true;
   MergeOptions chosen = options;
-  chosen.threads = static_cast<unsigned>(std::min<uint64_t>(options.threads, 1 + bytes_ / options.thread_bytes));
+  chosen.threads = static_cast<unsigned>(std::min<uint64_t>(options.threads, 1 + slots_ / options.thread_bytes));
   // The source owns the columns, and is destroyed when they are taken in.
   if (!source_)
     source_ = [batches = std::make_shared<decltype(batches_)>(std::move(batches_))](const auto& take) {
       for (const auto& [columns, owner] : *batches) take(columns);
     };
-  return merge::Training(chosen, std::move(known_), poll, phase_end).run(std::exchange(source_, nullptr));
+  return merge::Training(chosen, std::move(known_), poll, phase_end).run(std::exchange(source_, nullptr), slots_);
 }
 
 }  // namespace bpe

@@ -46,6 +46,7 @@ struct MergeOptions {
   uint64_t index_positions = 0;     // positions indexed in one phase; 0 chooses by the corpus
   uint64_t thread_bytes = 4 << 20;  // bytes of pieces for each thread beyond the first
   uint64_t share_from = 1500;       // occurrences from which a merge is shared by the threads
+  bool compact = false;             // less memory for words and lists: a third more time
   // Bytes for the words, their lists and pairs; 0: all of them stay in memory. Otherwise words that a phase does not need
   // are in scratch files, whose names begin with `scratch`.
   uint64_t resident_bytes = 0;
@@ -69,7 +70,7 @@ struct MergeResult {
   uint64_t phases = 0;  // times the pieces were scanned and indexed
 };
 
-// Calls `take` with all columns, one after the other and always in the same order; called three times.
+// Calls `take` with all columns, one after the other and always in the same order; called once, or twice.
 using PieceSource = std::function<void(const std::function<void(const ColumnsView&)>& take)>;
 
 // Called on the calling thread at least every tenth of a second or so of work, also inside long scans.
@@ -83,9 +84,9 @@ class MergeEngine {
   // Columns in any order; a piece may come in several. Pieces of count 0 and empty pieces are ignored. `owner` keeps
   // the columns alive; the engine drops it as soon as it has taken the pieces in.
   void add(const ColumnsView& columns, std::shared_ptr<void> owner);
-  // Instead of adding: pieces of about that many bytes in all that are read while run() takes them in, so that they
+  // Instead of adding: pieces of about that many bytes, and one more each, that are read while run() takes them in, so that they
   // need not be in memory all at once. `source` is called on the thread that calls run().
-  void stream(PieceSource source, uint64_t bytes);
+  void stream(PieceSource source, uint64_t slots);
   // Takes up a merging that was interrupted: the merges that were made, as a PhaseEnd was given them. They may also come
   // from other pieces: they are made in these, and what they join is counted here; their counts stay.
   void resume(MergeResult known);
@@ -96,7 +97,7 @@ class MergeEngine {
   std::vector<std::pair<ColumnsView, std::shared_ptr<void>>> batches_;
   PieceSource source_;
   MergeResult known_;
-  uint64_t bytes_ = 0;
+  uint64_t slots_ = 0;  // of all pieces, about: their bytes and one more each
   bool used_ = false;
 };
 

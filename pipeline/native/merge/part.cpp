@@ -27,17 +27,13 @@ void take_apart(S* symbols, const Join& join, const std::vector<uint32_t>& spans
 template <class S>
 std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& source, const KnownMerges* known, Team& team,
                            Pulse& pulse, Corpus& corpus, MergeResult& facts) {
-  auto shards = take_words<S>(source, options.min_piece_count, kShardSlots, 0, team, pulse, corpus, facts);
-  if (known == nullptr) return shards;
-  std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(*known));
-  team.each(shards.size(), [&](size_t s, unsigned member) {
-    filter_words(shards[s], [&](S* word, size_t& size, uint64_t weight) {
-      return (size = known->apply(word, size, weight, memories[member])) > 1;
-    });
-    shards[s].symbols.shrink(shards[s].size);
+  uint64_t slots = 0;
+  source([&](const ColumnsView& batch) {
+    slots += static_cast<uint64_t>(batch.offsets[batch.rows] - batch.offsets[0]) + batch.rows;
   });
-  facts.joined = known->joined(memories);
-  return shards;
+  return take_words<S>(
+      source, {.min_count = options.min_piece_count, .slots = slots, .shard_slots = kShardSlots, .known = known}, team,
+      pulse, corpus, facts);
 }
 
 }  // namespace
@@ -104,7 +100,7 @@ PairTally Part::index(uint64_t version, const PairFilter& filter) {
   settle(version);
   forget_guess();
   if (auto* const narrow = std::get_if<0>(&words_); narrow != nullptr && tokens_.next() >= end_narrow(options_))
-    words_ = widen(std::move(*narrow), team_);
+    words_ = widen<uint16_t, uint32_t>(std::move(*narrow), team_);
   const auto mask = 64 * filter.size() - 1;
   const auto passes = [&](uint64_t product) {
     const auto place = Sketch::spread(product) & mask;

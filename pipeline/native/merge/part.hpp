@@ -36,7 +36,7 @@ struct JoinedAround {
 };
 
 // The symbols from which on words are wide.
-inline Symbol end_narrow(const MergeOptions& options) { return std::min(options.narrow_symbols, kEndSymbol<uint16_t>); }
+inline Symbol end_narrow(const MergeOptions& options) { return std::min(options.narrow_symbols, Slots<uint16_t>::kEndSymbol); }
 
 class Part {
  public:

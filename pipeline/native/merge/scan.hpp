@@ -17,29 +17,18 @@
 namespace bpe::merge {
 
 inline constexpr Position kSlotsPerBeat = Position{1} << 20;
-inline constexpr Position kBlock = 512;
+inline constexpr Position kBlock = kMostAtOnce - 2;
 inline constexpr size_t kRecountFrom = size_t{1} << 16;  // counters that reach the threshold
 inline constexpr size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
 
-// Closes the gaps of symbols[in, end) towards symbols[out...]; returns the new end of what is kept.
-template <class S>
-Position close_gaps(S* symbols, Position in, Position end, Position out) {
-  for (; in < end; ++in) {
-    const S symbol = symbols[in];
-    symbols[out] = symbol;
-    out += symbol < kTail<S>;
-  }
-  return out;
-}
-
-// Walks over a shard in blocks, closing gaps; use(weight, positions, n) gets those where a pair starts that passes,
-// block after block. Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are
+// Walks over a shard in blocks, closing gaps; use(weight, block, found, n) gets the pairs that pass, block after block. Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are
 // listed like others and left out when the tallies are combined.
 template <class S, class Passes, class Use>
 void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, unsigned member, Use&& use) {
   S* const symbols = shard.symbols.data();
-  std::array<Position, kBlock> positions;
-  Position in = 1, out = 1, next_beat = 0;
+  std::array<Position, kMostAtOnce> found;
+  typename Slots<S>::Block block;
+  Position in = Slots<S>::kFirst, out = in, next_beat = 0;
   for (size_t r = 0; r + 1 < shard.runs.size(); ++r) {
     const auto weight = shard.runs[r].weight;
     const Position run_end = shard.runs[r + 1].begin;
@@ -49,19 +38,10 @@ void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, 
         pulse.beat(member);
         next_beat = in + kSlotsPerBeat;
       }
-      const Position kept = out;
-      const Position end = run_end - in > kBlock ? in + kBlock : run_end;
-      out = gaps ? close_gaps(symbols, in, end, out) : end;
+      const Position end = run_end - in > kBlock ? Slots<S>::whole(symbols, in + kBlock) : run_end;
+      out = block.read(symbols, in, end, out, gaps);
       in = end;
-      size_t n = 0;
-      auto left = Sketch::product(symbols[kept - 1]);
-      for (Position i = kept; i < out; ++i) {
-        const auto right = Sketch::product(symbols[i]);
-        positions[n] = i - 1;
-        n += passes((left << 32) + right);
-        left = right;
-      }
-      use(weight, positions.data(), n);
+      use(weight, block, found.data(), block.pairs(passes, found.data()));
     }
   }
   shard.runs.back().begin = out;
@@ -69,18 +49,13 @@ void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, 
   shard.symbols.shrink(out);
 }
 
-template <class S>
-PairKey pair_at(const Shard<S>& shard, Position position) {
-  return key_of(shard.symbols.data()[position], shard.symbols.data()[position + 1]);
-}
-
 template <class S, class Passes>
 void recount_shard(Shard<S>& shard, size_t s, Recount& recount, const Passes& passes, bool gaps, Pulse& pulse,
                    unsigned member) {
-  std::array<size_t, kBlock> places;
-  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, const Position* positions, size_t n) {
+  std::array<size_t, kMostAtOnce> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, const auto& block, const Position* found, size_t n) {
     for (size_t i = 0; i < n; ++i) {
-      places[i] = recount.place_of(Sketch::product(pair_at(shard, positions[i])));
+      places[i] = recount.place_of(Sketch::product(block.key(found[i])));
       recount.prefetch(s, places[i]);
     }
     for (size_t i = 0; i < n; ++i) recount.add(s, places[i], weight);
@@ -92,38 +67,38 @@ template <class S, class Passes>
 PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* recount, const Passes& passes, bool gaps,
                       Pulse& pulse, unsigned member) {
   PairTally tally;
-  std::array<PairTally::Slot*, kBlock> slots;
-  std::array<uint32_t, kBlock> places;
-  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, Position* positions, size_t n) {
-    const auto add = [&arena, weight](PairTally::Slot& slot, Position position) {
+  std::array<PairTally::Slot*, kMostAtOnce> slots;
+  std::array<uint32_t, kMostAtOnce> places;
+  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, const auto& block, Position* found, size_t n) {
+    const auto add = [&](PairTally::Slot& slot, Position pair) {
       slot.count += weight;
-      slot.list.append(arena, position);
+      slot.list.append(arena, block.position(pair));
     };
     if (recount != nullptr) {
       const auto all = std::exchange(n, 0);
       for (size_t i = 0; i < all; ++i) {
-        positions[n] = positions[i];
-        n += recount->passes(recount->place_of(Sketch::product(pair_at(shard, positions[i]))));
+        found[n] = found[i];
+        n += recount->passes(recount->place_of(Sketch::product(block.key(found[i]))));
       }
     }
     tally.reserve(n);
     if (tally.used() < kCachedPairs) {
       for (size_t i = 0; i < n; ++i) {
-        const auto key = pair_at(shard, positions[i]);
-        add(tally.at(key, tally.place_of(key)), positions[i]);
+        const auto key = block.key(found[i]);
+        add(tally.at(key, tally.place_of(key)), found[i]);
       }
       return;
     }
     for (size_t i = 0; i < n; ++i) {
-      const auto place = tally.place_of(pair_at(shard, positions[i]));
+      const auto place = tally.place_of(block.key(found[i]));
       tally.prefetch(place);
       places[i] = static_cast<uint32_t>(place);
     }
     for (size_t i = 0; i < n; ++i) {
-      slots[i] = &tally.at(pair_at(shard, positions[i]), places[i]);
+      slots[i] = &tally.at(block.key(found[i]), places[i]);
       slots[i]->list.prefetch();
     }
-    for (size_t i = 0; i < n; ++i) add(*slots[i], positions[i]);
+    for (size_t i = 0; i < n; ++i) add(*slots[i], found[i]);
   });
   return tally;
 }
@@ -173,9 +148,11 @@ uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector
     const auto step = shard.size < kSmall ? kSampled : kSampleEvery;
     for (uint64_t begin = 1; begin < shard.size; begin += step)
       for (auto i = begin; i < begin + kSampled && i < shard.size; ++i) {
-        const S left = shard.symbols.data()[i];
-        if (left >= kTail<S> || left == kBoundary) continue;
-        const S right = shard.symbols.data()[i + spans[left]];
+        const S* const at = shard.symbols.data() + i;
+        if (!Slots<S>::starts(at)) continue;
+        const auto left = Slots<S>::starting(at);
+        if (left == kBoundary) continue;
+        const auto right = Slots<S>::starting(at + spans[left]);
         if (right == kBoundary) continue;
         const auto bound = sketch.bound(sketch.counter_of(key_of(left, right)));
         if (bound != 0) histogram.add_positions(bound, static_cast<double>(step / kSampled));

@@ -94,7 +94,7 @@ class SharedTraining {
     turn_ = 0;
     if (result_.counts.size() == options_.max_merges) return {};
     const bool narrow = tokens_.next() < end_narrow(options_);
-    end_symbol_ = narrow ? end_narrow(options_) : kEndSymbol<uint32_t>;
+    end_symbol_ = narrow ? end_narrow(options_) : Slots<uint32_t>::kEndSymbol;
     for (auto& group : groups_)
       if (!group.sums.empty()) group.sketch->set(std::exchange(group.sums, {}));
     if (choice_ && !is_global(0) && groups_.size() > languages_) groups_.pop_back();

@@ -17,19 +17,17 @@ namespace bpe::merge {
 using Symbol = uint32_t;
 inline constexpr Symbol kBoundary = 256, kFirstMerge = 257;
 
-// The byte of token `id` (0..255), in GPT-2's order: printable characters first.
-inline uint8_t byte_of_id(unsigned id) {
-  static const auto order = [] {
-    std::array<uint8_t, 256> made{};
-    size_t next = 0;
-    for (const bool wanted : {true, false})
-      for (unsigned byte = 0; byte < 256; ++byte)
-        if (((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD)) == wanted)
-          made[next++] = static_cast<uint8_t>(byte);
-    return made;
-  }();
-  return order[id];
-}
+// The byte of each token id from 0 to 255, in GPT-2's order: printable characters first.
+inline constexpr auto kByteOfId = [] {
+  std::array<uint8_t, 256> made{};
+  size_t next = 0;
+  for (const bool wanted : {true, false})
+    for (unsigned byte = 0; byte < 256; ++byte)
+      if (((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD)) == wanted)
+        made[next++] = static_cast<uint8_t>(byte);
+  return made;
+}();
+inline uint8_t byte_of_id(unsigned id) { return kByteOfId[id]; }
 
 inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symbol - 1; }
 

@@ -1,5 +1,7 @@
 #include "merge/words.hpp"
 
+#include <numeric>
+
 #include "merge/known_merges.hpp"
 #include "merge/stored_words.hpp"
 
@@ -9,17 +11,17 @@ namespace {
 constexpr uint64_t kDirectCounts = uint64_t{1} << 16;
 constexpr uint64_t kMaxMass = (uint64_t{1} << 63) - 1;
 constexpr uint64_t kMaxShardSlots = 0xFFFFFF00;
-constexpr uint64_t kSplitRun = uint64_t{1} << 15;  // slots from which a run is ordered by how words start
+constexpr uint64_t kSplitBelow = 16;  // lower counts have a lane for each beginning
 constexpr size_t kBeginnings = 256;
+constexpr uint64_t kBlockSlots = 256;
 constexpr Position kSlotsPerRelease = Position{1} << 22;
 constexpr size_t kPiecesPerBeat = size_t{1} << 14;
 constexpr size_t kBytesPerBeat = size_t{1} << 22;
 
-// The first pass over all pieces: how many there are, and the lanes that words are written to, from the highest count:
-// one a count, or one a first byte where a count has many words.
-class Census {
+// Notes how many bytes the pieces have, and refuses those that are too many. `shift`: a token is 1 << shift bytes.
+class Accounts {
  public:
-  Census(uint64_t min_count, unsigned shift) : min_count_(min_count), shift_(shift), direct_(kDirectCounts, 0) {}
+  Accounts(uint64_t min_count, unsigned shift) : min_count_(min_count), shift_(shift) {}
   void add(const ColumnsView& batch, Corpus& corpus, MergeResult& result, Pulse& pulse) {
     for (size_t i = 0; i < batch.rows; ++i) {
       if (i % kPiecesPerBeat == 0) pulse.beat(0);
@@ -36,43 +38,115 @@ class Census {
       }
       corpus.mass += count * (bytes + 1);
       result.bytes += count * bytes;
-      if (count == 0 || bytes < 2) continue;
-      corpus.slots += bytes + 1;
-      (count < kDirectCounts ? direct_[count] : high_[count]) += bytes + 1;
+      if (bytes > 1) corpus.slots += bytes + 1;
     }
-  }
-  // Call when all batches were added.
-  void number_lanes() {
-    std::vector<uint64_t> high_counts;
-    for (const auto& [count, unused] : high_) high_counts.push_back(count);
-    std::sort(high_counts.begin(), high_counts.end(), std::greater<>());
-    for (const auto count : high_counts) number(count, high_[count]);
-    for (uint64_t count = kDirectCounts; count-- > 1;)
-      if (direct_[count] != 0) number(count, direct_[count]);
-  }
-  size_t lanes() const { return counts_.size(); }
-  uint64_t count(size_t lane) const { return counts_[lane]; }
-  // The lane of a piece of at least two tokens.
-  size_t lane_of(std::span<const uint8_t> piece, uint64_t count) const {
-    const auto lane = count < kDirectCounts ? direct_[count] : high_.find(count)->second;
-    const auto beginning = piece[0] == ' ' ? piece[1] : piece[0];
-    return static_cast<size_t>((lane & kSplit) != 0 ? (lane ^ kSplit) + beginning : lane);
   }
 
  private:
-  static constexpr uint64_t kSplit = uint64_t{1} << 63;
-  // Turns a count's slots into its first lane.
-  void number(uint64_t count, uint64_t& entry) {
-    const bool split = entry >= kSplitRun;
-    entry = counts_.size() | (split ? kSplit : 0);
-    counts_.insert(counts_.end(), split ? kBeginnings : 1, count);
-  }
   const uint64_t min_count_;
   const unsigned shift_;
   uint64_t seen_ = 0;  // mass, with what is left out
-  std::vector<uint64_t> direct_;
-  std::unordered_map<uint64_t, uint64_t> high_;
-  std::vector<uint64_t> counts_;  // by lane
+};
+
+// A shard while words are added to it: each goes to the last block of its lane. There is a lane for each count, and for
+// low counts one for each first byte. At the end blocks are put in the order of their lanes, in place.
+template <class S>
+class Filling {
+ public:
+  explicit Filling(uint64_t slots) : lanes_(kSplitBelow * kBeginnings) {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane].count = lane / kBeginnings;
+    reserve(slots / kBlockSlots + slots / kBlockSlots / 8 + 2 * lanes_.size());  // what is not used costs nothing
+  }
+  // Adds slots of a word to a lane.
+  void add(uint32_t number, const S* word, size_t slots) {
+    while (slots != 0) {
+      Lane& lane = lanes_[number];
+      if (lane.at == lane.end) begin_block(lane, number);
+      const auto part = std::min<size_t>(slots, lane.end - lane.at);
+      std::copy_n(word, part, symbols_.data() + lane.at);
+      lane.at += part;
+      word += part;
+      slots -= part;
+    }
+  }
+  uint32_t lane_of(std::span<const uint8_t> piece, uint64_t count) {
+    if (count < kSplitBelow) return static_cast<uint32_t>(count * kBeginnings) + (piece[0] == ' ' ? piece[1] : piece[0]);
+    auto& lane = count < kDirectCounts ? direct_[count] : high_[count];
+    if (lane == 0) {
+      lane = static_cast<uint32_t>(lanes_.size());
+      lanes_.push_back({count});
+    }
+    return lane;
+  }
+  Shard<S> finish() {
+    for (const Lane& lane : lanes_) std::fill(symbols_.data() + lane.at, symbols_.data() + lane.end, kEnd);
+    std::fill_n(symbols_.data(), Slots<S>::kFirst, kEnd);
+    const auto end = begin_of(blocks_.size());
+    if (end > kMaxShardSlots) throw std::length_error("a shard of the pieces passes 2^32 slots");
+    symbols_.shrink(end + kSpare);
+    Shard<S> shard;
+    shard.size = static_cast<Position>(end);
+    order(shard.runs);
+    shard.runs.push_back({shard.size, 0});
+    shard.symbols = std::move(symbols_);
+    return shard;
+  }
+
+ private:
+  struct Lane {
+    uint64_t count = 0, at = 0, end = 0;
+  };
+  static constexpr S kEnd = Slots<S>::kEnd;
+  static constexpr uint64_t kSpare = 8;  // slots that may be read after the last
+  static uint64_t begin_of(uint64_t block) { return Slots<S>::kFirst + block * kBlockSlots; }
+  void begin_block(Lane& lane, uint32_t number) {
+    if (blocks_.size() == capacity_) reserve(2 * capacity_);
+    lane.at = begin_of(blocks_.size());
+    lane.end = lane.at + kBlockSlots;
+    blocks_.push_back(number);
+  }
+  void reserve(uint64_t blocks) {
+    capacity_ = blocks;
+    Array<S> larger(begin_of(blocks) + kSpare);
+    const auto end = begin_of(blocks_.size());
+    for (uint64_t copied = Slots<S>::kFirst, next; copied < end; copied = next) {
+      next = std::min<uint64_t>(end, copied + kSlotsPerRelease);
+      std::copy(symbols_.data() + copied, symbols_.data() + next, larger.data() + copied);
+      symbols_.release_front(next);
+    }
+    symbols_ = std::move(larger);
+  }
+  // Moves the blocks of the highest count to the front, and so on.
+  void order(std::vector<Run>& runs) {
+    std::vector<uint32_t> lanes(lanes_.size()), next(lanes_.size() + 1, 0), destinations(blocks_.size());
+    std::iota(lanes.begin(), lanes.end(), 0u);
+    std::stable_sort(lanes.begin(), lanes.end(), [&](auto one, auto other) { return lanes_[one].count > lanes_[other].count; });
+    for (const auto lane : blocks_) ++next[lane];
+    uint32_t begin = 0;
+    for (const auto lane : lanes) {
+      if (next[lane] != 0 && (runs.empty() || runs.back().weight != lanes_[lane].count))
+        runs.push_back({static_cast<Position>(begin_of(begin)), lanes_[lane].count});
+      begin += std::exchange(next[lane], begin);
+    }
+    for (size_t block = 0; block < blocks_.size(); ++block) destinations[block] = next[blocks_[block]]++;
+    std::array<S, kBlockSlots> held;
+    std::vector<bool> placed(blocks_.size(), false);
+    for (size_t block = 0; block < blocks_.size(); ++block) {
+      if (placed[block]) continue;
+      std::copy_n(symbols_.data() + begin_of(block), kBlockSlots, held.data());
+      for (auto to = destinations[block]; !placed[to]; to = destinations[to]) {
+        std::swap_ranges(held.begin(), held.end(), symbols_.data() + begin_of(to));
+        placed[to] = true;
+      }
+    }
+  }
+
+  Array<S> symbols_;
+  uint64_t capacity_ = 0;         // blocks
+  std::vector<uint32_t> blocks_;  // the lane of each
+  std::vector<Lane> lanes_;
+  std::vector<uint32_t> direct_ = std::vector<uint32_t>(kDirectCounts, 0);
+  std::unordered_map<uint64_t, uint32_t> high_;
 };
 
 // Calls visit(piece, count, shard) for every piece worth keeping, always to the same shards where the batches come in
@@ -96,97 +170,104 @@ void deal(const ColumnsView& batch, uint64_t min_count, unsigned shift, std::vec
   }
 }
 
-// Allocates one shard's words; next[r] becomes where the first word of lane r goes.
+constexpr auto kIdOfByte = [] {
+  std::array<uint8_t, 256> ids{};
+  for (unsigned id = 0; id < 256; ++id) ids[kByteOfId[id]] = static_cast<uint8_t>(id);
+  return ids;
+}();
+
+// Makes a word of a piece of bytes, without its end, and adds its pairs; false if it cannot be one.
 template <class S>
-void lay_out(Shard<S>& shard, const Census& census, std::vector<uint64_t>& next) {
-  uint64_t end = 1;
-  for (size_t r = 0; r < next.size(); ++r) {
-    const auto slots = next[r];
-    next[r] = end;
-    if (slots != 0 && (shard.runs.empty() || shard.runs.back().weight != census.count(r)))
-      shard.runs.push_back({static_cast<Position>(end), census.count(r)});
-    end += slots;
+bool read_bytes(std::span<const uint8_t> piece, uint64_t count, std::vector<S>& word, uint64_t* pairs) {
+  word.resize(piece.size());
+  size_t left = kIdOfByte[piece[0]];
+  bool text = true;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    const size_t id = kIdOfByte[piece[i]];
+    if (i != 0) pairs[256 * left + id] += count;
+    left = id;
+    if constexpr (sizeof(S) > 1) {
+      word[i] = static_cast<S>(id);
+    } else {
+      word[i] = piece[i];
+      text &= Slots<S>::is_text(piece[i]);
+    }
   }
-  if (end > kMaxShardSlots) throw std::length_error("a shard of the pieces passes 2^32 slots");
-  shard.size = static_cast<Position>(end);
-  shard.runs.push_back({shard.size, 0});
-  shard.symbols = Array<S>(shard.size);
-  shard.symbols.data()[0] = static_cast<S>(kBoundary);
+  return text;
 }
+
+// The same of a piece of numbers of tokens.
+template <class S>
+void read_numbers(std::span<const uint8_t> piece, size_t start_tokens, std::vector<S>& word) {
+  word.clear();
+  for (size_t i = 0; i < piece.size(); i += sizeof(uint32_t)) {
+    uint32_t number;
+    std::memcpy(&number, &piece[i], sizeof number);
+    if (number >= start_tokens) throw std::invalid_argument("a piece names a token that does not exist");
+    word.push_back(static_cast<S>(number < kBoundary ? number : number + 1));
+  }
+}
+
+// What a member of the team makes of the pieces that it takes.
+template <class S>
+struct Reading {
+  std::vector<uint64_t> dealt, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
+  std::vector<S> word;
+  bool text = true;
+};
 
 }  // namespace
 
 template <class S>
-std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
-                                 size_t start_tokens, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
-  min_count = std::max<uint64_t>(min_count, 1);
-  const unsigned shift = start_tokens == 0 ? 0 : 2;
-  Census census(min_count, shift);
-  source([&](const ColumnsView& batch) { census.add(batch, corpus, result, pulse); });
-  census.number_lanes();
-  corpus.byte_pairs.assign(256 * 256, 0);
-  const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(corpus.slots / shard_slots) + 1);
-  std::array<S, 256> symbol_of{};
-  for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
-  const auto numbered = [start_tokens](const uint8_t* at) {
-    uint32_t number;
-    std::memcpy(&number, at, sizeof number);
-    if (number >= start_tokens) throw std::invalid_argument("a piece names a token that does not exist");
-    return static_cast<S>(number < kBoundary ? number : number + 1);
-  };
-
-  std::vector<Shard<S>> shards(n_shards);
+std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
+                                 Corpus& corpus, MergeResult& result) {
+  const auto min_count = std::max<uint64_t>(taking.min_count, 1);
+  const unsigned shift = taking.start_tokens == 0 ? 0 : 2;
+  Accounts accounts(min_count, shift);
+  const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(taking.slots / taking.shard_slots) + 1);
   // A member reads all columns, and takes what is dealt to its own shards.
-  std::vector<std::vector<uint64_t>> dealt(team.members(), std::vector<uint64_t>(n_shards, 1));
-  // By shard and lane: first how many slots, then where the next word goes.
-  std::vector<std::vector<uint64_t>> next(n_shards);
-  std::vector<std::vector<uint64_t>> byte_pairs(team.members());
-  team.each(n_shards, [&](size_t s, unsigned) { next[s].assign(census.lanes(), 0); });
+  std::vector<Reading<S>> readings(team.members());
+  for (auto& reading : readings) reading.dealt.assign(n_shards, 1);
+  std::vector<KnownMerges::Memory> memories;
+  if (taking.known) memories.assign(team.members(), KnownMerges::Memory(*taking.known));
+  std::vector<std::optional<Filling<S>>> fillings(n_shards);
+  for (auto& filling : fillings) filling.emplace(taking.slots / n_shards);
+  bool text = true;
   source([&](const ColumnsView& batch) {
-    team.run([&](unsigned member) {
-      deal(batch, min_count, shift, dealt[member], member, pulse,
-           [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
-             if (s % team.members() == member) next[s][census.lane_of(piece, count)] += (piece.size() >> shift) + 1;
-           });
+    if (!text) return;
+    accounts.add(batch, corpus, result, pulse);
+    team.run([&](unsigned m) {
+      auto& [dealt, byte_pairs, word, member_text] = readings[m];
+      deal(batch, min_count, shift, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
+        if (s % team.members() != m) return;
+        if (shift != 0)
+          read_numbers(piece, taking.start_tokens, word);
+        else if (!read_bytes(piece, count, word, byte_pairs.data()))
+          member_text = false;
+        if constexpr (sizeof(S) > 1)
+          if (taking.known) word.resize(taking.known->apply(word.data(), word.size(), count, memories[m]));
+        if (word.size() < 2) return;
+        word.push_back(Slots<S>::kEnd);
+        fillings[s]->add(fillings[s]->lane_of(piece, count), word.data(), word.size());
+      });
     });
+    for (const auto& reading : readings) text &= reading.text;
   });
-  team.each(n_shards, [&](size_t s, unsigned) { lay_out(shards[s], census, next[s]); });
-  team.run([&](unsigned member) {
-    byte_pairs[member].assign(256 * 256, 0);
-    dealt[member].assign(n_shards, 1);
+  if (!text) return {};
+  corpus.byte_pairs.assign(256 * 256, 0);
+  for (const auto& reading : readings) add_to(corpus.byte_pairs, reading.byte_pairs);
+  if (taking.known) result.joined = taking.known->joined(memories);
+  std::vector<Shard<S>> shards(n_shards);
+  team.each(n_shards, [&](size_t s, unsigned) {
+    shards[s] = fillings[s]->finish();
+    fillings[s].reset();
   });
-  source([&](const ColumnsView& batch) {
-    team.run([&](unsigned member) {
-      uint64_t* const pairs = byte_pairs[member].data();
-      deal(batch, min_count, shift, dealt[member], member, pulse,
-           [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
-             if (s % team.members() != member) return;
-             auto& at = next[s][census.lane_of(piece, count)];
-             S* const out = shards[s].symbols.data() + at;
-             const size_t tokens = piece.size() >> shift;
-             out[tokens] = static_cast<S>(kBoundary);
-             at += tokens + 1;
-             if (shift != 0) {
-               for (size_t i = 0; i < tokens; ++i) out[i] = numbered(&piece[4 * i]);
-               return;
-             }
-             S left = out[0] = symbol_of[piece[0]];
-             for (size_t i = 1; i < piece.size(); ++i) {
-               const S right = out[i] = symbol_of[piece[i]];
-               pairs[256 * size_t{left} + right] += count;
-               left = right;
-             }
-           });
-    });
-  });
-  for (const auto& pairs : byte_pairs) add_to(corpus.byte_pairs, pairs);
   return shards;
 }
 
-template std::vector<Shard<uint16_t>> take_words(const PieceSource&, uint64_t, uint64_t, size_t, Team&, Pulse&,
-                                                 Corpus&, MergeResult&);
-template std::vector<Shard<uint32_t>> take_words(const PieceSource&, uint64_t, uint64_t, size_t, Team&, Pulse&,
-                                                 Corpus&, MergeResult&);
+template std::vector<Shard<uint8_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
+template std::vector<Shard<uint16_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
+template std::vector<Shard<uint32_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
 
 namespace {
 
@@ -206,26 +287,18 @@ template <class S>
 void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
                  Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
   min_count = std::max<uint64_t>(min_count, 1);
-  Census census(min_count, 0);
-  std::array<S, 256> symbol_of{};
-  for (unsigned id = 0; id < 256; ++id) symbol_of[byte_of_id(id)] = static_cast<S>(id);
-  struct Member {
-    std::vector<uint64_t> dealt, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
-    std::vector<S> word;
-  };
-  std::vector<Member> members(team.members());
+  Accounts accounts(min_count, 0);
+  std::vector<Reading<S>> members(team.members());
   std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(known));
   for (auto& member : members) member.dealt.assign(stored.size(), 1);
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
   source([&](const ColumnsView& batch) {
-    census.add(batch, corpus, result, pulse);
+    accounts.add(batch, corpus, result, pulse);
     team.run([&](unsigned m) {
-      auto& [dealt, byte_pairs, word] = members[m];
+      auto& [dealt, byte_pairs, word, text] = members[m];
       deal(batch, min_count, 0, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
         if (s % team.members() != m) return;
-        word.resize(piece.size());
-        for (size_t i = 0; i < piece.size(); ++i) word[i] = symbol_of[piece[i]];
-        for (size_t i = 1; i < piece.size(); ++i) byte_pairs[256 * size_t{word[i - 1]} + word[i]] += count;
+        text = read_bytes(piece, count, word, byte_pairs.data());
         const auto size = known.apply(word.data(), word.size(), count, memories[m]);
         if (size < 2) return;
         auto& block = lanes[s][storing_lane(piece, count)];
@@ -246,18 +319,21 @@ template void store_words<uint16_t>(const PieceSource&, uint64_t, const KnownMer
 template void store_words<uint32_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
                                     Pulse&, Corpus&, MergeResult&);
 
-std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team) {
-  std::vector<Shard<uint32_t>> wide(narrow.size());
+template <class From, class To>
+std::vector<Shard<To>> widen(std::vector<Shard<From>> narrow, Team& team) {
+  std::vector<Shard<To>> wide(narrow.size());
   team.each(narrow.size(), [&](size_t s, unsigned) {
     auto& [from, size, runs] = narrow[s];
-    Array<uint32_t> to(size);
-    to.data()[0] = kBoundary;
-    Position in = 1, out = 1;
+    const From* const symbols = from.data();
+    Array<To> to(size);
+    to.data()[0] = Slots<To>::kEnd;
+    Position in = Slots<From>::kFirst, out = Slots<To>::kFirst;
     for (auto& run : runs) {
-      for (; in < run.begin; ++in) {
-        if (in % kSlotsPerRelease == 0) from.release_front(in);
-        to.data()[out] = from.data()[in];
-        out += from.data()[in] < kTail<uint16_t>;
+      const auto begin = run.begin;
+      for (; in < begin; ++in) {
+        if (in % kSlotsPerRelease == 0) from.release_front(in - 1);
+        to.data()[out] = static_cast<To>(Slots<From>::starting(symbols + in));
+        out += Slots<From>::starts(symbols + in);
       }
       run.begin = out;
     }
@@ -266,5 +342,8 @@ std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& te
   });
   return wide;
 }
+
+template std::vector<Shard<uint16_t>> widen(std::vector<Shard<uint8_t>>, Team&);
+template std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>>, Team&);
 
 }  // namespace bpe::merge

@@ -1,41 +1,26 @@
 // The words that are merged: all pieces, as symbols, in shards.
 //
-// Idea: a shard is one array of symbols: a boundary, then word after word, each closed by a boundary. Words are in runs
-// of equal count, highest first, so that a position's weight follows from its run and no word carries one. Within a
-// long run words that start alike are neighbours: a pair then occurs, mostly, in one stretch of the array, and the walk
-// over it finds its lists in the cache. Words go to the shard that is shortest so far; shards share nothing, so each
+// Idea: a shard is one array of slots: a boundary, then word after word, each closed by a boundary. Words are in runs
+// of equal count, highest first, so that a position's weight follows from its run and no word carries one. Among words
+// of a low count those that start alike are neighbours: a pair then occurs, mostly, in one stretch of the array, and the
+// walk over it finds its lists in the cache. Words go to the shard that is shortest so far; shards share nothing, so each
 // may be worked on by a thread of its own. Pieces of one byte are left out: no merge can change them.
 //
-// Invariant: tokens are spans: a token of several slots has its symbol in the first, the symbol with the tail bit in
-// the last, and holes between, which have the tail bit too. Its length in slots is a property of the symbol (`span`),
-// the same everywhere, since a token is always made of the same two. So both neighbours of a token are found without
-// links: the right one starts where the span ends, the left one ends in the slot before. Compaction keeps the slots
-// without tail bit: every span is one slot again.
-//
-// Cost: 2 bytes a slot while symbols fit 15 bits, 4 after. Positions are 32 bits: a shard holds fewer than 2^32 slots,
-// and a corpus that needs more has more shards than threads.
+// Cost: 1 byte a slot for text and the first merges, 2 while symbols fit 15 bits, 4 after; slots.hpp says how tokens lie
+// in them. Positions are 32 bits: a shard holds fewer than 2^32 slots, and a corpus that needs more has more shards than
+// threads.
 #pragma once
 #include "merge/merge.hpp"
 #include "count/pages.hpp"
+#include "merge/slots.hpp"
 #include "merge/team.hpp"
-#include "merge/tokens.hpp"
 
 namespace bpe::merge {
-
-using Position = uint32_t;
 
 // Adds numbers to others of the same length.
 inline void add_to(std::vector<uint64_t>& sums, const std::vector<uint64_t>& more) {
   std::transform(sums.begin(), sums.end(), more.begin(), sums.begin(), std::plus<>());
 }
-
-template <class S>
-inline constexpr S kTail = S{1} << (8 * sizeof(S) - 1);
-template <class S>
-inline constexpr S kHole = std::numeric_limits<S>::max();
-// The first symbol that S cannot hold.
-template <class S>
-inline constexpr Symbol kEndSymbol = kTail<S> - (sizeof(S) > 2);
 
 struct Run {
   Position begin;  // of its first word
@@ -58,13 +43,21 @@ struct Corpus {
   std::vector<uint64_t> byte_pairs;  // count of the pair (left, right) at 256 * left + right
 };
 
-// Deals the pieces to shards: one a member of the team, or as many as `shard_slots` asks for. Pieces counted less often
-// than `min_count` are left out. All columns are read three times, one after the other. Bytes and what is left out are
-// noted in `result`. `start_tokens`: 0 where pieces are bytes; else they are 32-bit numbers below it, and byte_pairs
-// stay 0.
+// Which pieces become words, and how.
+struct Taking {
+  uint64_t min_count;                  // those counted less often are left out
+  uint64_t slots;                      // of all words, about; 0 if unknown
+  uint64_t shard_slots;                // more shards than members of the team where that many are not enough
+  size_t start_tokens = 0;             // pieces are rows of 32-bit numbers below that; 0: of bytes
+  const KnownMerges* known = nullptr;  // merges that are made at once
+};
+
+// Deals the pieces to shards. All columns are read once. Bytes, what is left out, and how often known merges join are
+// noted in `result`. Without `known`, byte_pairs are counted. No shards where S is one byte and pieces are not text:
+// then read again, with a wider S.
 template <class S>
-std::vector<Shard<S>> take_words(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
-                                 size_t start_tokens, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
+std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
+                                 Corpus& corpus, MergeResult& result);
 
 // The same pieces as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
 // columns are read once.
@@ -72,7 +65,8 @@ template <class S>
 void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
                  Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
 
-// The same words, compacted, in wide symbols.
-std::vector<Shard<uint32_t>> widen(std::vector<Shard<uint16_t>> narrow, Team& team);
+// The same words, compacted, in wider slots.
+template <class From, class To>
+std::vector<Shard<To>> widen(std::vector<Shard<From>> narrow, Team& team);
 
 }  // namespace bpe::merge
