@@ -214,8 +214,8 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     "out  [default: 1]",
 )  # fmt: skip
 @click.option(
-    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
-    help="text that was not counted, to measure with, such as a file for each language; repeatable",
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH...",
+    help="text that was not counted, to measure with, such as a file for each language",
 )  # fmt: skip
 @click.option(
     "--parameters", metavar="N", help="of the model, without embeddings, such as 7B: they say which size fits"
@@ -247,6 +247,8 @@ def sweep(
     from pipeline.report.sweep_page import render
     from pipeline.report.sweep_rule import for_model
 
+    files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
+    runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
     swept = run_sweep(
         *(runs, session.given, session.options, session.executor, session.listener),
         weights=weights, held_out=held_out, model=for_model(**model),
