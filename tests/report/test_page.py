@@ -167,7 +167,9 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
 
-def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path: Path) -> None:
+def test_model_card_is_read_by_hubs_and_kept_if_edited(
+    reported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)
     card = copied / "tokenizer" / "README.md"
@@ -181,6 +183,13 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path:
     result = run_here("report", copied)
     assert card.read_text() == "my own words"
     assert "README.md" not in result.stdout
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
+    result = run_here("merge", copied, "--vocab-size", 300)
+    assert f"tokenizer        {copied}/tokenizer-300 (" in result.stdout
+    [listed] = re.findall("^tokenizer .*", (copied / "report.txt").read_text(), re.MULTILINE)
+    assert listed.endswith(", README.md)")
+    assert "| vocabulary | 300 tokens" in (copied / "tokenizer-300" / "README.md").read_text()
+    assert card.read_text() == "my own words"
     hub = pytest.importorskip("huggingface_hub")
     assert hub.ModelCard(text).data.to_dict() == {"library_name": "transformers", "tags": ["tokenizer", "bpe"]}
 
