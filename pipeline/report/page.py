@@ -160,7 +160,7 @@ def _compared(numbers: Numbers) -> Html:
 def _parts(numbers: Numbers) -> Html:
     """Make the tables by language, source and script."""
     listed = tables.sample_tables(numbers, numbers.sample) if numbers.sample is not None else ()
-    return escaped(table(tables.sentences_table(numbers)), *map(table, listed))
+    return escaped(*map(table, (tables.sentences_table(numbers), tables.fallback_table(numbers), *listed)))
 
 
 def _skipped(header: ReportHeader) -> Html:

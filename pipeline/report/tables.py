@@ -229,6 +229,19 @@ def sentences_table(numbers: Numbers) -> Table:
     return Table("Tokens of the same text in several languages", headers, tuple(rows), note, marks)
 
 
+def fallback_table(numbers: Numbers) -> Table:
+    """The share of single bytes of characters in the same text in several languages."""
+    rows = [(one.language, *(f"{share:.1%}" for share in one.fallback)) for one in numbers.sentences]
+    marks = {
+        (row, 1 + index): mark
+        for row, one in enumerate(numbers.sentences)
+        for index, mark in best_and_worst(one.fallback, -1).items()
+    }
+    note = "The share of tokens that are one byte of a longer character, in the same sentences."
+    headers = ("language", *(name for name, _ in numbers.tokenizers))
+    return Table("Single bytes by language", headers, tuple(rows), note, marks)
+
+
 def embedding_tables(numbers: Numbers) -> list[Table]:
     """Parameters of the embedding, and of one with an output layer of its own, if a hidden size is named."""
     if numbers.hidden_size is None:
@@ -314,7 +327,7 @@ def render_text(numbers: Numbers, skipped: tuple[str, ...] | None = ()) -> str:
     if (sample := numbers.sample) is not None:
         blocks += ["The sample\n  " + about_sample(sample), table_text(compared_table(numbers, sample))]
         blocks += map(table_text, sample_tables(numbers, sample))
-    blocks += map(table_text, [sentences_table(numbers), *embedding_tables(numbers)])
+    blocks += map(table_text, [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers)])
     blocks += [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
     if numbers.vocabulary.special_tokens:
         blocks.append(table_text(special_token_table(numbers)))

@@ -102,7 +102,24 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
         ids = [id_ for part, _ in cut for id_ in part]
         assert ids == tokenizer.encode_ordinary(sentence["text"])
         assert sentence["counts"][0] == len(ids)
+        assert sentence["fallback"] == [
+            sum(len(tokenizer.vocab[id_]) == 1 and tokenizer.vocab[id_][0] > 127 for id_ in ids) / len(ids)
+        ]
         assert len(sentence["counts"]) == 1 + len(numbers["references"]) == len(numbers["ginis"])
+
+
+def test_single_bytes_by_language_are_those_of_tokenizers(reported: Path) -> None:
+    """In the byte alphabet a token of one letter is one byte; ASCII, which is a character alone, keeps its letter."""
+    other = pytest.importorskip("tokenizers").Tokenizer.from_file(str(reported / "tokenizer" / "tokenizer.json"))
+    found = {one["language"]: one["fallback"] for one in numbers_of(reported)["sentences"]}
+    assert found["English"] == [0]
+    assert found["Korean"][0] > 0.5
+    text = (reported / "report.txt").read_text().partition("Single bytes by language\n")[2].partition("\n\n")[0]
+    for one in numbers_of(reported)["sentences"]:
+        tokens = other.encode(one["text"], add_special_tokens=False).tokens
+        alone = [token for token in tokens if len(token) == 1 and token not in "ĠĊ" and not token.isascii()]
+        assert found[one["language"]] == [len(alone) / len(tokens)]
+        assert f"{len(alone) / len(tokens):.1%}" in text.partition(f"  {one['language']} ")[2].splitlines()[0]
 
 
 def test_report_txt_has_tables_below_the_summary(reported: Path) -> None:
