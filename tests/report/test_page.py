@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import object_store
 import pytest
+import terminal
 from command import refused, run, run_here
 
 import pipeline
@@ -451,6 +453,26 @@ def test_pictures_for_the_docs(browser: Any, tmp_path: Path) -> None:
         wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
         view.screenshot(path=Path(os.environ["BPE_PIPELINE_PICTURES"]) / f"report-{scheme}-{width}.png")
         view.close()
+
+
+@pytest.mark.skipif("BPE_PIPELINE_PICTURES" not in os.environ, reason="BPE_PIPELINE_PICTURES names no directory")
+def test_pictures_of_the_terminal(browser: Any, tmp_path: Path) -> None:
+    """Make docs/pages/images as above: a run half way and at its end, two tokenizers compared, a text explained."""
+    images = Path(os.environ["BPE_PIPELINE_PICTURES"])
+    environment = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT": "page"}
+
+    def shown(*words: str) -> dict[str, list[str]]:
+        return {shlex.join(["bpe-pipeline", *words]): terminal.screens(
+            terminal.output_on_a_terminal(words, tmp_path, **environment))}  # fmt: skip
+
+    corpus = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
+    shutil.copytree(corpus, tmp_path / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
+    [(command, seen)] = shown("train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
+    half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
+    terminal.photograph(browser, {command: half}, images / "terminal-progress.png")
+    terminal.photograph(browser, {command: seen[-1]}, images / "terminal-train.png")
+    explained = shown("explain", "--tokenizer", "runs/a", "1,234 lanterns")
+    terminal.photograph(browser, {name: one[-1] for name, one in explained.items()}, images / "terminal-explain.png")
 
 
 def test_plotly_accepts_the_figures(reported: Path) -> None:
