@@ -142,16 +142,19 @@ _MEASURES: tuple[Column, ...] = (
 )
 
 
-def best_and_worst(values: Sequence[float | None], better: int) -> dict[int, str]:
-    """Mark the best and the worst of several numbers by their positions; nothing if all are equal.
+def best_and_worst(values: Sequence[float | None], better: int, form: str = ",.3f") -> dict[int, str]:
+    """Mark the best and the worst of several numbers by their positions, also several that look alike in this form;
+    nothing if all do.
 
-    >>> best_and_worst([1.5, 3.0, None], 1)
-    {1: 'best', 0: 'worst'}
+    >>> best_and_worst([1.5, 3.0, None, 2.0, 3.0001], 1)
+    {0: 'worst', 1: 'best', 4: 'best'}
     """
     known = {index: value * better for index, value in enumerate(values) if value is not None}
-    if len(set(known.values())) < 2:
+    alike = {index: format(abs(value), form) for index, value in known.items()}
+    if len(set(alike.values())) < 2:
         return {}
-    return {max(known, key=known.__getitem__): "best", min(known, key=known.__getitem__): "worst"}
+    marks = {alike[min(known, key=known.__getitem__)]: "worst", alike[max(known, key=known.__getitem__)]: "best"}
+    return {index: marks[text] for index, text in alike.items() if text in marks}
 
 
 def _measures(
@@ -162,8 +165,8 @@ def _measures(
     rows = tuple((*cells, *(shown(value(one), form) for _, value, form, _ in columns)) for cells, one in listed)
     marks = {
         (row, len(headers) + index): mark
-        for index, (_, value, _, better) in enumerate(columns)
-        for row, mark in best_and_worst([value(one) for _, one in listed], better).items()
+        for index, (_, value, form, better) in enumerate(columns)
+        for row, mark in best_and_worst([value(one) for _, one in listed], better, form).items()
     }
     return Table(title, (*headers, *(name for name, _, _, _ in columns)), rows, note, marks)
 
@@ -221,6 +224,7 @@ def sentences_table(numbers: Numbers) -> Table:
         for row, one in enumerate(numbers.sentences)
         for index, mark in best_and_worst(one.counts, -1).items()
     }
+    marks |= {(len(rows), 2 + index): mark for index, mark in best_and_worst(numbers.ginis, -1).items()}
     rows.append(("Gini over the languages", "", *(shown(one) for one in numbers.ginis)))
     note = "Times English: tokens of this tokenizer for one of English. Gini: 0 if all languages cost the same."
     if numbers.references:
@@ -235,7 +239,7 @@ def fallback_table(numbers: Numbers) -> Table:
     marks = {
         (row, 1 + index): mark
         for row, one in enumerate(numbers.sentences)
-        for index, mark in best_and_worst(one.fallback, -1).items()
+        for index, mark in best_and_worst(one.fallback, -1, ".1%").items()
     }
     note = "The share of tokens that are one byte of a longer character, in the same sentences."
     headers = ("language", *(name for name, _ in numbers.tokenizers))

@@ -59,6 +59,11 @@ def numbers_of(directory: Path) -> dict[str, Any]:
     return numbers
 
 
+def figures_of(page: Path) -> dict[str, Any]:
+    figures: dict[str, Any] = json.loads(page.read_text().rpartition('id="figures">')[2].partition("</script>")[0])
+    return figures
+
+
 KEYS = {
     "": {
         *("tokenizers", "vocabulary", "shapes", "merged", "sample", "references", "sentences", "ginis", "machine"),
@@ -158,6 +163,12 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     assert [one["whole"]["bytes"] for one in measured] == [len(text)] * 3
     assert measured[1]["whole"]["tokens"] == len(other.encode(text))
     assert "held out: not trained on" in (copied / "report.txt").read_text()
+    if (copied / "report.html").exists():
+        _, *points = figures_of(copied / "report.html")["size-curve"]["data"]
+        assert [(one["x"], one["y"]) for one in points] == [
+            ([size], [one["whole"]["bytes_per_token"]])
+            for (_, size), one in zip(numbers["tokenizers"], measured, strict=True)
+        ]
     elsewhere = run_here("report", copied, "--output", tmp_path / "page.html")
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert json.loads((tmp_path / "page.json").read_text())["numbers"]["sample"]["held_out"] is False
@@ -479,9 +490,7 @@ def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")
-    html = (reported / "report.html").read_text()
-    _, _, rest = html.rpartition('id="figures">')
-    figures = json.loads(rest[: rest.index("</script>")])
+    figures = figures_of(reported / "report.html")
     assert len(figures) == 4
     for figure in figures.values():
         graphs.Figure(
