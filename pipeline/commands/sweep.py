@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -146,6 +147,7 @@ def run_sweep(
         raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
+    _refuse_unfit(locations)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(weights, names)
@@ -154,7 +156,7 @@ def run_sweep(
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     directory = Directory(options.output, SWEEP)
-    with directory.locked():
+    with directory.locked(), _interrupted():
         stored = directory.read_manifest()
         if stored is None:
             directory.refuse_foreign_files()
@@ -171,6 +173,24 @@ def run_sweep(
         swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
         _write(swept, directory)
     return swept
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; what is finished is kept: the same command resumes") from None
+
+
+def _refuse_unfit(locations: Sequence[Location]) -> None:
+    for index, location in enumerate(locations):
+        if isinstance(location, Path) and location.is_file():
+            raise UsageError(
+                f"{location} is a file, not a run: count it first, or measure with it: --held-out {location}"
+            )
+        if any(same_location(location, other) for other in locations[:index]):
+            raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
@@ -269,7 +289,7 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
         marks += of
     workers = memory.budget(sweep.options.memory_limit).workers(max(1, min(worker_count(sweep.options), len(tasks))))
     started, kept = time.monotonic(), sum(mark in sweep.known for mark in marks)
-    sweep.listener(StageStarted(STAGE, len(marks), "vocabularies", kept))
+    sweep.listener(StageStarted(STAGE, len(marks), "tokenizers", kept))
     for index, points in sweep.executor.run(measure, [task for _, task in tasks], at_once=workers):
         sweep.known.update(zip(tasks[index][0], map(asdict, points), strict=True))
         sweep.directory.write_manifest({"points": sweep.known})

@@ -101,7 +101,8 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
     drawn = page_plots(numbers)
     figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
     listed = tables.vocabulary_lists(numbers)
-    content: dict[str, str] = {"gain": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
+    content: dict[str, str] = {"gain": "", "ranks": ""}  # none without doublings, or merges
+    content |= {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
     content |= {
         "directory": escaped(header.directory),
         "style": (_HERE / "page.css").read_text("utf-8"),

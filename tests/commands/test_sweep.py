@@ -128,7 +128,7 @@ def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path) -> 
     before = {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")}
     result = run(*WORDS, "--output", "sweep", "--vocab-size", "300,500", "--workers", 2, cwd=home)
     assert result.returncode == 0, result.stderr
-    assert "measuring: 8 vocabularies (4 vocabularies kept from before)" in result.stderr
+    assert "measuring: 8 tokenizers (4 tokenizers kept from before)" in result.stderr
     assert {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")} == before
     assert len(_points(swept)) == 16
 
@@ -270,6 +270,8 @@ def test_numbers_of_the_model_are_read_or_refused() -> None:
 
 def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert "--output" in refused(run("sweep", "runs/a", cwd=home), 2)
+    assert "runs/a is named twice" in refused(run("sweep", "runs/a", "runs/a", "--output", tmp_path / "x", cwd=home), 2)
+    assert "--held-out a.txt" in refused(run("sweep", "runs/a", "a.txt", "--output", tmp_path / "x", cwd=home), 2)
     assert "one of the runs" in refused(run("sweep", "runs/a", "--output", "runs/a", cwd=home), 2)
     assert "--weights" in refused(run("sweep", "runs/a", "--weights", "z=1", "--output", tmp_path / "x", cwd=home), 2)
     (tmp_path / "mine" / "mixtures").mkdir(parents=True)

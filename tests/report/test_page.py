@@ -192,8 +192,9 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         assert sample["held_out"] is False
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
     counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
-    pipeline.merge_run(counted, vocab_size=258)
+    pipeline.merge_run(counted, vocab_size=257)
     assert run_here("report", counted, "--held-out", unseen).returncode == 0
+    assert "257 has no merges: every byte is a token" in (counted / "report.txt").read_text()
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
 
