@@ -214,8 +214,8 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     "out  [default: 1]",
 )  # fmt: skip
 @click.option(
-    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
-    help="text that was not counted, to measure with, such as a file for each language; repeatable",
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH...",
+    help="text that was not counted, to measure with, such as a file for each language",
 )  # fmt: skip
 @click.option(
     "--parameters", metavar="N", help="of the model, without embeddings, such as 7B: they say which size fits"
@@ -247,6 +247,8 @@ def sweep(
     from pipeline.report.sweep_page import render
     from pipeline.report.sweep_rule import for_model
 
+    files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
+    runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
     swept = run_sweep(
         *(runs, session.given, session.options, session.executor, session.listener),
         weights=weights, held_out=held_out, model=for_model(**model),
@@ -448,11 +450,16 @@ def report(
     "--sample", "samples", multiple=True, type=LOCATION, metavar="FILE",
     help="text to check with, besides hard strings; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
+@click.option(
+    "--push-to-hub", metavar="OWNER/NAME",
+    help="upload the files of transformers and the model card to this repository, made if it is missing",
+)  # fmt: skip
 @click.option("--counts", type=LOCATION, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
 @click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
 @overwrite_option
 def export(
     tokenizer: Location,
+    push_to_hub: str | None,
     check: bool,
     samples: tuple[Location, ...],
     counts: Location | None,
@@ -470,10 +477,10 @@ def export(
     bpe-pipeline export runs/a --counts counts.tsv
     """
     if counts is not None:
-        if check or samples or any(values.values()):
+        if check or samples or push_to_hub or any(values.values()):
             raise UsageError(
                 "--counts writes piece counts, not a tokenizer; leave out --output, --export, --check, "
-                "--sample and what is said of tokens"
+                "--sample, --push-to-hub and what is said of tokens"
             )
         if counts.suffix not in (".tsv", ".parquet"):
             raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
@@ -498,9 +505,12 @@ def export(
     )
     from pipeline.tokenizer.formats.load import tokenizer_home
     from pipeline.tokenizer.formats.save import default_formats
+    from pipeline.tokenizer.hub import card_in, push, require_login
     from pipeline.tokenizer.tokenizer import Tokenizer
 
     options = make_options(values, flag_of)
+    if push_to_hub is not None:
+        require_login(push_to_hub)
     loaded = load_tokenizer(tokenizer)
     directory = options.output or tokenizer_home(tokenizer)
     model = with_chat_template(with_roles(loaded.model, options), options)
@@ -525,6 +535,8 @@ def export(
         formats_written = [name for name in options.export or default_formats() if name not in refused]
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):
             click.echo(line)
+    if push_to_hub is not None:
+        click.echo(push(model, push_to_hub, more=card_in(tokenizer_home(tokenizer))))
 
 
 @command(*_ENCODE)

@@ -147,7 +147,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         report=report.page_name(run, numbers),
         vocabulary=first.facts,
         tokenizer_directory=first.directory,
-        written=first.written,
+        written=(*first.written, *report.card_names(numbers)),
         refused=first.refused,
         languages=languages_of(learned, run.manifest.parity),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),

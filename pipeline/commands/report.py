@@ -119,7 +119,9 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
 def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
     """Write the report of a command into the run directory. A failure is a warning."""
     try:
-        _write_files(run, summary.details(), summary.to_json(), numbers, with_page=_page_wanted())
+        _write_files(
+            run, summary.details(), summary.to_json(), numbers, summary.tokenizer_directory, with_page=_page_wanted()
+        )
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
 
@@ -142,6 +144,11 @@ def page_name(run: Run, numbers: Numbers | None) -> str:
     if page.plotly_script() is None:
         return f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
     return str(run.directory / "report.html")
+
+
+def card_names(numbers: Numbers | None) -> tuple[str, ...]:
+    """Return the file that the report adds to the tokenizer directory, if it does."""
+    return () if numbers is None or not _page_wanted() else (model_card.NAME,)
 
 
 def run_report(
@@ -188,7 +195,7 @@ def run_report(
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
         document, rendered = _stored_summary(run)
-        written = _write_files(run, rendered, document, numbers, outputs)
+        written = _write_files(run, rendered, document, numbers, run.tokenizer_directory(size), outputs)
     return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, trained_on)
 
 
@@ -228,6 +235,7 @@ def _write_files(
     rendered: str,
     document: Mapping[str, Any],
     numbers: Numbers | None,
+    tokenizer: Location | None,
     outputs: tuple[Location, Location] | None = None,
     *,
     with_page: bool = True,
@@ -252,14 +260,15 @@ def _write_files(
         with whole_file(where) as path, path.open("wb") as file:
             page.write_page(file, script, report_header(run, document), numbers)
         written.insert(0, where)
-    if with_page and numbers is not None and outputs is None:
-        written += _write_card(run, model_card.model_card(report_header(run, document), numbers))
+    if with_page and numbers is not None and tokenizer is not None and outputs is None:
+        written += _write_card(
+            tokenizer / model_card.NAME, model_card.model_card(report_header(run, document), numbers)
+        )
     return tuple(written)
 
 
-def _write_card(run: Run, card: str) -> list[Location]:
+def _write_card(path: Location, card: str) -> list[Location]:
     """Write the model card next to the tokenizer, unless somebody has edited it."""
-    path = run.tokenizer_directory(int(run.manifest.vocab_size or 0)) / model_card.NAME
     if path.exists() and model_card.MARK not in read_bounded(path, MANIFEST_BYTES).decode(errors="replace"):
         return []
     write_whole(path, card)

@@ -5,12 +5,14 @@ point is what `combine` and `merge` would make. Finished combinations, merge lis
 resumes, and one with more sizes, weights or runs computes only what is new.
 """
 
+import contextlib
 import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -23,20 +25,24 @@ from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, replay_worker
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
 from pipeline.report import sweep_page
 from pipeline.report.measure import source_names
 from pipeline.report.sweep_rule import ForModel, Recommendation, rate, recommend
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory, Kind, fingerprint
+from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.plan import dependencies_of
 from pipeline.run.values import parse_weight
+from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Trained, export_model
-from pipeline.tokenizer.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure_size
+from pipeline.tokenizer.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure
 
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
 _HELD_OUT_BYTES = 1 << 22  # of each file
@@ -120,6 +126,10 @@ class _Sweep:
     files: Sequence[CorpusFile]
     known: dict[str, Any]
 
+    def run_of(self, name: str, every: int) -> Location:
+        """Return the run of a name, or where the one of each so many-th of its chunks is made."""
+        return self.runs[name] if every == 1 else self.directory / "mixtures" / f"{name}@1_{every}"
+
 
 def run_sweep(
     locations: Sequence[Location],
@@ -137,6 +147,7 @@ def run_sweep(
         raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
+    _refuse_unfit(locations)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(weights, names)
@@ -145,14 +156,14 @@ def run_sweep(
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     directory = Directory(options.output, SWEEP)
-    with directory.locked():
+    with directory.locked(), _interrupted():
         stored = directory.read_manifest()
         if stored is None:
             directory.refuse_foreign_files()
         known = dict((stored or {}).get("points", {}))
         directory.write_manifest({"points": known})
         sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known)
-        learned = [_learn(sweep, one, runs) for one in mixtures]
+        learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
         chosen = recommend(points, model or ForModel())
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
@@ -162,6 +173,24 @@ def run_sweep(
         swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
         _write(swept, directory)
     return swept
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; what is finished is kept: the same command resumes") from None
+
+
+def _refuse_unfit(locations: Sequence[Location]) -> None:
+    for index, location in enumerate(locations):
+        if isinstance(location, Path) and location.is_file():
+            raise UsageError(
+                f"{location} is a file, not a run: count it first, or measure with it: --held-out {location}"
+            )
+        if any(same_location(location, other) for other in locations[:index]):
+            raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
@@ -178,15 +207,14 @@ def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[swe
         return
     size = chosen.vocab_size
     narrowed = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
-    for every in _PARTS:
-        homes = {name: sweep.directory / "mixtures" / f"{name}@1_{every}" for name in best.mixture.weights}
-        for name, home in homes.items():
-            run_part(sweep.runs[name], every, replace(sweep.options, output=home), sweep.executor, sweep.listener)
-        one = _learn(narrowed, replace(best.mixture, every=every), homes)
-        [point] = _measure(narrowed, [one])
-        lists = {"part": one.trained.learned, "whole": best.trained.learned}
-        [overlap] = sweep_page.overlaps(lists, {size: best.trained.options.special.merge_budget(size)})
-        yield sweep_page.Part(every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
+    for every, name in itertools.product(_PARTS, best.mixture.weights):
+        options = replace(sweep.options, output=sweep.run_of(name, every))
+        run_part(sweep.runs[name], every, options, sweep.executor, sweep.listener)
+    parts = _learn(narrowed, [replace(best.mixture, every=every) for every in _PARTS])
+    whole, merges = best.trained.learned, {size: best.trained.options.special.merge_budget(size)}
+    for one, point in zip(parts, _measure(narrowed, parts), strict=True):
+        [overlap] = sweep_page.overlaps({"part": one.trained.learned, "whole": whole}, merges)
+        yield sweep_page.Part(one.mixture.every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
 
 
 def _sources(runs: Mapping[str, Location], options: Options, executor: Executor) -> list[SourceCounter]:
@@ -203,40 +231,71 @@ def _sources(runs: Mapping[str, Location], options: Options, executor: Executor)
     return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
 
 
-def _learn(sweep: _Sweep, mixture: Mixture, runs: Mapping[str, Location]) -> Learned:
-    """Return the merge list of a mixture of these runs, for the largest size."""
+@dataclass(frozen=True)
+class _Opened:
+    """A mixture's run with its counts, and its merge list if that is stored already."""
+
+    mixture: Mixture
+    work: Work
+    run: Run
+    task: MergeTask
+    stored: MergeList | None
+
+    def learned(self, found: MergeList) -> Learned:
+        """Return the mixture with its merge list."""
+        options = self.work.options
+        depends_on = fingerprint(self.run.manifest.merge_fingerprint(), options.of_stage("special"))
+        return Learned(self.mixture, Trained(found, self.work.pattern, options), depends_on)
+
+
+def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
+    """Return the merge lists of mixtures, for the largest size; those that are missing are learned in parallel."""
+    opened = [_open(sweep, one) for one in mixtures]
+    missing = [one for one in opened if one.stored is None]
+    with contextlib.ExitStack() as locks:
+        for one in missing:
+            locks.enter_context(one.run.directory.locked())
+        tasks = [one.task for one in missing]
+        found = iter(merge.learn_together(tasks, sweep.options, sweep.executor, sweep.listener))
+    return [one.learned(one.stored or next(found)) for one in opened]
+
+
+def _open(sweep: _Sweep, mixture: Mixture) -> _Opened:
+    """Make the run of a mixture, as far as it is missing."""
     home = sweep.directory / "mixtures" / mixture.name
-    chosen, weights = [runs[name] for name in mixture.weights], list(mixture.weights.values())
+    chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
     run_combine(chosen, weights, replace(sweep.options, output=home), sweep.executor, sweep.listener)
     asked = {name: value for name, value in sweep.given.items() if name != "output"}
     asked["vocab_size"] = sweep.options.vocab_size
     with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted):
-        learned = merge.learn(work, run, counted)
-        depends_on = fingerprint(run.manifest.merge_fingerprint(), work.options.of_stage("special"))
-        return Learned(mixture, Trained(learned, work.pattern, work.options), depends_on)
+        task = merge.task_of(work, run, counted)
+        return _Opened(mixture, work, run, task, merge.stored(task, sweep.executor))
 
 
 def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
-    """Measure the points that are not stored yet, each stored as soon as it is known; returns all of them."""
+    """Measure the points that are not stored yet, each mixture's stored as soon as they are known; returns all."""
     names = source_names([file.path for file in sweep.files])
     held_out = [(names[file.path], choose([file], _HELD_OUT_BYTES)) for file in sweep.files]
     texts = [[[one.name, one.fingerprint] for one in sweep.sources], list(map(dependencies_of, sweep.files))]
-    tasks = {}
-    for one, size in itertools.product(learned, sweep.options.vocab_size):
+    marks: list[str] = []
+    tasks: list[tuple[list[str], SweepTask]] = []  # with the fingerprints of the points
+    for one in learned:
+        of = {fingerprint(one.mixture.name, one.depends_on, size, *texts): size for size in sweep.options.vocab_size}
         weights = one.mixture.weights if one.mixture.every == 1 else {}
-        task = SweepTask(one.trained, size, one.mixture.name, weights, sweep.sources, held_out)
-        tasks[fingerprint(one.mixture.name, one.depends_on, size, *texts)] = task
-    missing = [mark for mark in tasks if mark not in sweep.known]
-    most = max(1, min(worker_count(sweep.options), len(missing)))
-    workers = memory.budget(sweep.options.memory_limit).workers(most)
-    started = time.monotonic()
-    sweep.listener(StageStarted(STAGE, len(tasks), "vocabularies", len(tasks) - len(missing)))
-    for index, point in sweep.executor.run(measure_size, [tasks[mark] for mark in missing], at_once=workers):
-        sweep.known[missing[index]] = asdict(point)
+        missing = [mark for mark in of if mark not in sweep.known]
+        sizes = [of[mark] for mark in missing]
+        task = SweepTask(one.trained, sizes, one.mixture.name, weights, sweep.sources, held_out)
+        tasks += [(missing, task)] if missing else []
+        marks += of
+    workers = memory.budget(sweep.options.memory_limit).workers(max(1, min(worker_count(sweep.options), len(tasks))))
+    started, kept = time.monotonic(), sum(mark in sweep.known for mark in marks)
+    sweep.listener(StageStarted(STAGE, len(marks), "tokenizers", kept))
+    for index, points in sweep.executor.run(measure, [task for _, task in tasks], at_once=workers):
+        sweep.known.update(zip(tasks[index][0], map(asdict, points), strict=True))
         sweep.directory.write_manifest({"points": sweep.known})
-        sweep.listener(Advanced(STAGE, 1))
+        sweep.listener(Advanced(STAGE, len(points)))
     sweep.listener(StageEnded(STAGE, time.monotonic() - started))
-    return tuple(_point(sweep.known[mark]) for mark in tasks)
+    return tuple(_point(sweep.known[mark]) for mark in marks)
 
 
 def _point(stored: Mapping[str, Any]) -> Point:

@@ -1,12 +1,14 @@
 """Merge in a worker, as far as the merge list is not stored yet."""
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.base import machine
+from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.counts.count import Counted
-from pipeline.executors import ONE_CORE, Need, Node
+from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.merges import merge_worker
 from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
@@ -88,16 +90,11 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
 
 def learn_task(work: Work, task: merge_worker.MergeTask, stage: str = STAGE) -> MergeList:
     """Return the list of a task: the stored one, or a new one, stored."""
-    for _, stored in work.executor.run(merge_worker.stored, [task] if any(existing([task.output])) else []):
-        if stored is not None and stored.serves(task.merges):
-            work.times[stage] = None
-            remove(task.so_far)
-            return stored
+    if (found := stored(task, work.executor)) is not None:
+        work.times[stage] = None
+        return found
     work.directory.require_lock()
-    before = 0
-    for _, known in work.executor.run(merge_worker.known, [task] if any(existing([task.so_far])) else []):
-        before = len(known) if known else 0
-    before = max(before, task.first.merges if task.first else 0)
+    before = max(_known(task, work.executor), task.first.merges if task.first else 0)
     with work.stage(stage, task.merges, "merges", before) as advance:
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
@@ -115,3 +112,52 @@ def learn_task(work: Work, task: merge_worker.MergeTask, stage: str = STAGE) -> 
     remove(task.so_far)
     work.kept = f"all counts, {len(learned):,} merges"
     return learned
+
+
+def stored(task: merge_worker.MergeTask, executor: Executor) -> MergeList | None:
+    """Return the stored list of a task if it is long enough."""
+    for _, found in executor.run(merge_worker.stored, [task] if any(existing([task.output])) else []):
+        if found is not None and found.serves(task.merges):
+            remove(task.so_far)
+            return found
+    return None
+
+
+def _known(task: merge_worker.MergeTask, executor: Executor) -> int:
+    """Return how many merges a killed process has left."""
+    for _, known in executor.run(merge_worker.known, [task] if any(existing([task.so_far])) else []):
+        return len(known) if known else 0
+    return 0
+
+
+def learn_together(
+    tasks: Sequence[merge_worker.MergeTask], options: Options, executor: Executor, listener: Listener
+) -> list[MergeList]:
+    """Learn and store several lists on this machine, as many at the same time as there are workers and fit in memory.
+
+    One thread for each list loses less to waiting than all threads for one; only a rest of fewer lists shares them.
+    """
+    if not tasks:
+        return []
+    budget, workers = memory.budget(options.memory_limit), memory.threads(options)
+    single = [replace(task, threads=1) for task in tasks]
+    ways = executor.run(merge_worker.check, single, at_once=budget.workers(min(workers, len(tasks))))
+    each = budget.worker_bytes + max(way.bytes for _, way in ways)
+    at_once = max(1, min(workers, len(tasks), (budget.limit_bytes - budget.taken_bytes) // each))
+    rest = len(tasks) % at_once
+    found: dict[int, MergeList] = {}
+    started, known = time.monotonic(), sum(_known(task, executor) for task in tasks)
+    listener(StageStarted(STAGE, sum(task.merges for task in tasks), "merges", known))
+    for first, last, count in ((0, len(tasks) - rest, at_once), (len(tasks) - rest, len(tasks), rest)):
+        limited = [_share(task, workers // count, budget.per_worker(count)) for task in tasks[first:last]]
+        for index, learned in executor.run(
+            merge_worker.learn, limited, lambda amount: listener(Advanced(STAGE, amount)), at_once=max(count, 1)
+        ):
+            found[first + index] = learned
+            remove(limited[index].so_far)
+    listener(StageEnded(STAGE, time.monotonic() - started))
+    return [found[index] for index in range(len(tasks))]
+
+
+def _share(task: merge_worker.MergeTask, threads: int, budget_bytes: int) -> merge_worker.MergeTask:
+    return replace(task, threads=threads, budget_bytes=min(task.budget_bytes, budget_bytes))

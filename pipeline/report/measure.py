@@ -75,7 +75,7 @@ def _text_measures(
     tokens, words = sums["tokens"], sums["words"]
     more: dict[str, Any] = {}
     if used is not None and vocab is not None:
-        bytes_alone = sum(times for id_, times in used.items() if len(vocab[id_]) == 1 and vocab[id_] >= b"\x80")
+        bytes_alone = sum(times for id_, times in used.items() if is_byte_alone(vocab[id_]))
         broken = sum(times for id_, times in used.items() if "\ufffd" in vocab[id_].decode(errors="replace"))
         more = {
             "renyi": renyi_efficiency(used.values(), len(vocab)),
@@ -150,6 +150,11 @@ def measure(
         used=len(all_ids),
         single_source=tuple(sorted(single_source, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS]),
     )
+
+
+def is_byte_alone(token: bytes) -> bool:
+    """Return whether a token is a single byte of a longer character."""
+    return len(token) == 1 and token >= b"\x80"
 
 
 def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:

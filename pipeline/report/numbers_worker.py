@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.base import machine
 from pipeline.corpus.sampling import Chosen, read_chosen
 from pipeline.report.compared import REFERENCES, Compared, load_compared
-from pipeline.report.measure import TokenizerMeasures, gini, measure, source_names
+from pipeline.report.measure import TokenizerMeasures, gini, is_byte_alone, measure, source_names
 from pipeline.report.tokens import (
     SpecialToken,
     TokenGroup,
@@ -77,12 +77,14 @@ Cut = tuple[tuple[tuple[int, ...], str], ...]
 @dataclass(frozen=True)
 class SentenceTokens:
     """A sentence. cuts: of each tokenizer ids and text; tokens that share a character are one entry. counts: of each
-    tokenizer, then of each reference."""
+    tokenizer, then of each reference. fallback: of each tokenizer, the share of tokens that are one byte of a longer
+    character."""
 
     language: str
     text: str
     cuts: tuple[Cut, ...]
     counts: tuple[int, ...]
+    fallback: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,11 @@ def _sentence(
 ) -> SentenceTokens:
     encoded = [one.encode_ordinary(text) for one in tokenizers]
     cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
-    return SentenceTokens(language, text, cuts, (*map(len, encoded), *others))
+    fallback = tuple(
+        sum(map(is_byte_alone, (one.vocab[id_] for id_ in ids))) / max(len(ids), 1)
+        for ids, one in zip(encoded, tokenizers, strict=True)
+    )
+    return SentenceTokens(language, text, cuts, (*map(len, encoded), *others), fallback)
 
 
 def _cut(encoded: Sequence[int], vocab: Mapping[int, bytes]) -> Cut:

@@ -101,7 +101,8 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
     drawn = page_plots(numbers)
     figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
     listed = tables.vocabulary_lists(numbers)
-    content: dict[str, str] = {"gain": ""} | {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
+    content: dict[str, str] = {"gain": "", "ranks": ""}  # none without doublings, or merges
+    content |= {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
     content |= {
         "directory": escaped(header.directory),
         "style": (_HERE / "page.css").read_text("utf-8"),
@@ -160,7 +161,7 @@ def _compared(numbers: Numbers) -> Html:
 def _parts(numbers: Numbers) -> Html:
     """Make the tables by language, source and script."""
     listed = tables.sample_tables(numbers, numbers.sample) if numbers.sample is not None else ()
-    return escaped(table(tables.sentences_table(numbers)), *map(table, listed))
+    return escaped(*map(table, (tables.sentences_table(numbers), tables.fallback_table(numbers), *listed)))
 
 
 def _skipped(header: ReportHeader) -> Html:

@@ -53,6 +53,9 @@ def page_plots(numbers: Numbers) -> dict[str, Figure]:
         for name, values in shown.items()
         if any(values[0].values())
     }
+    if numbers.sample is not None and len(names) > 1:
+        _add_points(plots["size-curve"], names, numbers)
+        largest = max(largest, *(size for _, size in numbers.tokenizers[: len(names)]))
     plots["size-curve"]["layout"]["xaxis"] |= _size_ticks(largest)
     plots["lengths"]["layout"]["xaxis"] |= {
         "tickvals": [1, 4, 8, 16, 24, _LONGEST],
@@ -60,6 +63,20 @@ def page_plots(numbers: Numbers) -> dict[str, Figure]:
     }
     plots["scripts"]["layout"]["height"] = 90 + (20 + 8 * len(names)) * len(scripts)
     return plots
+
+
+def _add_points(curve: Figure, names: Sequence[str], numbers: Numbers) -> None:
+    """Add each tokenizer on the sample to the curve of this one."""
+    assert numbers.sample is not None
+    trace = curve["data"][0] | {"mode": "markers"}
+    for name, colour, (_, size), found in zip(
+        names, _COLOURS, numbers.tokenizers, numbers.sample.tokenizers, strict=False
+    ):
+        point = {"x": [size], "y": [found.whole.bytes_per_token], "marker": {"color": colour, "size": 11}}
+        curve["data"].append(trace | point | {"name": name.replace("<", "‹")})
+    curve["data"][0]["showlegend"] = False
+    curve["layout"]["showlegend"] = True
+    curve["caption"] = "Line: on the training corpus, exact; the table has the values. Points: each on the sample."
 
 
 def _size_ticks(largest: int) -> Figure:

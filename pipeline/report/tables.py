@@ -142,16 +142,19 @@ _MEASURES: tuple[Column, ...] = (
 )
 
 
-def best_and_worst(values: Sequence[float | None], better: int) -> dict[int, str]:
-    """Mark the best and the worst of several numbers by their positions; nothing if all are equal.
+def best_and_worst(values: Sequence[float | None], better: int, form: str = ",.3f") -> dict[int, str]:
+    """Mark the best and the worst of several numbers by their positions, also several that look alike in this form;
+    nothing if all do.
 
-    >>> best_and_worst([1.5, 3.0, None], 1)
-    {1: 'best', 0: 'worst'}
+    >>> best_and_worst([1.5, 3.0, None, 2.0, 3.0001], 1)
+    {0: 'worst', 1: 'best', 4: 'best'}
     """
     known = {index: value * better for index, value in enumerate(values) if value is not None}
-    if len(set(known.values())) < 2:
+    alike = {index: format(abs(value), form) for index, value in known.items()}
+    if len(set(alike.values())) < 2:
         return {}
-    return {max(known, key=known.__getitem__): "best", min(known, key=known.__getitem__): "worst"}
+    marks = {alike[min(known, key=known.__getitem__)]: "worst", alike[max(known, key=known.__getitem__)]: "best"}
+    return {index: marks[text] for index, text in alike.items() if text in marks}
 
 
 def _measures(
@@ -162,8 +165,8 @@ def _measures(
     rows = tuple((*cells, *(shown(value(one), form) for _, value, form, _ in columns)) for cells, one in listed)
     marks = {
         (row, len(headers) + index): mark
-        for index, (_, value, _, better) in enumerate(columns)
-        for row, mark in best_and_worst([value(one) for _, one in listed], better).items()
+        for index, (_, value, form, better) in enumerate(columns)
+        for row, mark in best_and_worst([value(one) for _, one in listed], better, form).items()
     }
     return Table(title, (*headers, *(name for name, _, _, _ in columns)), rows, note, marks)
 
@@ -221,12 +224,26 @@ def sentences_table(numbers: Numbers) -> Table:
         for row, one in enumerate(numbers.sentences)
         for index, mark in best_and_worst(one.counts, -1).items()
     }
+    marks |= {(len(rows), 2 + index): mark for index, mark in best_and_worst(numbers.ginis, -1).items()}
     rows.append(("Gini over the languages", "", *(shown(one) for one in numbers.ginis)))
     note = "Times English: tokens of this tokenizer for one of English. Gini: 0 if all languages cost the same."
     if numbers.references:
         note += " A reference stands in for a tokenizer that is in no cache here: its tokens were counted beforehand."
     headers = ("language", "times English", *names)
     return Table("Tokens of the same text in several languages", headers, tuple(rows), note, marks)
+
+
+def fallback_table(numbers: Numbers) -> Table:
+    """The share of single bytes of characters in the same text in several languages."""
+    rows = [(one.language, *(f"{share:.1%}" for share in one.fallback)) for one in numbers.sentences]
+    marks = {
+        (row, 1 + index): mark
+        for row, one in enumerate(numbers.sentences)
+        for index, mark in best_and_worst(one.fallback, -1, ".1%").items()
+    }
+    note = "The share of tokens that are one byte of a longer character, in the same sentences."
+    headers = ("language", *(name for name, _ in numbers.tokenizers))
+    return Table("Single bytes by language", headers, tuple(rows), note, marks)
 
 
 def embedding_tables(numbers: Numbers) -> list[Table]:
@@ -314,7 +331,7 @@ def render_text(numbers: Numbers, skipped: tuple[str, ...] | None = ()) -> str:
     if (sample := numbers.sample) is not None:
         blocks += ["The sample\n  " + about_sample(sample), table_text(compared_table(numbers, sample))]
         blocks += map(table_text, sample_tables(numbers, sample))
-    blocks += map(table_text, [sentences_table(numbers), *embedding_tables(numbers)])
+    blocks += map(table_text, [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers)])
     blocks += [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
     if numbers.vocabulary.special_tokens:
         blocks.append(table_text(special_token_table(numbers)))

@@ -59,7 +59,9 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> str:
                 f"{now.vocab_size:,} is enough: doubling it saves {larger.saved:.1%} of the tokens, less than "
                 f"{LEAST_SAVING:.0%}"
             )
-    last = merged.ranks[-1][1] if merged.ranks else 0
+    if not merged.ranks:
+        return f"{vocab_size:,} has no merges: every byte is a token"
+    last = merged.ranks[-1][1]
     if last < LEAST_COUNT:
         rare = f"its last pair occurred {last:,} times, fewer than {LEAST_COUNT}"
         return f"{vocab_size:,} is too large for this text: {rare}"

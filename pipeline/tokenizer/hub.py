@@ -2,23 +2,38 @@
 
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.base.errors import StorageError, unfit
+from pipeline.base.errors import StorageError, UsageError, unfit
+from pipeline.storage import Location, existing
 from pipeline.tokenizer.conversions import installed
 from pipeline.tokenizer.formats.huggingface import export_huggingface
 from pipeline.tokenizer.model import Model
 
+_CARD = "README.md"
 _REMEDY = "check the name, the connection and the token: `hf auth login` stores one, HF_TOKEN and token= name one"
 
 
-def push(model: Model, repo_id: str, *, private: bool | None, token: str | None, commit_message: str) -> str:
-    """Upload the files as one commit, into a repository that is made if it is missing; return the commit's address."""
-    if not isinstance(repo_id, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
-        raise unfit("repo_id", "the name of a repository, OWNER/NAME", repo_id)
+def push(
+    model: Model,
+    repo_id: str,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    commit_message: str = "Upload the tokenizer",
+    more: Mapping[str, bytes] | None = None,
+) -> str:
+    """Upload the files as one commit, into a repository that is made if it is missing; return the commit's address.
+
+    more: other files by name.
+    """
+    require_login(repo_id, token)
     hub = installed("huggingface_hub")
     with tempfile.TemporaryDirectory() as directory:
         export_huggingface(model, Path(directory))
+        for name, data in (more or {}).items():
+            (Path(directory) / name).write_bytes(data)
         try:
             api = hub.HfApi(token=token)
             api.create_repo(repo_id, private=private, exist_ok=True)
@@ -27,3 +42,17 @@ def push(model: Model, repo_id: str, *, private: bool | None, token: str | None,
             said = " ".join(str(reason).split())
             raise StorageError(f"{repo_id} was not uploaded: {said or type(reason).__name__}; {_REMEDY}") from reason
     return str(done.commit_url)
+
+
+def require_login(repo_id: str, token: str | None = None) -> None:
+    """Raise UsageError for what is no name of a repository, without the package, and if nobody is logged in."""
+    if not isinstance(repo_id, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
+        raise unfit("repo_id", "the name of a repository, OWNER/NAME", repo_id)
+    if token is None and installed("huggingface_hub").get_token() is None:
+        raise UsageError(f"{repo_id} needs an access token: run `hf auth login` once, or set HF_TOKEN")
+
+
+def card_in(home: Location) -> dict[str, bytes]:
+    """Return the model card of a tokenizer directory by its name, if it has one."""
+    path = home / _CARD
+    return {_CARD: path.read_bytes()} if any(existing([path])) else {}

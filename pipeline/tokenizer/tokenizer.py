@@ -300,7 +300,7 @@ class Tokenizer:
             The address of the commit.
 
         Raises:
-            UsageError: `huggingface_hub` is not installed, or the name is not OWNER/NAME.
+            UsageError: `huggingface_hub` is not installed, no one is logged in, or the name is not OWNER/NAME.
             ExportRefusedError: tokenizers would produce other ids.
             StorageError: the Hub refused the upload or cannot be reached.
         """

@@ -39,7 +39,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-ONE = ["--workers", "1"]  # starting more takes longer than the work
 WORDS = [
     "sweep",
     "runs/a",
@@ -55,7 +54,7 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def swept(home: Path) -> Path:
-    result = run(*WORDS, "--output", "sweep", "--log-json", cwd=home)
+    result = run(*WORDS, "--output", "sweep", "--workers", 1, "--log-json", cwd=home)
     assert result.returncode == 0, result.stderr
     return home / "sweep"
 
@@ -109,11 +108,27 @@ def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
     assert pipeline.load(swept / "tokenizer").merges == made[chosen.vocab_size].merges
 
 
+def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: Path) -> None:
+    words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB", "--log-json"]
+    result = run(*words, cwd=home)
+    assert result.returncode == 0, result.stderr
+    expected = {at: one for at, one in _points(swept).items() if at[1] in SIZES}
+    assert _points(tmp_path / "sweep") == expected
+    [stage] = [one for one in map(json.loads, result.stdout.splitlines()) if one.get("stage") == "merging"
+               and one["event"] == "stage_started"]  # fmt: skip
+    assert stage["total"] == 4 * (600 - 257)  # all mixtures in one stage
+    for name in {name for name, _ in expected}:
+        one, other = (
+            parquet.read_table(at / "mixtures" / name / "merges.parquet") for at in (swept, tmp_path / "sweep")
+        )
+        assert one.equals(other)
+
+
 def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")}
     result = run(*WORDS, "--output", "sweep", "--vocab-size", "300,500", "--workers", 2, cwd=home)
     assert result.returncode == 0, result.stderr
-    assert "measuring: 8 vocabularies (4 vocabularies kept from before)" in result.stderr
+    assert "measuring: 8 tokenizers (4 tokenizers kept from before)" in result.stderr
     assert {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")} == before
     assert len(_points(swept)) == 16
 
@@ -187,11 +202,14 @@ def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
 
 def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None:
     shutil.copy(home / "a.txt", tmp_path / "copy.txt")
-    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--held-out", tmp_path / "copy.txt"]
-    result = run(*words, "--output", tmp_path / "sweep")
+    shutil.copy(home / "held.txt", tmp_path / "other.txt")
+    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--held-out", tmp_path / "copy.txt", tmp_path / "other.txt"]
+    result = run(*words, "--output", tmp_path / "sweep")  # as a shell expands *.txt
     assert result.returncode == 0
     assert "--held-out names text that was counted: " in result.stderr
     assert "copy.txt" in result.stderr
+    assert {row["text"] for row in parquet.read_table(tmp_path / "sweep/sweep.parquet").to_pylist()} >= {
+        "copy.txt", "other.txt"}  # fmt: skip
 
 
 def test_mixtures_are_all_choices_of_weights() -> None:
@@ -252,6 +270,8 @@ def test_numbers_of_the_model_are_read_or_refused() -> None:
 
 def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert "--output" in refused(run("sweep", "runs/a", cwd=home), 2)
+    assert "runs/a is named twice" in refused(run("sweep", "runs/a", "runs/a", "--output", tmp_path / "x", cwd=home), 2)
+    assert "--held-out a.txt" in refused(run("sweep", "runs/a", "a.txt", "--output", tmp_path / "x", cwd=home), 2)
     assert "one of the runs" in refused(run("sweep", "runs/a", "--output", "runs/a", cwd=home), 2)
     assert "--weights" in refused(run("sweep", "runs/a", "--weights", "z=1", "--output", tmp_path / "x", cwd=home), 2)
     (tmp_path / "mine" / "mixtures").mkdir(parents=True)

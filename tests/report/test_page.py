@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import object_store
 import pytest
+import terminal
 from command import refused, run, run_here
 
 import pipeline
@@ -55,6 +57,11 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def numbers_of(directory: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = json.loads((directory / "report.json").read_text())["numbers"]
     return numbers
+
+
+def figures_of(page: Path) -> dict[str, Any]:
+    figures: dict[str, Any] = json.loads(page.read_text().rpartition('id="figures">')[2].partition("</script>")[0])
+    return figures
 
 
 KEYS = {
@@ -102,7 +109,24 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
         ids = [id_ for part, _ in cut for id_ in part]
         assert ids == tokenizer.encode_ordinary(sentence["text"])
         assert sentence["counts"][0] == len(ids)
+        assert sentence["fallback"] == [
+            sum(len(tokenizer.vocab[id_]) == 1 and tokenizer.vocab[id_][0] > 127 for id_ in ids) / len(ids)
+        ]
         assert len(sentence["counts"]) == 1 + len(numbers["references"]) == len(numbers["ginis"])
+
+
+def test_single_bytes_by_language_are_those_of_tokenizers(reported: Path) -> None:
+    """In the byte alphabet a token of one letter is one byte; ASCII, which is a character alone, keeps its letter."""
+    other = pytest.importorskip("tokenizers").Tokenizer.from_file(str(reported / "tokenizer" / "tokenizer.json"))
+    found = {one["language"]: one["fallback"] for one in numbers_of(reported)["sentences"]}
+    assert found["English"] == [0]
+    assert found["Korean"][0] > 0.5
+    text = (reported / "report.txt").read_text().partition("Single bytes by language\n")[2].partition("\n\n")[0]
+    for one in numbers_of(reported)["sentences"]:
+        tokens = other.encode(one["text"], add_special_tokens=False).tokens
+        alone = [token for token in tokens if len(token) == 1 and token not in "ĠĊ" and not token.isascii()]
+        assert found[one["language"]] == [len(alone) / len(tokens)]
+        assert f"{len(alone) / len(tokens):.1%}" in text.partition(f"  {one['language']} ")[2].splitlines()[0]
 
 
 def test_report_txt_has_tables_below_the_summary(reported: Path) -> None:
@@ -139,6 +163,12 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     assert [one["whole"]["bytes"] for one in measured] == [len(text)] * 3
     assert measured[1]["whole"]["tokens"] == len(other.encode(text))
     assert "held out: not trained on" in (copied / "report.txt").read_text()
+    if (copied / "report.html").exists():
+        _, *points = figures_of(copied / "report.html")["size-curve"]["data"]
+        assert [(one["x"], one["y"]) for one in points] == [
+            ([size], [one["whole"]["bytes_per_token"]])
+            for (_, size), one in zip(numbers["tokenizers"], measured, strict=True)
+        ]
     elsewhere = run_here("report", copied, "--output", tmp_path / "page.html")
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert json.loads((tmp_path / "page.json").read_text())["numbers"]["sample"]["held_out"] is False
@@ -162,12 +192,15 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         assert sample["held_out"] is False
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
     counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
-    pipeline.merge_run(counted, vocab_size=258)
+    pipeline.merge_run(counted, vocab_size=257)
     assert run_here("report", counted, "--held-out", unseen).returncode == 0
+    assert "257 has no merges: every byte is a token" in (counted / "report.txt").read_text()
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
 
-def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path: Path) -> None:
+def test_model_card_is_read_by_hubs_and_kept_if_edited(
+    reported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)
     card = copied / "tokenizer" / "README.md"
@@ -181,6 +214,13 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(reported: Path, tmp_path:
     result = run_here("report", copied)
     assert card.read_text() == "my own words"
     assert "README.md" not in result.stdout
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
+    result = run_here("merge", copied, "--vocab-size", 300)
+    assert f"tokenizer        {copied}/tokenizer-300 (" in result.stdout
+    [listed] = re.findall("^tokenizer .*", (copied / "report.txt").read_text(), re.MULTILINE)
+    assert listed.endswith(", README.md)")
+    assert "| vocabulary | 300 tokens" in (copied / "tokenizer-300" / "README.md").read_text()
+    assert card.read_text() == "my own words"
     hub = pytest.importorskip("huggingface_hub")
     assert hub.ModelCard(text).data.to_dict() == {"library_name": "transformers", "tags": ["tokenizer", "bpe"]}
 
@@ -427,13 +467,31 @@ def test_pictures_for_the_docs(browser: Any, tmp_path: Path) -> None:
         view.close()
 
 
+@pytest.mark.skipif("BPE_PIPELINE_PICTURES" not in os.environ, reason="BPE_PIPELINE_PICTURES names no directory")
+def test_pictures_of_the_terminal(browser: Any, tmp_path: Path) -> None:
+    """Make docs/pages/images as above: a run half way and at its end, two tokenizers compared, a text explained."""
+    images = Path(os.environ["BPE_PIPELINE_PICTURES"])
+    environment = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT": "page"}
+
+    def shown(*words: str) -> dict[str, list[str]]:
+        return {shlex.join(["bpe-pipeline", *words]): terminal.screens(
+            terminal.output_on_a_terminal(words, tmp_path, **environment))}  # fmt: skip
+
+    corpus = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
+    shutil.copytree(corpus, tmp_path / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
+    [(command, seen)] = shown("train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
+    half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
+    terminal.photograph(browser, {command: half}, images / "terminal-progress.png")
+    terminal.photograph(browser, {command: seen[-1]}, images / "terminal-train.png")
+    explained = shown("explain", "--tokenizer", "runs/a", "1,234 lanterns")
+    terminal.photograph(browser, {name: one[-1] for name, one in explained.items()}, images / "terminal-explain.png")
+
+
 def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")
-    html = (reported / "report.html").read_text()
-    _, _, rest = html.rpartition('id="figures">')
-    figures = json.loads(rest[: rest.index("</script>")])
+    figures = figures_of(reported / "report.html")
     assert len(figures) == 4
     for figure in figures.values():
         graphs.Figure(

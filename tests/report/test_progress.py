@@ -12,6 +12,7 @@ from typing import Any
 import peers
 import pytest
 from command import run
+from terminal import output_on_a_terminal, screens
 
 import pipeline
 from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
@@ -55,32 +56,6 @@ def test_lines_show_rate_time_left_and_memory(
     ]
 
 
-def output_on_a_terminal(words: list[str], cwd: Path, **environment: str) -> bytes:
-    terminal, other_end = pty.openpty()
-    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    command = [sys.executable, "-P", "-m", "pipeline", *words]
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        stdout=other_end,
-        stderr=other_end,
-        env=plain | {"TERM": "xterm", "COLUMNS": "120"} | environment,
-    ) as process:
-        os.close(other_end)
-        seen = b""
-        while True:
-            try:
-                data = os.read(terminal, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not data:
-                break
-            seen += data
-    os.close(terminal)
-    assert process.returncode == 0, seen
-    return seen
-
-
 @pytest.mark.parametrize(
     ("environment", "colour", "bars"),
     [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
@@ -94,6 +69,10 @@ def test_terminal_shows_coloured_bars_unless_refused(
     assert ("━".encode() in seen) == bars
     assert b"counting" in seen
     assert b"bytes per token" in seen
+    assert len(screens(seen)) > 3 or not bars
+    last = re.sub(r"\x1b\[[\d;]*m", "", screens(seen)[-1]).splitlines()
+    assert sum(line.startswith("counting") for line in last) == (1 if bars else 2)  # a bar is drawn over itself
+    assert last[-1].startswith("next ")
 
 
 def test_decoded_text_ends_with_a_line_end_on_a_terminal_only(corpus: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import Tokenizer
+from pipeline import Tokenizer, cli
 from pipeline.base.errors import StorageError, UsageError
 
 TOKEN = "hf_of_this_test"
@@ -35,6 +35,8 @@ class Hub(BaseHTTPRequestHandler):
             paths = [file["path"] for file in json.loads(body)["files"]]
             modes = [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in paths]
             return self.answer(200, {"files": modes})
+        if self.path == "/api/validate-yaml":  # of a model card
+            return self.answer(200, {"errors": [], "warnings": []})
         assert self.path == "/api/models/owner/name/commit/main"
         for line in map(json.loads, body.splitlines()):
             if line["key"] == "file":
@@ -82,6 +84,41 @@ def test_uploaded_files_are_the_tokenizer(hub: type[Hub], tokenizer: Tokenizer, 
     assert hub.created[0].get("private") is True or hub.created[0].get("visibility") == "private"
     tokenizer.save(tmp_path)
     assert hub.files == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_export_uploads_the_files_and_the_card(
+    hub: type[Hub],
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / "README.md").write_text("---\nlibrary_name: transformers\n---\n")
+    words = ["export", str(tmp_path), "--export", "hf", "--pad-token", "<|endoftext|>", "--push-to-hub", "owner/name"]
+    assert cli.run(words) == 2
+    assert "hf auth login" in capfd.readouterr().err
+    assert not hub.created
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert cli.run(words) == 0
+    assert capfd.readouterr().out.splitlines()[-1].endswith(f"/owner/name/commit/{'1' * 40}")
+    assert hub.files == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert json.loads(hub.files["tokenizer_config.json"])["pad_token"] == "<|endoftext|>"
+
+
+def test_export_says_before_it_writes_that_nothing_can_be_uploaded(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer.save(tmp_path / "from")
+    words = ["export", str(tmp_path / "from"), "--output", str(tmp_path / "to"), "--push-to-hub"]
+    assert cli.run([*words, "name"]) == 2
+    assert "OWNER/NAME" in capfd.readouterr().err
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert cli.run([*words, "owner/name"]) == 2
+    error = capfd.readouterr().err
+    assert "pip install huggingface_hub" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "to").exists()
 
 
 @pytest.mark.usefixtures("hub")

@@ -1,0 +1,82 @@
+"""Run a command on a terminal, and see its screen at every moment: as text with colours, or as a picture."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_STEPS = re.compile(
+    r"\x1b\[(?:\?\d+[hl]|(?P<up>\d*)A|(?P<clear>2K))|(?P<line>\n)|\r|(?P<text>(?:\x1b\[[\d;]*m|[^\x1b\r\n])+)"
+)
+
+
+def output_on_a_terminal(words: Sequence[str], cwd: Path, **environment: str) -> bytes:
+    """Return everything that a command writes to a terminal."""
+    terminal, other_end = pty.openpty()
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    command = [sys.executable, "-P", "-m", "pipeline", *words]
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdout=other_end,
+        stderr=other_end,
+        env=plain | {"TERM": "xterm", "COLUMNS": "120"} | environment,
+    ) as process:
+        os.close(other_end)
+        seen = b""
+        while True:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not data:
+                break
+            seen += data
+    os.close(terminal)
+    assert process.returncode == 0, seen
+    return seen
+
+
+def screens(output: bytes) -> list[str]:
+    """Return the screen before each of its bars is drawn again, and at the end; colours stay as they were written.
+
+    >>> screens(b"50%\\r\\nbar\\r\\x1b[2K\\x1b[1A\\x1b[2K99%")
+    ['50%\\nbar', '99%']
+    """
+    lines, row, found = [""], 0, []
+    for step in _STEPS.finditer(output.decode()):
+        if step["clear"]:
+            if lines[-1] and row == len(lines) - 1:
+                found.append("\n".join(lines))
+            lines[row] = ""
+        elif step["up"] is not None:
+            row = max(row - int(step["up"] or 1), 0)
+        elif step["line"]:
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif step["text"]:
+            lines[row] += step["text"]
+    return [*found, "\n".join(lines).rstrip()]
+
+
+def photograph(browser: Any, shown: Mapping[str, str], path: Path, columns: int = 118) -> None:
+    """Make a picture of commands and their screens in a browser."""
+    from rich.console import Console
+    from rich.terminal_theme import MONOKAI
+    from rich.text import Text
+
+    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
+    for command, screen in shown.items():
+        console.print(Text("$ ", style="bold green") + Text(command, style="bold"))
+        console.print(Text.from_ansi(screen))
+    body = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
+    style = "background:#12181f;color:#e6edf3;display:inline-block;margin:0;padding:12px 16px;font:13px/1.4 monospace"
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    view.set_content(f'<body style="margin:0"><pre style="{style}">{body}</pre>')
+    view.locator("pre").screenshot(path=path)
+    view.close()
