@@ -497,9 +497,8 @@ def export(
     from pipeline.commands.encode_text import load_tokenizer
     from pipeline.pattern.translate import not_in_tokenizers_1
     from pipeline.tokenizer.export import (
-        TIKTOKEN_STRETCHES,
         export_model,
-        has_superwords,
+        limits_of,
         with_chat_template,
         with_roles,
     )
@@ -527,8 +526,8 @@ def export(
         click.echo(f"no {name} files: {reason}", err=True)
     if any(path.name == "tokenizer.json" for path in written) and (note := not_in_tokenizers_1(loaded.pattern)):
         click.echo(f"note: {note}", err=True)
-    if "tiktoken" in (options.export or ()) and has_superwords(model):
-        click.echo(f"note: {TIKTOKEN_STRETCHES}", err=True)
+    for limit in limits_of(model, options.export or ()):
+        click.echo(f"note: {limit}", err=True)
     if check:
         from pipeline.tokenizer.check import check_command
 

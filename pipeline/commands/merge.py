@@ -33,7 +33,7 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
-from pipeline.tokenizer.export import TIKTOKEN_STRETCHES, Trained, check_before_work, export_size
+from pipeline.tokenizer.export import Trained, check_before_work, export_size, limits_of
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -135,8 +135,9 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):
             work.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
-    if "tiktoken" in (options.export or ()) and coarse is not None:
-        work.warn(TIKTOKEN_STRETCHES)
+    if coarse is not None and options.export:
+        for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
+            work.warn(limit)
     manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
     summary = write_summary(

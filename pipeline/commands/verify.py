@@ -34,6 +34,7 @@ from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
+from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, load_huggingface
 from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
@@ -260,7 +261,8 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
         model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
     except OSError as error:
         raise _unreadable(home / EDITABLE[0], error) from None
-    with _written(model, with_limits=(home / RANKS_NAME).exists()) as right:
+    made = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]
+    with _written(model, with_limits=made) as right:
         compared, edited = _compare(home, right, model)
         missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in (*compared, *edited)]
     verdict = f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
@@ -274,7 +276,7 @@ def _unreadable(file: Location, error: OSError) -> RunDirectoryError:
 
 
 @contextmanager
-def _written(model: Model, *, with_limits: bool) -> Iterator[Path]:
+def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
     """Write a tokenizer to temporary files, to be compared."""
     with ExitStack() as stack:
         try:

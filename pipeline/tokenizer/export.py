@@ -2,7 +2,7 @@
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,13 +17,17 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.fields import read_text
+from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, default_formats, write_model
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24
-TIKTOKEN_STRETCHES = (
-    "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of superwords leaves"
-)
+_LIMITS_OF_SUPERWORDS = {
+    "tiktoken": "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of "
+    "superwords leaves",
+    "gguf": "llama.cpp cuts numbers with digits other than 0-9 at other positions, and a number of 30,000 digits "
+    "crashes it",
+}
 AT_SIZE = "at the vocabulary size asked for"
 
 
@@ -96,17 +100,17 @@ def with_roles(model: Model, options: Options) -> Model:
 
 
 def export_model(
-    model: Model, directory: Location, formats: Sequence[str] | None, *, with_limits: bool = False
+    model: Model, directory: Location, formats: Sequence[str] | None, *, with_limits: Collection[str] = ()
 ) -> tuple[list[Location], dict[str, str]]:
     """Write files of these formats, or for None of all that can be; return their paths, and why others cannot.
 
-    with_limits: for None write also what a runtime reads, but fails on some texts.
+    with_limits: formats that are written for None even if their runtime fails on some texts.
     """
     written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else default_formats():
-        if formats is None and not with_limits and name == "tiktoken" and has_superwords(model):
-            refused[name] = f"{TIKTOKEN_STRETCHES}; --export tiktoken writes them all the same"
+        if formats is None and name not in with_limits and (limits := limits_of(model, [name])):
+            refused[name] = f"{limits[0]}; --export {name} writes them all the same"
             continue
         try:
             written += EXPORTS[name](model, directory)
@@ -117,9 +121,13 @@ def export_model(
     return written, refused
 
 
-def has_superwords(model: Model) -> bool:
-    """Whether tokens hold several words, in stretches of text that the pattern does not match."""
-    return leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
+def limits_of(model: Model, formats: Sequence[str]) -> list[str]:
+    """Return on which texts the runtimes of these formats fail or differ, although they read the files."""
+    if "gguf" in formats and pre_type(model.pattern) != "superbpe":  # it is refused, or exact
+        formats = [name for name in formats if name != "gguf"]
+    known = [limit for name, limit in _LIMITS_OF_SUPERWORDS.items() if name in formats]
+    superwords = known and leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
+    return known if superwords else []
 
 
 def holds_words(token: bytes) -> bool:

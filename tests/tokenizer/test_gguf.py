@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,10 @@ from command import refused, run
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.run.ids import BYTE_ORDER, Roles
 from pipeline.tokenizer.check import check_exports
-from pipeline.tokenizer.export import export_model
+from pipeline.tokenizer.export import export_model, limits_of
 from pipeline.tokenizer.formats import gguf as ours
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
@@ -111,6 +113,35 @@ def test_template_without_marks_renders_the_same(trim: bool) -> None:
     expected = marked.from_string(MARKED).render(messages=messages)
     assert plain.from_string(ours.without_generation_marks(MARKED)).render(messages=messages) == expected
     assert "add_generation_prompt" in ours.without_generation_marks("{% if add_generation_prompt %}{% endif %}")
+
+
+def superwords() -> Tokenizer:
+    """Merges of all pairs of bytes and of some words, cut by the paper's pattern."""
+    pairs = byte_pairs("none").merges
+    words = [(b"a ", b"b"), (b"a b", b" a"), (b"12", b"3"), (b"e ", b"12")]
+    return Tokenizer.from_merges(pairs + words, [EOT], pattern=SUPERWORD_PATTERNS["superbpe-digits"])
+
+
+def test_superwords_by_digits_are_written_if_asked_for(tmp_path: Path) -> None:
+    model = superwords().model
+    written, refused_ = export_model(model, tmp_path, None)
+    assert (tmp_path / "tokenizer.gguf") not in written
+    assert not ours.can_write() or "a number of 30,000 digits crashes it; --export gguf writes" in refused_["gguf"]
+    assert limits_of(model, ["hf"]) == []
+    assert len(limits_of(model, ["gguf", "tiktoken"])) == 2
+    assert exported(model, tmp_path)["ggml.pre"] == "superbpe"
+
+
+def test_llama_reads_superwords_by_digits_as_we_do(tmp_path: Path) -> None:
+    tokenizer = superwords()
+    exported(tokenizer.model, tmp_path)
+    theirs, chance = reads_llama(tmp_path), random.Random(5)
+    letters = ["0123456789 ab.,\n-e", "01 ½²Ⅻ12 aé日\t", "٣५ a-b"]
+    texts = ["".join(chance.choices(letters[i % 3], k=chance.randrange(40))) for i in range(TEXTS)]
+    for text in [*texts, "1" * 10_000, "a b " * 10_000]:
+        if re.search("[٣५]{2}", text):
+            continue  # such digits are cut by three for us alone
+        assert theirs.tokenize(text.encode(), add_bos=False) == tokenizer.encode_ordinary(text), text
 
 
 def byte_pairs(pattern: str) -> Tokenizer:

@@ -2,7 +2,8 @@
 
 The file cannot hold a pattern; it names one of the pre-tokenizers that llama.cpp was compiled with. Known differences:
 llama.cpp's tables are of Unicode 15, an apostrophe before U+017F starts no contraction there, and each byte that is not
-UTF-8 becomes a U+FFFD of its own. Bytes of tokens are written in the byte alphabet, special tokens as they are.
+UTF-8 becomes a U+FFFD of its own. With `superbpe-digits` it counts only ASCII digits by three, and a number of 30,000
+digits crashes it. Bytes of tokens are written in the byte alphabet, special tokens as they are.
 """
 
 import json
@@ -11,6 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
+from pipeline.pattern import CompiledPattern
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file
 from pipeline.tokenizer.formats import byte_alphabet
@@ -39,9 +42,9 @@ def export_gguf(model: Model, directory: Location) -> list[Location]:
     """Write the file; ExportRefusedError where llama.cpp would produce other ids."""
     if not can_write():
         raise ExportRefusedError("a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'")
-    pre = PRE_TYPES.get(model.pattern.name or "")
+    pre = pre_type(model.pattern)
     if pre is None:
-        known = ", ".join(PRE_TYPES)
+        known = ", ".join([*PRE_TYPES, "superbpe-digits (of superwords)"])
         reason = _O200K if model.pattern.name == "o200k" else f"it has the patterns {known} and some that we lack"
         raise ExportRefusedError(
             f"llama.cpp does not cut as the pattern {model.pattern.name or model.pattern.expression!r} does: {reason}"
@@ -54,6 +57,13 @@ def export_gguf(model: Model, directory: Location) -> list[Location]:
     with whole_file(directory / GGUF_NAME) as partial:
         _write(partial, model, texts, pre)
     return [directory / GGUF_NAME]
+
+
+def pre_type(pattern: CompiledPattern) -> str | None:
+    """Return llama.cpp's name of a pattern; None if it has none."""
+    if pattern.expression == SUPERWORD_PATTERNS["superbpe-digits"]:
+        return "superbpe"
+    return PRE_TYPES.get(pattern.name or "")
 
 
 def _refuse_special_tokens(model: Model, pre: str) -> None:
