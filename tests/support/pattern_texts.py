@@ -8,9 +8,19 @@ APOSTROPHES = "''sStTrReEvVlLmMdDſK ab"
 SPACES = "  \t\n\r\u0085\u00a0\u2028\u3000\x0b\x1c\x1f\u200b\u180e\ufeffax1."
 DIGITS = "019４５٣१Ⅳ½²𝟙 a-"
 MARKS = "e\u0301\u0345नमस्तेZǅʰªßẞẞ日本語。、的ﬆ"
+KANA = "カーか・゠゛\u3099\u3040\u3098語々〇龥龦㐀、 .a1\u200b!\n"
 ASTRAL = "😀𝔘\U0001e900\U00020000👩\u200d👩\U0010ffff\ue000a 1'"
 PLAIN = "abcXYZ  ..,!/-_(){}=012\n\n\t\r'"
-ALPHABETS = (APOSTROPHES, SPACES, DIGITS, MARKS, ASTRAL, PLAIN, APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN)
+ALPHABETS = (
+    APOSTROPHES,
+    SPACES,
+    DIGITS,
+    MARKS,
+    KANA,
+    ASTRAL,
+    PLAIN,
+    APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN,
+)
 
 
 @functools.cache
