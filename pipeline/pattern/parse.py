@@ -8,7 +8,7 @@ engines may read differently (`first_difference`); `translate` writes those part
 The subset: alternation; groups, capturing or not, with the flags i and s; characters, escapes, classes, `.`; after
 `(?V1)` classes in classes, intersections `&&` and differences `--`; `\\p{..}` of general categories, Han, White_Space
 and Word; `\\s \\d \\w` and their complements; greedy, lazy and possessive quantifiers, counted ones too; atomic groups;
-look-ahead at one character, `(?=x)` and `(?!x)`; `$`, `\\Z`, `\\z`.
+look-ahead, though not inside of another; `$`, `\\Z`, `\\z`.
 """
 
 import re
@@ -42,6 +42,13 @@ class Look(NamedTuple):
     end: bool
 
 
+class Ahead(NamedTuple):
+    """The empty string, if the body matches from here on, or (`negative`) if it does not."""
+
+    body: "Node"
+    negative: bool
+
+
 class Sequence(NamedTuple):
     """The parts one after the other; without parts, the empty string."""
 
@@ -70,7 +77,7 @@ class Atomic(NamedTuple):
     position: int
 
 
-Node = CharSet | Look | Sequence | Alternation | Repeat | Atomic  # a set means one character of it
+Node = CharSet | Look | Ahead | Sequence | Alternation | Repeat | Atomic  # a set means one character of it
 
 
 def parse(pattern: str) -> Node:
@@ -102,7 +109,16 @@ def _nullable(node: Node) -> bool:
             return least == 0 or _nullable(body)
         case Atomic(body):
             return _nullable(body)
-    return isinstance(node, Look)
+    return isinstance(node, Look | Ahead)
+
+
+def _looks_ahead(node: Node) -> bool:
+    match node:
+        case Sequence(parts) | Alternation(parts):
+            return any(map(_looks_ahead, parts))
+        case Repeat(body) | Atomic(body):
+            return _looks_ahead(body)
+    return isinstance(node, Ahead)
 
 
 def _one(character: str) -> CharSet:
@@ -160,7 +176,7 @@ class _Parser:
         counts = self.quantifier()
         if counts is None:
             return node
-        if isinstance(node, Look):
+        if isinstance(node, Look | Ahead):
             raise Refusal("a quantifier on a look-ahead", start)
         least, most = counts
         counted = self.pattern[self.at - 1] == "}"
@@ -235,7 +251,7 @@ class _Parser:
             return self.look_ahead(body, start, negative=found[0] == "(?!")
         return Atomic(body, start) if found[0] == "(?>" else body
 
-    def look_ahead(self, body: Node, start: int, *, negative: bool) -> Look:
+    def look_ahead(self, body: Node, start: int, *, negative: bool) -> Look | Ahead:
         sets: list[CharSet] = []
         end = False
         for branch in body.branches if isinstance(body, Alternation) else (body,):
@@ -243,8 +259,10 @@ class _Parser:
                 sets.append(branch)
             elif branch == Look(CharSet(), end=True):
                 end = True
+            elif _looks_ahead(body):
+                raise Refusal("a look-ahead inside of a look-ahead", start)
             else:
-                raise Refusal("a look-ahead at more than one character", start)
+                return Ahead(body, negative)
         return Look(union(sets).complement(), not end) if negative else Look(union(sets), end)
 
     def escape(self) -> CharSet:

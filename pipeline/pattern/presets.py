@@ -2,9 +2,10 @@
 
 `gpt2`, `llama3`, `qwen2` and `qwen3.5` are as the tokenizer.json of their models has them (qwen3.5: Qwen/Qwen3.5-*);
 `cl100k` and `o200k` are tiktoken's, possessive quantifiers included; `superbpe` is that of SuperBPE's first stage
-(o200k without contractions); `deepseek-v3` is one expression for the three steps of DeepSeek V3's tokenizer.json;
-`kimi-k2` is that of Kimi K2's tokenization_kimi.py, whose operations on classes `regex` knows after `(?V1)`; `none`
-leaves each document whole. `resolve` reads the names that people type.
+(o200k without contractions); `digits-from-right` is `llama3` with numbers cut before every three digits, counted from
+their end; `deepseek-v3` is one expression for the three steps of DeepSeek V3's tokenizer.json; `kimi-k2` is that of
+Kimi K2's tokenization_kimi.py, whose operations on classes `regex` knows after `(?V1)`; `none` leaves each document
+whole. `resolve` reads the names that people type.
 """
 
 import difflib
@@ -68,6 +69,9 @@ PRESETS = {
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
         rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
     ),
+    "digits-from-right": (
+        rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}{{1,3}}(?=(?:\p{{N}}{{3}})*(?!\p{{N}}))|{_PUNCTUATION}[\r\n]*|{_SPACES}"
+    ),
     "deepseek-v3": _deepseek_v3(),
     "kimi-k2": (
         rf"(?V1)[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_without_han(_UPPER)}*{_without_han(_LOWER)}+{_CONTRACTIONS}?"
@@ -102,6 +106,7 @@ _ALSO_NAMED = {
     "o200k": "o200kbase o200kharmony gpt4o gpt4omini chatgpt4o gpt4.1 gpt4.5 gpt5 gptoss o1 o3",
     "qwen2": "qwen1.5 qwen2.5 qwen3",
     "deepseek-v3": "deepseekv3 deepseekv3.1 deepseekr1",
+    "digits-from-right": "digitsfromright",
     "kimi-k2": "kimik2",
 }
 ALIASES = {alias: name for name, aliases in _ALSO_NAMED.items() for alias in aliases.split()}

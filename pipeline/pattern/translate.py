@@ -15,11 +15,11 @@ from array import array
 from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.classes import CharSet, Run
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence, parse
+from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence, parse
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 # Named patterns that an engine reads as we do, passed on in their well-known form.
-VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5", "kimi-k2")
+VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5", "kimi-k2", "digits-from-right")
 VERBATIM_FOR_TIKTOKEN = (*VERBATIM_FOR_TOKENIZERS, "cl100k")
 READ_ALIKE_BY_TOKENIZERS = (SUPERWORD_PATTERNS["superbpe-digits"],)  # though it has no automaton
 RUN_BY_TOKENIZERS_1 = ("gpt2", "llama3", "o200k", "qwen2", "none")  # version 1.0 has no engine for other expressions
@@ -97,6 +97,8 @@ class _Writer:
                 return r"\z" if end else r"(?![\s\S])(?=[\s\S])"
             case Look(chars, end):
                 return f"(?!{self.chars(chars.complement())})" if end else f"(?={self.chars(chars)})"
+            case Ahead(body, negative):
+                return f"(?{'!' if negative else '='}{self.node(body)})"
             case Atomic(body):
                 return f"(?>{self.node(body)})"
             case Sequence(parts):

@@ -70,7 +70,7 @@ def test_named_patterns_never_take_the_slow_path(name):
 def test_patterns_of_the_subset_cut_as_regex_does(seed):
     """Very rarely `regex` itself is wrong on such patterns: then a matcher seen to be right decides."""
     rng = random.Random(seed)
-    accepted, doubted = 0, 0
+    accepted, doubted = 0, set()
     while accepted < 150:
         expression = pattern_texts.pattern(rng)
         try:
@@ -85,8 +85,8 @@ def test_patterns_of_the_subset_cut_as_regex_does(seed):
             ours = compiled.cut(text)
             if ours != list(cut_with_regex(expression, text)):
                 assert ours == oracle_pattern.pieces(parse(expression), text), (expression, text)
-                doubted += 1
-    assert doubted < 10
+                doubted.add(expression)
+    assert len(doubted) <= 2
 
 
 def random_class(rng: random.Random, depth: int = 2) -> str:
@@ -140,7 +140,7 @@ REFUSED = [  # pattern, position, a word of the reason
     (r"\S|\s++(?!\S)", 3, "possessive"),
     (r"a(?i:\p{Lu})", 5, "case"),
     (r"b(?:a?)*", 1, "empty"),
-    (r"a(?=bc)", 1, "look-ahead"),
+    (r"a(?=b(?=cd))", 1, "look-ahead"),
     (r"b^a", 1, "'^'"),
     (r"a(?m:a$)", 1, "group"),
     (r"(?:foo){e<=1}", 7, "brace"),

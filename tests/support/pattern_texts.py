@@ -36,6 +36,15 @@ _ATOMS = [
     *(r"[b\d]", r"[^\W\d]"),
 ]
 _LOOKS = [r"(?!\S)", r"(?=\s)", "(?=a)", "(?![ab])", r"(?=\s|$)", "$", r"\Z", r"(?!\S|$)", "(?=.)"]
+_AHEADS = [
+    "(?=ab)",
+    "(?!a+b)",
+    r"(?=(?:[ab]{2})+(?![ab]))",
+    r"(?=a*(?:b|$))",
+    r"(?!.\s)",
+    r"(?=\w+?\W.)",
+    "(?!(?:(?>aa)+b)|A)",
+]
 _GROUPS = ["(?:{})", "(?:{})", "({})", "(?i:{})", "(?s:{})", "(?>{})", "(?P<name>{})"]
 _COUNTS = ["*", "+", "+", "?", "{2}", "{1,3}", "{2,}", "{,2}"]
 PATTERN_ALPHABET = "aaabbcAAsSſkK1 '  \n\n\r\t.é３"
@@ -49,7 +58,7 @@ def pattern(rng: random.Random, depth: int = 2) -> str:
 def _part(rng: random.Random, depth: int) -> str:
     kind = rng.random()
     if kind < 0.08:
-        return rng.choice(_LOOKS)
+        return rng.choice(_LOOKS if kind < 0.05 else _AHEADS)
     plain = kind < 0.7 or not depth
     part = rng.choice(_ATOMS) if plain else rng.choice(_GROUPS).replace("{}", pattern(rng, depth - 1))
     if rng.random() < 0.4:

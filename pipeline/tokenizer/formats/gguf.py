@@ -22,8 +22,8 @@ _WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
 _UNLIKE = {
     "o200k": "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 "
-    "texts in 46 languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is acceptable, "
-    "convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'",
+    "texts in 46 languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is "
+    "acceptable, convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'",
     "kimi-k2": "its kimi-k2 knows Han characters by ranges of its own, without such as U+3005",
     "deepseek-v3": "its deepseek-v3 was not compared with ours over all characters",
 }
