@@ -20,7 +20,7 @@ def simd() -> list[str]:
 class Automaton:
     """A compiled pattern: cuts UTF-8 text into pieces."""
 
-    def __init__(self, class_starts: bytes, class_ids: bytes, classes: int, plain: bytes, folded: bytes, tentative: bytes, provable: bytes) -> None: ...
+    def __init__(self, class_starts: bytes, class_ids: bytes, classes: int, plain: bytes, folded: bytes, tentative: bytes, provable: bytes, ahead: bytes = ..., variants: bytes = ...) -> None: ...
 
     def cut(self, text: Buffer, *, batch: int = 4096) -> list[int]:
         """

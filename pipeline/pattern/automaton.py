@@ -1,8 +1,8 @@
 """Syntax tree -> program -> deterministic automaton whose states are ordered lists of threads.
 
-An instruction is a tuple: (CHAR, set, next), (SPLIT, first choice, second choice, ...), (LOOK, set, end, next) or
-(MATCH,). Sets are indices into `Program.sets`. Choices are in order of priority: a simulation that keeps its threads in
-order finds the match that a backtracking engine finds first.
+An instruction is a tuple: (CHAR, set, next), (SPLIT, first choice, second choice, ...), (LOOK, set, end, next),
+(AHEAD, look-ahead, negative, next) or (MATCH,). Sets are indices into `Program.sets`. Choices are in order of priority:
+a simulation that keeps its threads in order finds the match that a backtracking engine finds first.
 
 A state is the tuple of instructions at which threads wait, best first. They are followed only when the class of the
 next character (or the end of the document) is known, so look-ahead is a condition on that class. MATCH means: a match
@@ -13,10 +13,11 @@ thread is left finds exactly what a backtracking engine finds.
 
 from functools import cache
 
+from pipeline.pattern.ahead import LookAhead
 from pipeline.pattern.classes import CharSet, Refusal, partition
-from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence
+from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence
 
-CHAR, SPLIT, LOOK, MATCH = range(4)
+CHAR, SPLIT, LOOK, AHEAD, MATCH = range(5)
 MAX_INSTRUCTIONS = 20_000
 MAX_STATES = 4096
 MAX_STEPS = 20_000_000  # of making the automaton, some seconds
@@ -37,6 +38,7 @@ class Program:
         self.code: list[tuple[int, ...]] = []
         self.sets: dict[CharSet, int] = {}
         self.claims: list[tuple[int, int | None, int]] = []
+        self.aheads: dict[Ahead, tuple[int, int]] = {}  # their numbers and first instructions
         self.start = self._add(tree, self._emit(MATCH))
 
     def _emit(self, *instruction: int) -> int:
@@ -55,6 +57,10 @@ class Program:
                 return self._emit(CHAR, self._index(node), follow)
             case Look(chars, end):
                 return self._emit(LOOK, self._index(chars), int(end), follow)
+            case Ahead(body, negative):
+                if node not in self.aheads:
+                    self.aheads[node] = len(self.aheads), self._add(body, self._emit(MATCH))
+                return self._emit(AHEAD, self.aheads[node][0], int(negative), follow)
             case Sequence(parts):
                 for part in reversed(parts):
                     follow = self._add(part, follow)
@@ -62,8 +68,8 @@ class Program:
             case Alternation(branches):
                 return self._emit(SPLIT, *[self._add(branch, follow) for branch in branches])
             case Atomic(body, position):
-                repeated = body.body if isinstance(body, Repeat) and not body.lazy else None
-                single = self._index(repeated) if isinstance(repeated, CharSet) else None
+                repeated = _fixed_start(body.body) if isinstance(body, Repeat) and not body.lazy else None
+                single = self._index(repeated) if repeated else None
                 self.claims.append((follow, single, position))
                 return self._add(body, follow)
             case Repeat(body, least, most, lazy):
@@ -80,8 +86,23 @@ class Program:
                 return entry
 
 
+def _fixed_start(node: Node) -> CharSet | None:
+    """Return the first set of a part that always takes the same number of characters; None for others."""
+    match node:
+        case CharSet():
+            return node
+        case Repeat(CharSet() as chars, least, most) if least == most:
+            return chars
+        case Sequence((first, *rest)) if all(map(_fixed_start, rest)):
+            return _fixed_start(first)
+    return None
+
+
 class Machine:
-    """Steps of one program, made when needed. The end of the document counts as a class, the last one."""
+    """Steps of one program, made when needed. The end of the document counts as a class, the last one.
+
+    Where the program looks ahead, open classes have variants (see ahead.py), which are classes too.
+    """
 
     def __init__(self, program: Program) -> None:
         self.code = program.code
@@ -90,9 +111,30 @@ class Machine:
         self.end = self.partition.count
         self.classes = self.end + 1
         self.steps = 0
+        self.masks = self.partition.masks  # per set the bits of its classes
+        self.ahead_masks: list[int] = []  # per look-ahead those of the classes before which it matches
+        self._forget()
+        self.ahead: LookAhead | None = None
+        if program.aheads:
+            self.ahead = LookAhead(self.row, [start for _, start in program.aheads.values()], self.classes)
+            self._add_variants(self.ahead, len(program.aheads))
+        self._check(program)
+
+    def _forget(self) -> None:
         self.row = cache(self._row)
         self.reachable = cache(self._reachable)
-        self._check(program)
+
+    def _add_variants(self, ahead: LookAhead, count: int) -> None:
+        old, self.end, self.classes = self.end, ahead.classes - 1, ahead.classes
+        masks = [0] * len(self.masks)
+        self.ahead_masks = [0] * count
+        for number, cls, verdict in ahead.meanings():
+            for index, mask in enumerate(self.masks):
+                masks[index] |= (cls != old and mask >> cls & 1) << number
+            for index, matches in enumerate(ahead.verdicts[verdict]):
+                self.ahead_masks[index] |= matches << number
+        self.masks = tuple(masks)
+        self._forget()
 
     def _row(self, threads: Threads) -> Row:
         """Return what each class does to a list of threads."""
@@ -122,7 +164,7 @@ class Machine:
         found = []
         seen: dict[int, int] = {}
         stack = [(thread, (1 << self.classes) - 1)]
-        masks = self.partition.masks
+        masks = self.masks
         while stack:
             at, guard = stack.pop()
             guard &= ~seen.get(at, 0)
@@ -135,6 +177,9 @@ class Machine:
                 stack.extend((choice, guard) for choice in reversed(operands))
             elif operation == LOOK:
                 stack.append((operands[2], guard & (masks[operands[0]] | operands[1] << self.end)))
+            elif operation == AHEAD:
+                mask = self.ahead_masks[operands[0]]
+                stack.append((operands[2], guard & (~mask if operands[1] else mask)))
             elif operation == CHAR:
                 found.append((guard & masks[operands[0]], operands[1]))
             else:
@@ -145,8 +190,8 @@ class Machine:
         """Raise `Refusal` unless the claims of the program are proved.
 
         One is, if what follows can always match the empty string: then the first way through the part is never given
-        up. Or if the part repeats a single set, and what follows neither continues nor ends at a character of that set:
-        then giving up a repetition never helps.
+        up. Or if the part repeats something of fixed length, and what follows neither continues nor ends at a character
+        with which that can start: then giving up a repetition never helps.
         """
         for follow, chars, position in program.claims:
             at_match = at_any = 0
@@ -154,7 +199,7 @@ class Machine:
                 at_any |= classes
                 at_match |= classes if after < 0 else 0
             always = at_match == (1 << self.classes) - 1
-            if not always and (chars is None or at_any & self.partition.masks[chars]):
+            if not always and (chars is None or at_any & self.masks[chars]):
                 raise Refusal("a possessive part that might differ from a greedy one", position)
 
     def table(self) -> list[list[int]]:

@@ -30,11 +30,16 @@ _NAMES = """
     Pc:Connector_Punctuation Pd:Dash_Punctuation Pe:Close_Punctuation Pf:Final_Punctuation Pi:Initial_Punctuation
     Po:Other_Punctuation Ps:Open_Punctuation S:Symbol Sc:Currency_Symbol Sk:Modifier_Symbol Sm:Math_Symbol
     So:Other_Symbol Z:Separator Zl:Line_Separator Zp:Paragraph_Separator Zs:Space_Separator White_Space:space Word:Word
+    Han:Han
 """
 LONG_NAMES: dict[str, str] = dict(names.split(":") for names in _NAMES.split())
 # A property is general categories and runs; each name that is not here is the start of its categories' names.
-_CATEGORIES_OF: dict[str, tuple[str, ...]] = {"White_Space": (), "Word": ("L", "M", "Nd", "Nl", "Pc")}
-_RUNS_OF: dict[str, list[Run]] = {"White_Space": _TABLES["white_space"], "Word": _TABLES["word_extra"]}
+_CATEGORIES_OF: dict[str, tuple[str, ...]] = {"White_Space": (), "Han": (), "Word": ("L", "M", "Nd", "Nl", "Pc")}
+_RUNS_OF: dict[str, list[Run]] = {
+    "White_Space": _TABLES["white_space"],
+    "Word": _TABLES["word_extra"],
+    "Han": _TABLES["han"],
+}
 
 
 class Refusal(Exception):  # noqa: N818 - not an error: the pattern is fine, it only runs elsewhere
@@ -97,6 +102,11 @@ def union(sets: Sequence[CharSet]) -> CharSet:
     if len(sets) == 1:
         return sets[0]
     return CharSet(tuple(part for chars in sets for part in ((chars,) if chars.negated else chars.parts)))
+
+
+def intersection(sets: Sequence[CharSet]) -> CharSet:
+    """Return what is in all of the sets."""
+    return sets[0] if len(sets) == 1 else union([chars.complement() for chars in sets]).complement()
 
 
 def property_set(name: str) -> CharSet:

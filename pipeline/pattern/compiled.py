@@ -32,6 +32,8 @@ class AutomatonTables:
     folded: bytes
     tentative: bytes
     provable: bytes
+    ahead: bytes = b""
+    variants: bytes = b""
 
     def native(self) -> _core.Automaton:
         """Make the automaton of the native core."""
@@ -157,4 +159,6 @@ def _tables(expression: str) -> AutomatonTables:
         folded=array("I", [entry for line in folded.table for entry in line]).tobytes(),
         tentative=bytes(state.tentative for state in folded.order),
         provable=folded.provable_pairs(),
+        ahead=bytes(entry for line in machine.ahead.table for entry in line) if machine.ahead else b"",
+        variants=machine.ahead.variant_table() if machine.ahead else b"",
     )

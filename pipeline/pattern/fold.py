@@ -21,6 +21,7 @@ from pipeline.pattern.automaton import Machine, Threads
 
 # Flags of an entry: write one character back, write here, how many to retract (0..7), give up.
 BACK, HERE, RETRACT_SHIFT, SLOW = 1, 2, 2, 32
+NEVER = 0  # an entry of a class that cannot occur there
 MAX_SCANS = 5
 MAX_TENTATIVE = 7
 MAX_STATES = 2048
@@ -69,23 +70,30 @@ class Folded:
             Tail.OPEN if not threads else Tail.YOUNG if ((), False) in self.row(threads) else Tail.SCAN
             for threads in self.fresh
         ]
+        self.ahead = machine.ahead
         begin = State((((), 0),), pending=False, tail=Tail.BEGIN)
         self.order = [begin]
         self.table: list[list[int]] = []
         self.arrivals = [0]
-        numbers = {begin: 0}
-        for state in self.order:
+        futures = [machine.ahead.anything if machine.ahead else frozenset()]  # per state what may follow: see ahead.py
+        numbers = {(begin, futures[0]): 0}
+        for state, before in zip(self.order, futures, strict=False):  # both grow
             line = []
             for cls in range(machine.classes):
+                after = machine.ahead.follow(before, cls) if machine.ahead else before
+                if machine.ahead and not after:
+                    line.append(NEVER)
+                    continue
                 following, flags = self._step(state, cls) or (begin, SLOW)
                 number = 0
                 if flags < SLOW and cls != machine.end:
-                    number = numbers.get(following, len(self.order))
+                    number = numbers.get((following, after), len(self.order))
                     if number == MAX_STATES:
                         number, flags = 0, SLOW
                     elif number == len(self.order):
-                        numbers[following] = number
+                        numbers[following, after] = number
                         self.order.append(following)
+                        futures.append(after)
                         self.arrivals.append(0)
                     self.arrivals[number] |= (flags < SLOW) << cls
                 line.append(number << 16 | flags)
@@ -156,12 +164,24 @@ class Folded:
         *real, end = range(len(self.fresh))
         if any(entry & SLOW for line in self.table for entry in line):
             return bytes(len(real) ** 2)
+        kinds = self.ahead.kinds if self.ahead else lambda cls: [cls]
         provable = bytearray()
         for a in real:
-            lines = [line for line, arrival in zip(self.table, self.arrivals, strict=True) if arrival >> a & 1]
+            met = sum(1 << kind for kind in kinds(a))
+            lines = [line for line, arrival in zip(self.table, self.arrivals, strict=True) if arrival & met]
             provable += bytes(
-                bool(lines)
-                and all(line[b] == (self.table[0][b] & ~0xFFFF | HERE | line[end] & ~HERE) for line in lines)
+                (self.ahead is None or self.ahead.independent(a, b)) and self._always_ends(lines, kinds(b), end)
                 for b in real
             )
         return bytes(provable)
+
+    def _always_ends(self, lines: list[list[int]], kinds: list[int], end: int) -> bool:
+        """Return whether a piece ends, as at the end of a document, before any of the classes."""
+        met = False
+        for line in lines:
+            for cls in kinds:
+                if line[cls] != NEVER:
+                    met = True
+                    if line[cls] != (self.table[0][cls] & ~0xFFFF | HERE | line[end] & ~HERE):
+                        return False
+        return met

@@ -1,19 +1,20 @@
 """Pattern text -> syntax tree, for the subset that becomes an automaton.
 
-A tree means exactly what the `regex` package (its version 0 behaviour) means by the text, with `$` as the very end of
-the document; anything outside the subset raises `Refusal` with the position. This is no validator: text that `regex`
-itself rejects is refused here with any reason. The parser also notes what tokenizers' and tiktoken's engines may read
-differently (`first_difference`); `translate` writes those parts in another way.
+A tree means exactly what the `regex` package means by the text (its version 0, or 1 after a leading `(?V1)`), with `$`
+as the very end of the document; anything outside the subset raises `Refusal` with the position. This is no validator:
+text that `regex` itself rejects is refused here with any reason. The parser also notes what tokenizers' and tiktoken's
+engines may read differently (`first_difference`); `translate` writes those parts in another way.
 
-The subset: alternation; groups, capturing or not, with the flags i and s; characters, escapes, classes, `.`;
-`\\p{..}` of general categories, White_Space and Word; `\\s \\d \\w` and their complements; greedy, lazy and possessive
-quantifiers, counted ones too; atomic groups; look-ahead at one character, `(?=x)` and `(?!x)`; `$`, `\\Z`, `\\z`.
+The subset: alternation; groups, capturing or not, with the flags i and s; characters, escapes, classes, `.`; after
+`(?V1)` classes in classes, intersections `&&` and differences `--`; `\\p{..}` of general categories, Han, White_Space
+and Word; `\\s \\d \\w` and their complements; greedy, lazy and possessive quantifiers, counted ones too; atomic groups;
+look-ahead, though not inside of another; `$`, `\\Z`, `\\z`.
 """
 
 import re
 from typing import NamedTuple
 
-from pipeline.pattern.classes import ANY, CODE_POINTS, CharSet, Refusal, folded, property_set, union
+from pipeline.pattern.classes import ANY, CODE_POINTS, CharSet, Refusal, folded, intersection, property_set, union
 
 MAX_COUNT = 1000  # the largest number in a counted quantifier
 
@@ -24,11 +25,12 @@ COUNTED = re.compile(r"\{(?!,?\})([0-9]*)(,?)([0-9]*)\}")
 HEX = re.compile("x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}")
 PROPERTY = re.compile(r"\{(\^?)([^}]*)\}")
 GROUP = re.compile(r"\((?!\?)|\(\?(?:[=!>]|P?<(?P<name>[^>]+)>|(?P<on>[is]*)(?:-(?P<off>[is]*))?:)")
-FLAGS_OF_ALL = re.compile(r"\(\?([is]+)\)")
+FLAGS_OF_ALL = re.compile(r"\(\?((?:[is]|V1)+)\)")
+SET_OPERATORS = ("&&", "--")  # under V1
 
 # What is the same in Oniguruma (tokenizers), fancy-regex (tiktoken) and `regex`.
 SAME_ESCAPES = "tnrfvdDsSpPxu"
-SAME_PROPERTIES = re.compile(r"[CLMNPSZ][a-z]?")
+SAME_PROPERTIES = re.compile(r"[CLMNPSZ][a-z]?|Han")
 SAME_GROUPS = ("(", "(?:", "(?=", "(?!", "(?>")
 SAME_CASELESS = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i:[sdmt]|ll|ve|re)")  # no engine folds these to several characters
 
@@ -38,6 +40,13 @@ class Look(NamedTuple):
 
     chars: CharSet
     end: bool
+
+
+class Ahead(NamedTuple):
+    """The empty string, if the body matches from here on, or (`negative`) if it does not."""
+
+    body: "Node"
+    negative: bool
 
 
 class Sequence(NamedTuple):
@@ -68,7 +77,7 @@ class Atomic(NamedTuple):
     position: int
 
 
-Node = CharSet | Look | Sequence | Alternation | Repeat | Atomic  # a set means one character of it
+Node = CharSet | Look | Ahead | Sequence | Alternation | Repeat | Atomic  # a set means one character of it
 
 
 def parse(pattern: str) -> Node:
@@ -100,7 +109,16 @@ def _nullable(node: Node) -> bool:
             return least == 0 or _nullable(body)
         case Atomic(body):
             return _nullable(body)
-    return isinstance(node, Look)
+    return isinstance(node, Look | Ahead)
+
+
+def _looks_ahead(node: Node) -> bool:
+    match node:
+        case Sequence(parts) | Alternation(parts):
+            return any(map(_looks_ahead, parts))
+        case Repeat(body) | Atomic(body):
+            return _looks_ahead(body)
+    return isinstance(node, Ahead)
 
 
 def _one(character: str) -> CharSet:
@@ -122,9 +140,10 @@ class _Parser:
 
     def whole(self) -> Node:
         if found := FLAGS_OF_ALL.match(self.pattern):
-            self.flags = frozenset(found[1])
+            self.flags = frozenset(re.findall("V1|.", found[1]))
             self.at = found.end()
             self.differs(0, "a group with flags or a name")
+            self.refuse_full_folding(0)
         node = self.alternation()
         if self.at < len(self.pattern):
             raise Refusal("a parenthesis closes nothing", self.at)
@@ -157,7 +176,7 @@ class _Parser:
         counts = self.quantifier()
         if counts is None:
             return node
-        if isinstance(node, Look):
+        if isinstance(node, Look | Ahead):
             raise Refusal("a quantifier on a look-ahead", start)
         least, most = counts
         counted = self.pattern[self.at - 1] == "}"
@@ -222,6 +241,8 @@ class _Parser:
             self.differs(start, "a group with flags or a name")
         self.at = found.end()
         self.flags = flags.union(found["on"] or "").difference(found["off"] or "")
+        if not self.pattern.startswith(SAME_CASELESS, start):
+            self.refuse_full_folding(start)
         body = self.alternation()
         if not self.take(")"):
             raise Refusal("a group that is not closed", start)
@@ -230,7 +251,7 @@ class _Parser:
             return self.look_ahead(body, start, negative=found[0] == "(?!")
         return Atomic(body, start) if found[0] == "(?>" else body
 
-    def look_ahead(self, body: Node, start: int, *, negative: bool) -> Look:
+    def look_ahead(self, body: Node, start: int, *, negative: bool) -> Look | Ahead:
         sets: list[CharSet] = []
         end = False
         for branch in body.branches if isinstance(body, Alternation) else (body,):
@@ -238,8 +259,10 @@ class _Parser:
                 sets.append(branch)
             elif branch == Look(CharSet(), end=True):
                 end = True
+            elif _looks_ahead(body):
+                raise Refusal("a look-ahead inside of a look-ahead", start)
             else:
-                raise Refusal("a look-ahead at more than one character", start)
+                return Ahead(body, negative)
         return Look(union(sets).complement(), not end) if negative else Look(union(sets), end)
 
     def escape(self) -> CharSet:
@@ -280,6 +303,10 @@ class _Parser:
             raise Refusal(f"the property {name}, of which there is no table", start) from None
         return chars.complement() if negated != bool(found[1]) else chars
 
+    def refuse_full_folding(self, position: int) -> None:
+        if self.flags >= {"V1", "i"}:
+            raise Refusal("a group without regard to case after (?V1), where one character folds to several", position)
+
     def fold(self, chars: CharSet, position: int) -> CharSet:
         return folded(chars, position) if "i" in self.flags else chars
 
@@ -289,14 +316,32 @@ class _Parser:
         negated = self.take("^")
         if self.peek() == "]":
             self.differs(start, "an empty class")
+        sets = self.class_items(start)
+        operators = set()
+        while self.peek() != "]":  # an operator
+            operators.add(operator := self.peek(2))
+            self.at += 2
+            operand = union(self.class_items(start))
+            sets = [intersection([union(sets), operand if operator == "&&" else operand.complement()])]
+        if len(operators) > 1:
+            raise Refusal("a class with two kinds of operators", start)
+        if "--" in operators:
+            self.differs(start, "a difference of classes")
+        self.at += 1
+        if negated and any(chars.complement() in sets for chars in sets):
+            raise Refusal("a negated class of a set and its complement, which regex reads as any character", start)
+        return union(sets).complement() if negated else union(sets)
+
+    def class_items(self, start: int) -> list[CharSet]:
+        """Read what stands in a class up to its end or an operator."""
         sets: list[CharSet] = []
-        while not sets or self.peek() != "]":
+        while not sets or not (self.peek() == "]" or self.at_operator()):
             position = self.at
             chars = self.class_item(start)
             if self.pattern[position] == "-" and sets and self.peek() != "]":
                 self.differs(start, "a '-' inside a class")
             first = chars.single()
-            if first is not None and self.peek() == "-" and self.peek(2) not in ("-]", "-"):
+            if first is not None and self.peek() == "-" and self.peek(2) not in ("-]", "-") and not self.at_operator():
                 self.at += 1
                 if self.peek() == "-":
                     self.differs(start, "a set inside a class")
@@ -305,17 +350,20 @@ class _Parser:
                     raise Refusal("a range that does not run from a character to a later one", position)
                 chars = CharSet(((first, last),))
             sets.append(self.fold(chars, position))
-        self.at += 1
-        if negated and any(chars.complement() in sets for chars in sets):
-            raise Refusal("a negated class of a set and its complement, which regex reads as any character", start)
-        return union(sets).complement() if negated else union(sets)
+        return sets
+
+    def at_operator(self) -> bool:
+        return "V1" in self.flags and self.peek(2) in SET_OPERATORS
 
     def class_item(self, start: int) -> CharSet:
         character = self.peek()
         if not character:
             raise Refusal("a class that is not closed", start)
+        if character == "[" and "V1" in self.flags and self.peek(2) != "[:":
+            return self.char_class()
         if character == "[" or self.peek(2) in ("&&", "||", "--", "~~"):
-            raise Refusal("a set inside a class (write a backslash before a character that is meant)", self.at)
+            meant = "a backslash before a character that is meant, or (?V1) before the whole pattern"
+            raise Refusal(f"a set inside a class (write {meant})", self.at)
         if character == "\\":
             return self.escape()
         self.at += 1

@@ -15,14 +15,15 @@ from array import array
 from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.classes import CharSet, Run
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence, parse
+from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence, parse
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 # Named patterns that an engine reads as we do, passed on in their well-known form.
-VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5")
+VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5", "kimi-k2", "digits-from-right")
 VERBATIM_FOR_TIKTOKEN = (*VERBATIM_FOR_TOKENIZERS, "cl100k")
 READ_ALIKE_BY_TOKENIZERS = (SUPERWORD_PATTERNS["superbpe-digits"],)  # though it has no automaton
 RUN_BY_TOKENIZERS_1 = ("gpt2", "llama3", "o200k", "qwen2", "none")  # version 1.0 has no engine for other expressions
+VERSION_1 = "(?V1)"  # of `regex`: what the others always do with `&&`
 ANYTHING = r"[\s\S]"
 SPELLED = {"\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
 PLAIN_CHARACTERS = " '\"%,/:;<=>@_`!"  # besides letters and digits, in a class and outside
@@ -31,7 +32,7 @@ PLAIN_CHARACTERS = " '\"%,/:;<=>@_`!"  # besides letters and digits, in a class 
 def for_tokenizers(compiled: CompiledPattern) -> str:
     """Return the pattern for `tokenizers.pre_tokenizers.Split(Regex(..), "isolated")`, or raise ExportRefusedError."""
     if compiled.name in VERBATIM_FOR_TOKENIZERS or compiled.expression in READ_ALIKE_BY_TOKENIZERS:
-        return compiled.expression
+        return compiled.expression.removeprefix(VERSION_1)
     return _Writer(joiners=r"\x{200C}\x{200D}").node(_tree(compiled, "tokenizers"))
 
 
@@ -51,7 +52,7 @@ def not_in_tokenizers_1(compiled: CompiledPattern) -> str | None:
 def for_tiktoken(compiled: CompiledPattern) -> str:
     """Return the pattern for `tiktoken.Encoding(pat_str=...)`, or raise ExportRefusedError."""
     if compiled.name in VERBATIM_FOR_TIKTOKEN:
-        return compiled.expression
+        return compiled.expression.removeprefix(VERSION_1)
     written = _Writer(joiners="").node(_tree(compiled, "tiktoken"))
     return f"{written}|(?:(?!{written}){ANYTHING})+" if leaves_text(compiled) else written
 
@@ -96,6 +97,8 @@ class _Writer:
                 return r"\z" if end else r"(?![\s\S])(?=[\s\S])"
             case Look(chars, end):
                 return f"(?!{self.chars(chars.complement())})" if end else f"(?={self.chars(chars)})"
+            case Ahead(body, negative):
+                return f"(?{'!' if negative else '='}{self.node(body)})"
             case Atomic(body):
                 return f"(?>{self.node(body)})"
             case Sequence(parts):

@@ -168,7 +168,8 @@ HELP = {  # of the flags
     "--vocab-size is then the largest allowed, without it 256000",
     "special_tokens": "text that separates documents and gets its own id",
     "special_tokens_as_text": "count special tokens in the corpus as any text: they separate nothing",
-    "pattern": "gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, none, or a regular expression",
+    "pattern": "gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, digits-from-right, deepseek-v3, "
+    "kimi-k2, none, or a regular expression",
     "errors": "invalid UTF-8: replace it, stop, or skip its document",
     "pattern_timeout": "seconds for a document, for each MiB of a long one, where the regex package cuts",
     "max_piece_bytes": "cut longer pieces (the tokenizer will not cut so)",

@@ -21,6 +21,8 @@ OTHERS = [
     r"(?>\p{N}{1,3})|[^\p{N}]{2,}|(?s:.)",
     r"[\]\[^a\-z&~|]+|\x{2d}|#\t\\+|(a|b)(?P<x>c)?".replace(r"|\x{2d}", ""),
     r"(?i:[a-k]+|ß)|.",
+    r"\p{L}+?(?=\p{Lu}\p{Ll}|\P{L}|$)|\d{1,3}(?=(?:\d{3})*(?!\d))|(?s:.)(?!\s\S)|\s",
+    r"(?V1)[\p{L}&&[^\p{Han}]]+|[\p{L}--[a-c]x]+|[[^\s\p{L}]&&[^-&]&&[^1-5]]+|(?:[^[a-z]--[xyz]])?\d",
 ]
 
 
@@ -78,6 +80,10 @@ def test_tokenizers_reads_possessive_counts_differently():
 def test_well_known_patterns_keep_their_text():
     for name in ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5"):
         assert for_tokenizers(compile_pattern(name)) == for_tiktoken(compile_pattern(name)) == PRESETS[name]
+    digits = compile_pattern("digits-from-right")
+    assert for_tokenizers(digits) == for_tiktoken(digits) == PRESETS["digits-from-right"]
+    kimi = compile_pattern("kimi-k2")
+    assert for_tokenizers(kimi) == for_tiktoken(kimi) == PRESETS["kimi-k2"].removeprefix("(?V1)")
     assert for_tiktoken(compile_pattern("cl100k")) == PRESETS["cl100k"]
 
 

@@ -6,8 +6,8 @@ where they differ. (Python's `unicodedata` and the `regex` package follow other 
 the newest `\\p{Age=..}` that tiktoken's engine knows. Takes about three minutes.
 
 The tables: the first code point and the name of each run of one general category; the first and last code points of
-the runs of White_Space, and of what `\\w` matches besides WORD_CATEGORIES; the sets of code points that match each
-other under (?i).
+the runs of White_Space, of the script Han, and of what `\\w` matches besides WORD_CATEGORIES; the sets of code points
+that match each other under (?i).
 """
 
 import itertools
@@ -111,6 +111,7 @@ def main() -> None:
         "category_names": [categories[code] for code in starts],
         "white_space": runs(agreed(r"\p{White_Space}")),
         "word_extra": runs(word_extra()),
+        "han": runs(agreed(r"\p{Han}")),
         "fold_orbits": fold_orbits(),
     }
     TABLES.write_text(json.dumps(tables, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipeline.pattern.classes import CharSet, category_of
-from pipeline.pattern.parse import Alternation, Atomic, Look, Node, Repeat, Sequence
+from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence
 
 
 def ways(node: Node, text: str, at: int) -> Iterator[int]:
@@ -15,6 +15,9 @@ def ways(node: Node, text: str, at: int) -> Iterator[int]:
         case Look(chars, end):
             code = ord(text[at]) if at < len(text) else None
             if end if code is None else chars.contains(code, category_of(code)):
+                yield at
+        case Ahead(body, negative):
+            if (next(ways(body, text, at), None) is None) == negative:
                 yield at
         case Sequence(()):
             yield at

@@ -8,9 +8,19 @@ APOSTROPHES = "''sStTrReEvVlLmMdDſK ab"
 SPACES = "  \t\n\r\u0085\u00a0\u2028\u3000\x0b\x1c\x1f\u200b\u180e\ufeffax1."
 DIGITS = "019４５٣१Ⅳ½²𝟙 a-"
 MARKS = "e\u0301\u0345नमस्तेZǅʰªßẞẞ日本語。、的ﬆ"
+KANA = "カーか・゠゛\u3099\u3040\u3098語々〇龥龦㐀、 .a1\u200b!\n"
 ASTRAL = "😀𝔘\U0001e900\U00020000👩\u200d👩\U0010ffff\ue000a 1'"
 PLAIN = "abcXYZ  ..,!/-_(){}=012\n\n\t\r'"
-ALPHABETS = (APOSTROPHES, SPACES, DIGITS, MARKS, ASTRAL, PLAIN, APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN)
+ALPHABETS = (
+    APOSTROPHES,
+    SPACES,
+    DIGITS,
+    MARKS,
+    KANA,
+    ASTRAL,
+    PLAIN,
+    APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN,
+)
 
 
 @functools.cache
@@ -26,6 +36,15 @@ _ATOMS = [
     *(r"[b\d]", r"[^\W\d]"),
 ]
 _LOOKS = [r"(?!\S)", r"(?=\s)", "(?=a)", "(?![ab])", r"(?=\s|$)", "$", r"\Z", r"(?!\S|$)", "(?=.)"]
+_AHEADS = [
+    "(?=ab)",
+    "(?!a+b)",
+    r"(?=(?:[ab]{2})+(?![ab]))",
+    r"(?=a*(?:b|$))",
+    r"(?!.\s)",
+    r"(?=\w+?\W.)",
+    "(?!(?:(?>aa)+b)|A)",
+]
 _GROUPS = ["(?:{})", "(?:{})", "({})", "(?i:{})", "(?s:{})", "(?>{})", "(?P<name>{})"]
 _COUNTS = ["*", "+", "+", "?", "{2}", "{1,3}", "{2,}", "{,2}"]
 PATTERN_ALPHABET = "aaabbcAAsSſkK1 '  \n\n\r\t.é３"
@@ -39,7 +58,7 @@ def pattern(rng: random.Random, depth: int = 2) -> str:
 def _part(rng: random.Random, depth: int) -> str:
     kind = rng.random()
     if kind < 0.08:
-        return rng.choice(_LOOKS)
+        return rng.choice(_LOOKS if kind < 0.05 else _AHEADS)
     plain = kind < 0.7 or not depth
     part = rng.choice(_ATOMS) if plain else rng.choice(_GROUPS).replace("{}", pattern(rng, depth - 1))
     if rng.random() < 0.4:

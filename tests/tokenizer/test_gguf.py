@@ -209,6 +209,7 @@ def control_looking() -> Tokenizer:
     ("make", "reason"),
     [
         (lambda: tokenizer("cl100k"), "pattern 'cl100k' does: it has the patterns gpt2, llama3, qwen2"),
+        (lambda: tokenizer("kimi-k2"), r"ranges of its own, without such as U\+3005"),
         (lambda: tokenizer("o200k"), "716 of 2,000 texts .* convert_hf_to_gguf.py"),
         (lambda: tokenizer(samples.CUSTOM), "does not cut as the pattern 'foo"),
         (lambda: tokenizer(specials=()), "without special tokens: llama.cpp would take token 11"),

@@ -28,9 +28,10 @@ std::vector<T> table(const nb::bytes& data) {
 
 void make_automaton(Automaton* self, const nb::bytes& class_starts, const nb::bytes& class_ids, uint32_t classes,
                     const nb::bytes& plain, const nb::bytes& folded, const nb::bytes& tentative,
-                    const nb::bytes& provable) {
+                    const nb::bytes& provable, const nb::bytes& ahead, const nb::bytes& variants) {
   new (self) Automaton({table<uint32_t>(class_starts), table<uint8_t>(class_ids), classes, table<uint16_t>(plain),
-                        table<uint32_t>(folded), table<uint8_t>(tentative), table<uint8_t>(provable)});
+                        table<uint32_t>(folded), table<uint8_t>(tentative), table<uint8_t>(provable),
+                        table<uint8_t>(ahead), table<uint8_t>(variants)});
 }
 
 // Cuts text[begin, end), at most `most` pieces in one call, and appends where they end; returns where the rest starts.
@@ -38,8 +39,9 @@ size_t cut(const Automaton& automaton, const Buffer& text, size_t begin, size_t 
            std::vector<uint32_t>& ends) {
   std::vector<uint32_t> round(most);
   size_t at = 0;
+  bpe::AheadStretch ahead;
   for (size_t count = 1; count != 0;) {
-    at = automaton.cut(text.data() + begin, at, end - begin, at_end, round.data(), most, &count);
+    at = automaton.cut(text.data() + begin, at, end - begin, at_end, round.data(), most, &count, ahead);
     for (size_t i = 0; i < count; ++i) ends.push_back(static_cast<uint32_t>(begin + round[i]));
   }
   return begin + at;
@@ -91,7 +93,7 @@ void bind_text(nb::module_& module) {
   const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Automaton>(module, "Automaton", "A compiled pattern: cuts UTF-8 text into pieces.")
       .def("__init__", &make_automaton, "class_starts"_a, "class_ids"_a, "classes"_a, "plain"_a, "folded"_a,
-           "tentative"_a, "provable"_a)
+           "tentative"_a, "provable"_a, "ahead"_a = nb::bytes(""), "variants"_a = nb::bytes(""))
       .def(
           "cut",
           [](const Automaton& self, const Buffer& text, size_t batch) { return cut_part(self, text, batch, true).first; },

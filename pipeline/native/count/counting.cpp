@@ -302,9 +302,11 @@ void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
     count_pieces(start, pieces, table);
     begin_ = limit;
   } else {
+    AheadStretch ahead;
     while (begin_ < limit) {
       size_t pieces = 0;
-      const size_t stopped = automaton_->cut(text_.get(), begin_, limit, at_end, ends_.data(), ends_.size(), &pieces);
+      const size_t stopped =
+          automaton_->cut(text_.get(), begin_, limit, at_end, ends_.data(), ends_.size(), &pieces, ahead);
       count_pieces(begin_, pieces, table);
       consumed_ += stopped - begin_;
       begin_ = stopped;

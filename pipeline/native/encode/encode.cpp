@@ -98,13 +98,14 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
                                 IdBuffer& out, size_t* counted) const {
   if (!automaton_) throw std::logic_error("this pattern has no automaton: cut the text and encode the pieces");
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  AheadStretch ahead;
   while (begin < end) {
     // Offsets of pieces are 32 bit and relative to `begin`: a larger document is cut window by window.
     const bool whole = end - begin <= kWindowBytes;
     const size_t window = whole ? end - begin : character_start(bytes, begin + kWindowBytes, end) - begin;
     size_t count = 0;
     const size_t taken =
-        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), kBlockPieces, &count);
+        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), kBlockPieces, &count, ahead);
     if (count == 0) {
       if (whole && !at_end) break;
       throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes: the limit is 1 GiB");

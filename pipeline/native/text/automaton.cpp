@@ -59,22 +59,42 @@ inline Automaton::Character Automaton::character(const uint8_t* text, size_t at,
   return {class_at(std::min(code_point(text + at, length), kCodePoints - 1)), length};
 }
 
+// The same where the class may be open, and an incomplete character at the end of a document is not valid.
+inline Automaton::Character Automaton::character_ahead(const uint8_t* text, size_t at, size_t size,
+                                                       AheadStretch& ahead) const {
+  Character next = character(text, at, size);
+  if (next.length == 0 && ahead.at_end) next = {class_at(kReplacement), 1};
+  return ahead_.open(next.cls) && next.length != 0 ? open_character(next, text, at, size, ahead) : next;
+}
+
+Automaton::Character Automaton::open_character(Character next, const uint8_t* text, size_t at, size_t size,
+                                               AheadStretch& ahead) const {
+  const uint8_t* const here = text + at;
+  const auto known = [&] { return ahead.classes[static_cast<size_t>(here - ahead.from)]; };
+  const bool inside = !std::less<>()(here, ahead.from) && std::less<>()(here, ahead.to);
+  if (!inside || (known() == Ahead::kUnknown && ahead.seen != text + size)) {
+    const auto character_at = [&](size_t place) {
+      const Character found = character(text, place, size);
+      return found.length == 0 && ahead.at_end ? Character{class_at(kReplacement), 1} : found;
+    };
+    ahead_.read(text, at, size, character_at, ahead);
+  }
+  return known() == Ahead::kUnknown ? Character{0, 0} : Character{known(), next.length};
+}
+
 // The end of the match that starts at `begin` < size; npos if nothing matches there; size + 1 if more text decides.
-size_t Automaton::plain_match(const uint8_t* text, size_t begin, size_t size, bool at_end) const {
+size_t Automaton::plain_match(const uint8_t* text, size_t begin, size_t size, AheadStretch& ahead) const {
   size_t matched = npos;
   uint32_t state = 1;
   size_t at = begin;
   while (state != 0) {
     if (at >= size) {
-      if (!at_end) return size + 1;
+      if (!ahead.at_end) return size + 1;
       if (plain_[size_t{state} * classes_ + classes_ - 1] & 1) matched = size;
       break;
     }
-    Character next = character(text, at, size);
-    if (next.length == 0) {
-      if (!at_end) return size + 1;
-      next = {class_at(kReplacement), 1};
-    }
+    const Character next = character_ahead(text, at, size, ahead);
+    if (next.length == 0) return size + 1;
     const uint16_t entry = plain_[size_t{state} * classes_ + next.cls];
     if (entry & 1) matched = at;
     state = entry >> 1;
@@ -84,23 +104,24 @@ size_t Automaton::plain_match(const uint8_t* text, size_t begin, size_t size, bo
 }
 
 // The end of the piece that starts at `begin` < size, by the plain table; size + 1 if more text decides.
-size_t Automaton::plain_piece(const uint8_t* text, size_t begin, size_t size, bool at_end) const {
+size_t Automaton::plain_piece(const uint8_t* text, size_t begin, size_t size, AheadStretch& ahead) const {
   for (size_t start = begin; start < size;) {
-    const size_t matched = plain_match(text, start, size, at_end);
+    const size_t matched = plain_match(text, start, size, ahead);
     if (matched == size + 1) return matched;
     if (matched != npos) return start == begin ? matched : start;
     const uint32_t length = character(text, start, size).length;
     start += length == 0 ? 1 : length;
   }
-  return at_end ? size : size + 1;
+  return ahead.at_end ? size : size + 1;
 }
 
 size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
-                      size_t* n_ends) const {
+                      size_t* n_ends, AheadStretch& ahead) const {
+  ahead.at_end = at_end;
   Cursor cursor{0, begin, begin, 0};
   size_t rest = begin;
   if (max_ends >= 2 * kMargin) {  // so that at least one end is final when `ends` is full
-    const bool arrived = run(cursor, text, begin, size, at_end, ends, max_ends - kMargin);
+    const bool arrived = run(cursor, text, begin, size, ends, max_ends - kMargin, ahead);
     if (arrived && at_end && finish(cursor, begin, size, ends)) {
       *n_ends = cursor.count;
       return size;
@@ -114,7 +135,7 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
   }
   // Hardly any space for ends, or a last step that is SLOW: piece by piece.
   while (rest < size && cursor.count < max_ends) {
-    const size_t to = plain_piece(text, rest, size, at_end);
+    const size_t to = plain_piece(text, rest, size, ahead);
     if (to > size) break;
     ends[cursor.count++] = static_cast<uint32_t>(to);
     rest = to;
@@ -126,12 +147,13 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
 // Takes steps from a boundary until the windows decide again, past the first bit of `undecided`, whose bits count from
 // `base`. False: they do not for a while, and `now` is where steps go on.
 bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
-                               uint32_t* ends) const {
+                               uint32_t* ends, AheadStretch& ahead) const {
   const size_t start = now.at;
   const auto first = static_cast<std::ptrdiff_t>(std::countr_zero(undecided));
   while (true) {
     if (size - now.at < 4) return false;
-    const Character next = character(text, now.at, size);
+    const Character next = character_ahead(text, now.at, size, ahead);
+    if (next.length == 0) return false;
     const Step step = steps_[size_t{next.cls} << state_shift_ | now.state];
     now.count -= step.flags >> kRetractShift & kRetractMask;
     take(now, step, next.length, ends);
@@ -144,7 +166,7 @@ bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, con
 
 // Writes boundaries from a boundary on, where `now` is with state 0, as long as windows decide nearly all of them.
 Automaton::Cursor Automaton::run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends,
-                                         size_t limit) const {
+                                         size_t limit, AheadStretch& ahead) const {
   std::array<uint64_t, kMostBlocks> boundaries, undecided;
   const size_t origin = now.at;
   size_t settled = origin + 1;  // the first position whose boundary is not yet written
@@ -164,7 +186,7 @@ Automaton::Cursor Automaton::run_windows(Cursor now, const uint8_t* text, size_t
       while (open) {
         now.count += simd_.write_marks(ends + now.count, found & ((open & -open) - 1), static_cast<uint32_t>(base));
         Cursor steps = restart();
-        if (!pass_undecided(steps, base, open, text, size, ends)) return size - steps.at < 4 ? restart() : steps;
+        if (!pass_undecided(steps, base, open, text, size, ends, ahead)) return size - steps.at < 4 ? restart() : steps;
         now.count = steps.count;
         settled = steps.previous + (now.count && ends[now.count - 1] == steps.previous);
         open &= unsettled();
@@ -190,12 +212,10 @@ bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) c
 }
 
 // Takes the step of any character, or a whole piece where the step is SLOW; false if more text is needed for that.
-bool Automaton::run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends) const {
-  Character next = character(text, now.at, size);
-  if (next.length == 0) {
-    if (!at_end) return false;
-    next = {class_at(kReplacement), 1};
-  }
+bool Automaton::run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, uint32_t* ends,
+                        AheadStretch& ahead) const {
+  const Character next = character_ahead(text, now.at, size, ahead);
+  if (next.length == 0) return false;
   const Step step = steps_[size_t{next.cls} << state_shift_ | now.state];
   now.count -= step.flags & kSlow ? tentative_[now.state] : step.flags >> kRetractShift & kRetractMask;
   if (!(step.flags & kSlow)) {
@@ -203,15 +223,15 @@ bool Automaton::run_one(Cursor& now, const uint8_t* text, size_t begin, size_t s
     return true;
   }
   const size_t from = now.count ? ends[now.count - 1] : begin;
-  const size_t to = plain_piece(text, from, size, at_end);
+  const size_t to = plain_piece(text, from, size, ahead);
   now = {0, std::min(to, size), std::min(to, size), now.count};
   if (to <= size) ends[now.count++] = static_cast<uint32_t>(to);
   return to <= size;
 }
 
 // Takes steps until the text or the space for ends is used up, or SLOW needs more text. True: all characters were read.
-bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
-                    size_t limit) const {
+bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, size_t limit,
+                    AheadStretch& ahead) const {
   const Step* const steps = steps_.data();
   const uint32_t shift = state_shift_;
   Cursor now = out;
@@ -243,7 +263,7 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
     if (now.at >= windows_from && size - now.at >= kBlock && !tentative_[now.state] && starts_with_ascii(text + now.at)) {
       const size_t last = now.count ? ends[now.count - 1] : begin;
       if (now.at - last < kNear) {
-        now = run_windows({0, last, last, now.count}, text, size, ends, limit);
+        now = run_windows({0, last, last, now.count}, text, size, ends, limit, ahead);
         windows_from = now.at + kPause;
         if (now.count > limit) break;
       }
@@ -255,7 +275,7 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
     }
     const uint8_t lead = text[now.at];
     if (lead < 0xE0 ? lane(2, short_character) : lead < 0xF0 && lane(3, long_character)) continue;
-    if (!run_one(now, text, begin, size, at_end, ends)) {
+    if (!run_one(now, text, begin, size, ends, ahead)) {
       out = now;
       return false;
     }
@@ -291,6 +311,8 @@ Automaton::Automaton(const AutomatonTables& tables)
   const size_t plain_states = plain_.size() / classes_;
   for (uint16_t entry : plain_) require(size_t{entry} >> 1 < plain_states, "plain table's states");
   make_class_table(tables);
+  const uint32_t kinds = *std::max_element(tables.class_ids.begin(), tables.class_ids.end()) + 1u;
+  ahead_ = Ahead(tables.ahead, tables.variants, kinds, classes_ - 1);
 
   state_shift_ = static_cast<uint32_t>(std::bit_width(states_ - 1));
   steps_.assign(size_t{classes_} << state_shift_, Step{0, static_cast<uint16_t>(kSlow)});
@@ -298,13 +320,17 @@ Automaton::Automaton(const AutomatonTables& tables)
     for (uint32_t cls = 0; cls < classes_; ++cls) {
       const uint32_t entry = tables.folded[size_t{state} * classes_ + cls];
       require(entry >> 16 < states_, "folded table's states");
-      steps_[size_t{cls} << state_shift_ | state] = {static_cast<uint16_t>(entry >> 16),
+      if (!ahead_.open(cls)) steps_[size_t{cls} << state_shift_ | state] = {static_cast<uint16_t>(entry >> 16),
                                                      static_cast<uint16_t>(entry & 0xFFFF)};
     }
   }
   pairs_ = PairTable({low_.data(), 128}, steps_, state_shift_, states_);
   simd_ = simd();
-  if (simd_.window_masks) windows_ = derive_windows({low_.data(), 128}, classes_ - 1, steps_, state_shift_, tentative_);
+  if (!simd_.window_masks) return;
+  std::vector<uint32_t> ordinary;
+  for (uint32_t cls = 0; cls + 1 < classes_; ++cls)
+    if (!ahead_.open(cls)) ordinary.push_back(cls);
+  windows_ = derive_windows({low_.data(), 128}, ordinary, steps_, state_shift_, tentative_);
 }
 
 void Automaton::make_class_table(const AutomatonTables& tables) {

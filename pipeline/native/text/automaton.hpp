@@ -12,6 +12,7 @@
 //
 // Cost. One dependent load a step; one step for two ASCII characters, otherwise one for each character.
 #pragma once
+#include "text/ahead.hpp"
 #include "text/automaton_pairs.hpp"
 #include "text/simd.hpp"
 
@@ -29,6 +30,7 @@ struct AutomatonTables {
   std::span<const uint32_t> folded;    // [state][class] next << 16 | flags; state 0 starts a text
   std::span<const uint8_t> tentative;  // [state] boundaries written that may be taken back
   std::span<const uint8_t> provable;   // [class][class] 1 where a piece ends between two characters in any text
+  std::span<const uint8_t> ahead, variants;  // of Ahead
 };
 
 class Automaton {
@@ -40,7 +42,14 @@ class Automaton {
   // many). `at_end`: the document ends at `size`; otherwise more of it follows, and cutting stops before the first
   // piece that this could change. Returns where the first piece not written starts: call again from there.
   size_t cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
-             size_t* n_ends) const;
+             size_t* n_ends) const {
+    AheadStretch ahead;
+    return cut(text, begin, size, at_end, ends, max_ends, n_ends, ahead);
+  }
+  // The same; `ahead` is kept from one call to the next while the text stays the same, so that a long stretch of digits
+  // is not read again in each call.
+  size_t cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
+             size_t* n_ends, AheadStretch& ahead) const;
 
   // The first offset in [from, to) at which a piece ends whatever comes before and after the two characters next to it,
   // and at which the document may be cut in two without a change on either side. Both must be valid UTF-8; the text
@@ -52,7 +61,7 @@ class Automaton {
  private:
   struct Character {
     uint32_t cls;
-    uint32_t length;  // 0: the text ends inside of it
+    uint32_t length;  // 0: more text is needed: the text ends inside of it, or look-ahead is undecided
   };
 
   struct Cursor {
@@ -64,17 +73,21 @@ class Automaton {
 
   uint32_t class_at(uint32_t code) const { return blocks_[block_of_[code >> 6] + (code & 63)]; }
   Character character(const uint8_t* text, size_t at, size_t size) const;
-  Cursor run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends, size_t limit) const;
+  Character character_ahead(const uint8_t* text, size_t at, size_t size, AheadStretch& ahead) const;
+  Character open_character(Character next, const uint8_t* text, size_t at, size_t size, AheadStretch& ahead) const;
+  Cursor run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends, size_t limit,
+                     AheadStretch& ahead) const;
   bool pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
-                      uint32_t* ends) const;
+                      uint32_t* ends, AheadStretch& ahead) const;
   bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
-  bool run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends) const;
-  bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends,
-           size_t limit) const;
-  size_t plain_piece(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
-  size_t plain_match(const uint8_t* text, size_t begin, size_t size, bool at_end) const;
+  bool run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, AheadStretch& ahead) const;
+  bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, size_t limit,
+           AheadStretch& ahead) const;
+  size_t plain_piece(const uint8_t* text, size_t begin, size_t size, AheadStretch& ahead) const;
+  size_t plain_match(const uint8_t* text, size_t begin, size_t size, AheadStretch& ahead) const;
   void make_class_table(const AutomatonTables& tables);
 
+  Ahead ahead_;
   uint32_t classes_ = 0;
   uint32_t states_ = 0;
   uint32_t state_shift_ = 0;         // steps_ is [class << state_shift_ | state]

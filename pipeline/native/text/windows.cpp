@@ -35,9 +35,9 @@ bool all_of_box(const Box& box, const Visit& visit, size_t offset = 0, size_t ro
 
 class Derivation {
  public:
-  Derivation(std::span<const uint8_t> low, uint32_t classes, std::span<const Step> steps, uint32_t shift,
+  Derivation(std::span<const uint8_t> low, std::span<const uint32_t> classes, std::span<const Step> steps, uint32_t shift,
              std::span<const uint8_t> tentative, size_t most_kinds)
-      : classes_(classes), steps_(steps), shift_(shift), tentative_(tentative) {
+      : classes_(classes.begin(), classes.end()), steps_(steps), shift_(shift), tentative_(tentative) {
     sort_into_kinds(low, most_kinds);
   }
 
@@ -77,9 +77,9 @@ class Derivation {
   // Kinds are classes; where there are too many, the two are joined that differ in the fewest states.
   void sort_into_kinds(std::span<const uint8_t> low, size_t most_kinds) {
     std::vector<std::vector<uint32_t>> groups;
-    std::vector<bool> known(classes_);
+    std::array<bool, 256> known{};
     for (const uint8_t cls : low) {
-      if (!known[cls]) groups.push_back({cls});
+      if (!known[cls] && std::binary_search(classes_.begin(), classes_.end(), cls)) groups.push_back({cls});
       known[cls] = true;
     }
     const auto difference = [&](uint32_t a, uint32_t b) {
@@ -100,8 +100,8 @@ class Derivation {
       groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(right));
     }
     kinds_ = groups.size() + 1;
-    kind_of_.assign(classes_, 0);
-    for (uint32_t cls = 0; cls < classes_; ++cls) members_[0].push_back(cls);
+    kind_of_.assign(256, 0);
+    members_[0] = classes_;
     for (size_t kind = 1; kind <= groups.size(); ++kind) {
       members_[kind] = groups[kind - 1];
       for (const uint32_t cls : members_[kind]) kind_of_[cls] = static_cast<uint8_t>(kind);
@@ -255,7 +255,7 @@ class Derivation {
             rules.planes[plane][offset][kind] |= static_cast<uint8_t>(1u << bit);
   }
 
-  uint32_t classes_;
+  std::vector<uint32_t> classes_;
   std::span<const Step> steps_;
   uint32_t shift_;
   std::span<const uint8_t> tentative_;
@@ -268,11 +268,11 @@ class Derivation {
 
 }  // namespace
 
-std::unique_ptr<const WindowRules> derive_windows(std::span<const uint8_t> low, uint32_t classes,
+std::unique_ptr<const WindowRules> derive_windows(std::span<const uint8_t> low, std::span<const uint32_t> classes,
                                                   std::span<const Step> steps, uint32_t state_shift,
                                                   std::span<const uint8_t> tentative) {
   if (tentative.size() > kMostStates) return nullptr;
-  for (uint32_t cls = 0; cls < classes; ++cls)
+  for (const uint32_t cls : classes)
     for (size_t state = 0; state < tentative.size(); ++state)
       if (steps[size_t{cls} << state_shift | state].flags & kSlow) return nullptr;
   // Fewer kinds decide fewer windows, and need fewer boxes.

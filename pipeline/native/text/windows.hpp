@@ -24,9 +24,10 @@ struct WindowRules {
   bool small = false;  // two planes of each sort are in use
 };
 
-// `low`: the classes of the ASCII characters; `classes` without the end of the document; steps[class << shift | state].
+// `low`: the classes of the ASCII characters; `classes`: all that occur in steps[class << shift | state], without the end
+// of the document; a character of another class (which only look-ahead decides) is of kind 0.
 // nullptr where nothing can be derived, or the automaton is large.
-std::unique_ptr<const WindowRules> derive_windows(std::span<const uint8_t> low, uint32_t classes,
+std::unique_ptr<const WindowRules> derive_windows(std::span<const uint8_t> low, std::span<const uint32_t> classes,
                                                   std::span<const Step> steps, uint32_t state_shift,
                                                   std::span<const uint8_t> tentative);
 

@@ -23,11 +23,13 @@ GGUF_NAME = "tokenizer.gguf"
 PRE_TYPES = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2"}  # pattern -> llama.cpp's name of the same
 _WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
-_O200K = (
-    "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 texts in 46 "
-    "languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is acceptable, "
-    "convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'"
-)
+_UNLIKE = {
+    "o200k": "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 "
+    "texts in 46 languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is "
+    "acceptable, convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'",
+    "kimi-k2": "its kimi-k2 knows Han characters by ranges of its own, without such as U+3005",
+    "deepseek-v3": "its deepseek-v3 was not compared with ours over all characters",
+}
 # What llama.cpp makes a control token, or the end of a text, because of its name.
 _CONTROL_LOOKING = re.compile(r"_?[<\[].*[a-z].*[>\]\[]", re.IGNORECASE | re.DOTALL)
 _GENERATION_MARK = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
@@ -45,7 +47,7 @@ def export_gguf(model: Model, directory: Location) -> list[Location]:
     pre = pre_type(model.pattern)
     if pre is None:
         known = ", ".join([*PRE_TYPES, "superbpe-digits (of superwords)"])
-        reason = _O200K if model.pattern.name == "o200k" else f"it has the patterns {known} and some that we lack"
+        reason = _UNLIKE.get(model.pattern.name or "", f"it has the patterns {known} and some that we lack")
         raise ExportRefusedError(
             f"llama.cpp does not cut as the pattern {model.pattern.name or model.pattern.expression!r} does: {reason}"
         )

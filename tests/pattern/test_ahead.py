@@ -1,0 +1,116 @@
+"""Look-ahead of any length in the native core, against the `regex` package."""
+
+import random
+import time
+from functools import cache
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.pattern import PRESETS, cut_with_regex
+from pipeline.pattern import compile_pattern as compile_anew
+from pipeline.pattern.ahead import LookAhead
+from pipeline.pattern.automaton import Machine, Program
+from pipeline.pattern.parse import parse
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
+
+compile_pattern = cache(compile_anew)
+PATTERNS = [
+    PRESETS["digits-from-right"],
+    SUPERWORD_PATTERNS["superbpe-digits"],
+    r"\p{N}{1,3}(?=(?:\p{N}{3})*(?:\P{N}|$))|\P{N}",
+    r"\p{L}+?(?=\p{Lu}\p{Ll}|\P{L}|$)|[^\p{L}]+",  # two letters
+    r"a+(?!a*b)|.",
+    r"(?s:.)(?=.*x)|y",  # the end of the line decides
+    r"\w+(?=(?:ab)+c|$)|\W|\w",
+    r"(?=ab|1\s)\w+|(?!\n\n)\s+",
+]
+TEXT = st.text(st.sampled_from("aaabbcxyAB112 \n語３\ufffd.'"), max_size=60)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@settings(deadline=None, max_examples=60)
+@given(text=TEXT, stop=st.integers(0, 200))
+def test_text_is_cut_as_regex_cuts_it_whole_and_in_parts(pattern, text, stop):
+    compiled = compile_pattern(pattern)
+    assert compiled.refusal is None
+    assert compiled.cut(text) == list(cut_with_regex(pattern, text))
+    data = text.encode()
+    whole = compiled.automaton.cut(data)
+    for batch in (1, 70):
+        assert compiled.automaton.cut(data, batch=batch) == whole
+        ends, rest = compiled.automaton.cut_part(data[:stop], batch=batch)
+        assert ends == whole[: len(ends)]
+        assert [rest + end for end in compiled.automaton.cut(data[rest:])] == whole[len(ends) :]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_long_texts_with_windows_of_ascii_are_cut_as_regex_cuts_them(pattern):
+    rng = random.Random(7)
+    compiled = compile_pattern(pattern)
+    for alphabet in ("abc  .\n", "abcAB 12345678901234567890", "0123456789", "abx1 '語é\n"):
+        for _ in range(8):
+            text = "".join(rng.choices(alphabet, k=rng.randint(100, 1000)))
+            assert compiled.cut(text) == list(cut_with_regex(pattern, text))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@settings(deadline=None, max_examples=60)
+@given(text=TEXT)
+def test_proved_cuts_change_no_piece_however_far_the_pattern_looks(pattern, text):
+    automaton = compile_pattern(pattern).automaton
+    data, at = text.encode(), 0
+    while (at := automaton.find_provable_cut(data, at + 1, len(data))) is not None:
+        assert automaton.cut(data[:at]) + [at + end for end in automaton.cut(data[at:])] == automaton.cut(data)
+
+
+def test_digits_are_grouped_from_the_right():
+    cut = compile_pattern("digits-from-right").cut
+    assert cut("in 1234567 or 12 of 123456") == [
+        "in",
+        " ",
+        "1",
+        "234",
+        "567",
+        " or",
+        " ",
+        "12",
+        " of",
+        " ",
+        "123",
+        "456",
+    ]
+
+
+def test_three_million_digits_take_a_time_that_grows_with_them_only():
+    automaton = compile_pattern("digits-from-right").automaton
+    start = time.process_time()
+    assert automaton.cut(b"7" * 3_000_002)[:2] == [2, 5]
+    assert time.process_time() - start < 20  # hours if each piece looked at the rest
+
+
+def test_a_long_number_in_parts_waits_for_its_end():
+    automaton = compile_pattern("digits-from-right").automaton
+    data = b"a " + b"1" * 5000
+    assert automaton.cut_part(data)[1] <= 2
+    assert automaton.cut_part(data + b" ")[1] == len(data)
+
+
+def test_a_look_ahead_that_one_character_decides_adds_no_class():
+    machine = Machine(Program(parse("a(?=b|bb)|.")))
+    assert isinstance(machine.ahead, LookAhead)
+    assert machine.ahead.variants == {}
+    assert len(regex.findall("a(?=b|bb)|.", "abb")) == len(compile_pattern("a(?=b|bb)|.").cut("abb"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [(r"a(?=b(?=cd))", "inside of a look-ahead"), (r"a(?=[ab]*a[ab]{9})", "takes more states|too many outcomes")],
+)
+def test_what_is_too_much_runs_on_regex(pattern, reason):
+    compiled = compile_pattern(pattern)
+    assert compiled.automaton is None
+    assert regex.search(reason, compiled.refusal)
+    assert compiled.cut("abcd") == list(cut_with_regex(pattern, "abcd"))
