@@ -98,6 +98,7 @@ def _take(task: ExtendTask, counter: CounterFile, engine: _core.MergeEngine) -> 
             )
         encoded: Columns = ends, ids, columns[2]
         engine.add(*encoded)
+        report_progress(memoryview(columns[2]).nbytes // 8)
 
 
 def _write(task: ExtendTask, learned: Learned) -> None:
