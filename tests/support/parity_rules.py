@@ -136,7 +136,7 @@ def parities(draw: st.DrawFn) -> Parity:
         dev=[draw(_counters) for _ in range(n)] if kind == "dev" else None,
         ratios=[draw(st.sampled_from([0.5, 1.0, 1.5, 3.0])) for _ in range(n)] if kind == "ratios" else None,
         window=draw(st.sampled_from([0, 0, 1, 2, 5, 100])),
-        alpha=draw(st.sampled_from([0.5, 1.0, 2.0])),
+        alpha=draw(st.sampled_from([1e-6, 0.5, 1.0, 2.0])),
         global_merges=draw(st.sampled_from([0, 0, 1, 4, 20])),
         min_frequency=draw(st.sampled_from([1, 1, 2, 6])),
     )

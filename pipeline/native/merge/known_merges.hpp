@@ -10,8 +10,8 @@
 #include <queue>
 
 #include "count/pair_map.hpp"
+#include "merge/exchange.hpp"
 #include "merge/tokens.hpp"
-#include "merge/words.hpp"
 
 namespace bpe::merge {
 
@@ -195,5 +195,22 @@ class KnownMerges {
   std::vector<uint16_t> kinds_ = std::vector<uint16_t>(256 * 256, 0);  // of two bytes: kind_of merges that join there
   std::vector<uint64_t> crossed_ = std::vector<uint64_t>(size_t{1} << 16, 0);  // a filter of merges by what they join
 };
+
+// take_words, and the merges that are known made in the words.
+template <class S>
+std::vector<Shard<S>> take_merged(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
+                                  const KnownMerges& known, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
+  auto shards = take_words<S>(source, min_count, shard_slots, 0, team, pulse, corpus, result);
+  if (known.merges() == 0) return shards;
+  std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(known));
+  team.each(shards.size(), [&](size_t s, unsigned member) {
+    filter_words(shards[s], [&](S* word, size_t& size, uint64_t weight) {
+      return (size = known.apply(word, size, weight, memories[member])) > 1;
+    });
+    shards[s].symbols.shrink(shards[s].size);
+  });
+  result.joined = known.joined(memories);
+  return shards;
+}
 
 }  // namespace bpe::merge
