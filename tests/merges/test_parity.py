@@ -34,6 +34,8 @@ def learn(
             languages,
             dev,
             min_frequency=parity.min_frequency,
+            max_token_bytes=parity.max_token_bytes,
+            whole_characters=parity.whole_characters,
             ratios=parity.ratios or [],
             window=parity.window,
             alpha=parity.alpha,
@@ -58,7 +60,7 @@ def _reader(counter: Counter) -> Callable[[], list[Any]]:
 
 @settings(max_examples=20_000 if FULL else 80, deadline=None)
 @given(
-    parity=parities(),
+    parity=parities(rules=True),
     max_merges=st.integers(0, 40),
     stop=st.one_of(st.none(), st.integers(0, 20)),
     narrow_symbols=st.sampled_from([0, 260, 65536]),
