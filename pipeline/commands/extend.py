@@ -77,7 +77,7 @@ def extend(
     Args:
         base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
         run: the run directory; its pieces must be cut as the tokenizer cuts.
-        add: how many new ids.
+        add: how many new ids; 0 makes a copy.
         first_id: the first of them; default: one more than the largest of the base.
         min_frequency: join no pair of tokens that occurs less often.
         whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
@@ -113,7 +113,7 @@ def run_extend(
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
     chosen = {
-        "add": (wanted := whole_number("add", add, 1)),
+        "add": (wanted := whole_number("add", add, 0)),
         "first_id": None if first_id is None else whole_number("first_id", first_id),
         "min_frequency": options.min_frequency,
         "whole_characters": options.whole_characters,

@@ -49,8 +49,7 @@ def learn(task: ExtendTask) -> Learned:
 
     engine = _core.MergeEngine()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        if task.add:
-            _take(task, counter, engine)
+        _take(task, counter, engine)
     start = task.start
     result = engine.run(
         task.add,

@@ -166,6 +166,14 @@ def test_the_same_command_is_repeated_and_another_one_refused(base: Path, counte
         pipeline.extend(base, counted, add=8, output=base, overwrite=True)
 
 
+def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> None:
+    result = run("extend", base, counted, "--add", 0, "--output", tmp_path / "new")
+    totals = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("tokens ")]
+    assert (len(totals), len(set(totals))) == (2, 1)
+    assert totals[0] != "0"
+    assert (tmp_path / "new" / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+
+
 def test_a_failure_leaves_nothing(base: Path, tmp_path: Path) -> None:
     counts = pipeline.import_counts(
         {"e": 5}, output=tmp_path / "run", pattern="llama3", special_tokens=["<|endoftext|>", "<|user|>"]
