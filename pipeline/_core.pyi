@@ -5,7 +5,7 @@ Native core of bpe-pipeline. Private: use the functions of the package.
 from collections.abc import Sequence
 
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
@@ -250,8 +250,8 @@ class Part:
         read() returns all columns of the part; it is called three times. known: the merges made so far.
         """
 
-    def facts(self) -> tuple[int, int, int, int, int, int]:
-        """Slots, their mass, bytes, pieces left out, their bytes, tokens."""
+    def facts(self) -> tuple[int, int, int, int, int]:
+        """Slots, their mass, bytes, pieces left out, their bytes."""
 
     def sums(self, sketch_size: int) -> memoryview:
         """
@@ -272,22 +272,8 @@ class Part:
 class SharedTraining:
     """Coordinates parts; merges as MergeEngine does."""
 
-    def __init__(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., languages: int = 0, dev: bool = False, ratios: Sequence[float] = [], window: int = 0, alpha: float = 2.0, global_merges: int = 0, chosen_by: Buffer = ..., spent: Sequence[int] = [], recent: Sequence[int] = []) -> None:
-        """
-        After the merges of these columns. languages: the first parts are one language each, and the one whose texts have the most tokens chooses the next merge; dev: as many further parts are measured in their place; ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer, whose tie-break is 'greatest-letters'; chosen_by, spent, recent: of the merges that are known, as `chosen_by` and `choice` returned them.
-        """
-
-    @property
-    def chosen_by(self) -> memoryview:
-        """The language that chose each merge, 32 bit; 2^32 - 1: all together."""
-
-    @property
-    def measured(self) -> list[tuple[int, int]]:
-        """With languages: bytes and tokens of each, as they are measured."""
-
-    @property
-    def choice(self) -> tuple[list[int], list[int]]:
-        """With languages: those that have no pair left, and the last choices."""
+    def __init__(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ...) -> None:
+        """After the merges of these columns."""
 
     @property
     def result(self) -> MergeResult:
@@ -324,15 +310,37 @@ class SharedTraining:
         The next merges, as far as can be guessed; none when the phase has ended.
         """
 
-    def merge_with(self, parts: Sequence[Part], threads: int, seconds: float) -> bool:
-        """
-        Instead of guess and enter, with parts in this process: makes merges for about that long; False when the phase has ended.
-        """
-
     def enter(self, answers: Sequence[tuple[Buffer, Buffer, Buffer, bool]]) -> memoryview:
         """
         Makes the guessed merges that hold; returns pairs that are new in the phase.
         """
+
+class ParityTraining:
+    """Merges that languages choose in turn."""
+
+    def __init__(self, max_merges: int, languages: Sequence[Callable[[], Iterable[Columns]]], dev: Sequence[Callable[[], Iterable[Columns]]] = ..., *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, narrow_symbols: int = 65536, index_positions: int = 0, share_from: int = 1500, ratios: Sequence[float] = ..., window: int = 0, alpha: float = 2.0, global_merges: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., chosen_by: Buffer = ..., spent: Sequence[int] = ..., recent: Sequence[int] = ...) -> None:
+        """
+        languages: each returns all columns of a language and is called three times; dev: measured in their place. ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.
+        """
+
+    def merge(self, seconds: float) -> bool:
+        """Makes merges for about that long; False when no merge is left."""
+
+    @property
+    def result(self) -> MergeResult:
+        """The merges so far."""
+
+    @property
+    def chosen_by(self) -> memoryview:
+        """The language that chose each merge, 32 bit; 2^32 - 1: all together."""
+
+    @property
+    def measured(self) -> list[tuple[int, int]]:
+        """Bytes and tokens of each language, as they are measured."""
+
+    @property
+    def choice(self) -> tuple[list[int], list[int]]:
+        """The languages that have no pair left, and the last choices."""
 
 class Encoder:
     """Text to token ids, by rank. Safe to share between threads."""

@@ -91,7 +91,7 @@ def run_combine(
     weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
     described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
-    source, parts = Source("runs", digest, described), Parts(counters, statistics, weighted)
+    source, parts = Source(manifest.RUNS, digest, described), Parts(counters, statistics, weighted)
     return _combined(runs[0], source, parts, locations, options, executor, listener)
 
 
@@ -120,7 +120,7 @@ def run_part(location: Location, every: int, options: Options, executor: Executo
     counters = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chosen]
     found = [one.statistics for one in look_at(counters, executor) if one is not None]
     described = f"{len(chosen)} of {len(run.manifest.plan.chunks)} chunks of {run.directory}"
-    source = Source("runs", fingerprint(sorted(mark for _, mark in counters)), described)
+    source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
     parts = Parts(counters, sum(found, ChunkStatistics()))
     return _combined(run, source, parts, [location], options, executor, listener)
 

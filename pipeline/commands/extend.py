@@ -3,6 +3,8 @@
 `count --like` counts a corpus as such a tokenizer cuts it.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -22,7 +24,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import Options, flag_of, make_options
-from pipeline.run.work import Work, open_work
+from pipeline.run.work import Advance, Work, open_work
 from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, named
@@ -34,6 +36,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.origin import DERIVED, Origin, claimed, written_as
 from pipeline.tokenizer.tokenizer import Tokenizer
 
+ENCODING = "encoding pieces"
 _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
 
@@ -74,7 +77,7 @@ def extend(
     Args:
         base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
         run: the run directory; its pieces must be cut as the tokenizer cuts.
-        add: how many new ids.
+        add: how many new ids; 0 makes a copy.
         first_id: the first of them; default: one more than the largest of the base.
         min_frequency: join no pair of tokens that occurs less often.
         whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
@@ -110,7 +113,7 @@ def run_extend(
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
     chosen = {
-        "add": (wanted := whole_number("add", add, 1)),
+        "add": (wanted := whole_number("add", add, 0)),
         "first_id": None if first_id is None else whole_number("first_id", first_id),
         "min_frequency": options.min_frequency,
         "whole_characters": options.whole_characters,
@@ -164,9 +167,31 @@ def make_extended(
         budget_bytes=budget_bytes,
         output=directory / PLAN_NAME,
     )
-    with work.stage(STAGE, task.add, "merges") as advance:
+    with _encoding_then_merging(work, counted.facts.different_pieces, task.add) as advance:
         [(_, learned)] = work.executor.run(learn, [task], advance)
     return learned, write_changed(base, extended(model, learned), None, directory)
+
+
+@contextlib.contextmanager
+def _encoding_then_merging(work: Work, pieces: int, merges: int) -> Iterator[Advance]:
+    """Report two stages of one task: the pieces that it has encoded, then its merges."""
+    done, merging = 0, None
+    with contextlib.ExitStack() as stages:
+        encoding = stages.enter_context(work.stage(ENCODING, pieces, "pieces"))
+
+        def advance(amount: int) -> None:  # below 0 for an attempt that failed
+            nonlocal done, merging
+            before, done = done, done + amount
+            encoded = min(done, pieces) - min(before, pieces)
+            if encoded:
+                encoding(encoded)
+            if done >= pieces and merging is None:
+                stages.close()
+                merging = stages.enter_context(work.stage(STAGE, merges, "merges"))
+            if merging is not None and amount != encoded:
+                merging(amount - encoded)
+
+        yield advance
 
 
 def _require_same_cutting(work: Work, model: Model, run: Run) -> None:

@@ -93,7 +93,7 @@ def open_merging(
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
-    refuse_without_texts(options, stored.source.description if stored.source else None)
+    refuse_without_texts(options, stored.source)
     with open_work(options, pattern, executor, listener) as work:
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)

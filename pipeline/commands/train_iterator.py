@@ -67,7 +67,8 @@ def train_from_iterator(
         raise UsageError("inputs and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     check_before_work(settled, pattern)
-    refuse_without_texts(settled, "an iterator")
+    source = Source("iterator", os.urandom(16).hex(), "an iterator")
+    refuse_without_texts(settled, source)
     _refuse_small_limit(settled)
     with (
         for_python(progress) as listener,
@@ -83,7 +84,6 @@ def train_from_iterator(
         def read(run: Run, part_path: PartPath) -> Parts:
             return count_documents(work, run, part_path, blocks(documents, settled.text_field))
 
-        source = Source("iterator", os.urandom(16).hex(), "an iterator")
         with take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read) as (run, counted):
             trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))

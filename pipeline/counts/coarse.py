@@ -12,7 +12,7 @@ from pipeline.counts.coarse_worker import FitTask, pieces_cut
 from pipeline.counts.count import Counted, combine_chunks, count_chunks, find_counted
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN, Run
+from pipeline.run.manifest import RUN, RUNS, Run, Source
 from pipeline.run.open_run import open_run
 from pipeline.run.options import Options
 from pipeline.run.plan import dependencies_of, list_corpus
@@ -22,13 +22,16 @@ from pipeline.run.work import Work
 OF_SUPERWORDS = " superwords"  # what the names of stages end with
 
 
-def refuse_without_texts(options: Options, source: str | None) -> None:
+def refuse_without_texts(options: Options, source: Source | None) -> None:
     """Raise `UsageError` for superwords from counts whose texts cannot be read again. source: where they came from."""
-    if options.first_stage is not None and source is not None:
-        raise UsageError(
-            f"--superwords-from needs the texts for a second count, and the counts come from {source}: train from the "
-            "files themselves"
-        )
+    if options.first_stage is None or source is None:
+        return
+    remedy = "train from the files themselves"
+    if source.kind == RUNS:
+        remedy = f"{remedy}, all of them in one run, where each counts once: the second count has no weights"
+    raise UsageError(
+        f"--superwords-from needs the texts for a second count, and the counts come from {source.description}: {remedy}"
+    )
 
 
 def count_coarse(work: Work, run: Run) -> tuple[Run, Counted]:

@@ -1,11 +1,10 @@
-"""Merge by parity: each language is a part of its own, and the coordinator asks the one that is compressed least.
+"""Merge by parity: the language that is compressed least chooses the next merge.
 
 The merges are those of Hugging Face's `ParityBpeTrainer` (Foroutan et al., 2025, arXiv:2508.04796).
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import CounterFile, open_counter
-from pipeline.merges import shared_worker
 from pipeline.merges.forecast import Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.run.parity import Language
@@ -35,41 +33,29 @@ def learn(
     if known and known.chosen:
         columns = {name: getattr(known, name) for name in ("left", "right", "counts", "joined")}
         columns |= {"chosen_by": known.chosen.by, "spent": known.chosen.spent, "recent": known.chosen.recent}
-    training = _core.SharedTraining(
-        task.merges,
-        min_frequency=task.min_frequency,
-        max_token_bytes=task.max_token_bytes,
-        whole_characters=task.whole_characters,
-        tie_break="greatest-letters",
-        languages=len(parity.languages),
-        dev=bool(parity.dev),
-        ratios=parity.ratios,
-        window=parity.window,
-        alpha=parity.alpha,
-        global_merges=parity.global_merges,
-        **columns,
-    )
     with ExitStack() as stack:
-        counters = [stack.enter_context(_counter_of(one)) for one in (*parity.languages, *parity.dev)]
-        made = bytes(training.merges())
-        parts = [
-            _core.Part(
-                counter.read_all,
-                made,
-                min_piece_count=task.min_piece_count if index < len(parity.languages) else 1,
-                max_token_bytes=task.max_token_bytes,
-                whole_characters=task.whole_characters,
-            )
-            for index, counter in enumerate(counters)
-        ]
-
-    def phase() -> None:
-        while training.merge_with(parts, threads, _SECONDS):
-            on_merged(training.result, _chosen(training))
+        languages, dev = (
+            [stack.enter_context(_counter_of(one)).read_all for one in several]
+            for several in (parity.languages, parity.dev)
+        )
+        training = _core.ParityTraining(
+            task.merges,
+            languages,
+            dev,
+            min_frequency=task.min_frequency,
+            min_piece_count=task.min_piece_count,
+            max_token_bytes=task.max_token_bytes,
+            whole_characters=task.whole_characters,
+            threads=threads,
+            ratios=parity.ratios,
+            window=parity.window,
+            alpha=parity.alpha,
+            global_merges=parity.global_merges,
+            **columns,
+        )
+    while training.merge(_SECONDS):
         on_merged(training.result, _chosen(training))
-
-    with ThreadPoolExecutor(threads) as pool:
-        shared_worker.merge(training, _Here(parts, pool), lambda: None, phase)
+    on_merged(training.result, _chosen(training))
     return training.result, _chosen(training)
 
 
@@ -83,19 +69,7 @@ def _counter_of(language: Language) -> CounterFile:
         ) from error
 
 
-class _Here:
-    """Parts in this process."""
-
-    def __init__(self, parts: Sequence[_core.Part], pool: ThreadPoolExecutor) -> None:
-        self._parts, self._pool = parts, pool
-
-    def ask(self, method: str, *arguments: object, catch_up: object = None) -> Iterator[Any]:
-        """Call a method of all parts and yield their answers in order."""
-        del catch_up  # no part is ever lost
-        return self._pool.map(lambda part: getattr(part, method)(*arguments), self._parts)
-
-
-def _chosen(training: _core.SharedTraining) -> Chosen:
+def _chosen(training: _core.ParityTraining) -> Chosen:
     return Chosen(array("I", training.chosen_by), *training.choice, training.measured)
 
 

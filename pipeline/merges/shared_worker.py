@@ -34,16 +34,8 @@ class Parts(Protocol):
         """
 
 
-def merge(
-    training: _core.SharedTraining,
-    parts: Parts,
-    on_merged: Callable[[], None],
-    phase: Callable[[], None] | None = None,
-) -> None:
-    """Make all merges that `training` asks for; `on_merged` is called after each exchange.
-
-    phase: makes the merges of a phase that was opened, where the parts need not be asked.
-    """
+def merge(training: _core.SharedTraining, parts: Parts, on_merged: Callable[[], None]) -> None:
+    """Make all merges that `training` asks for; `on_merged` is called after each exchange."""
     facts = list(parts.ask("facts"))
     for sums in parts.ask("sums", training.start(facts)):  # one at a time: they may be large
         training.add_up(sums)
@@ -60,9 +52,6 @@ def merge(
         for tally in parts.ask("index", training.version, pair_filter):
             training.count(tally)
         training.open_phase()
-        if phase is not None:
-            phase()
-            continue
         fresh, full = b"", False
         while not full and (guess := bytes(training.guess())):
             answers = list(parts.ask("join", training.version, fresh, guess, catch_up=index))

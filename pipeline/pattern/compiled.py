@@ -18,7 +18,9 @@ from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex, point_a
 from pipeline.pattern.classes import UNICODE_VERSION, Refusal
 from pipeline.pattern.fold import Folded
 from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import PRESETS
+from pipeline.pattern.presets import PRESETS, SUPERWORD_PATTERNS
+
+_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,13 @@ class CompiledPattern:
     refusal: str | None
     unicode_version: str = UNICODE_VERSION
     timeout_s: int = DEFAULT_TIMEOUT_S  # of `regex`: for a document of a million characters or less
+
+    @property
+    def shown(self) -> str:
+        """The pattern in a message: its name, or its expression, of a long one the beginning."""
+        of_superwords = {expression: name for name, expression in SUPERWORD_PATTERNS.items()}
+        text = self.name or of_superwords.get(self.expression, self.expression)
+        return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
     @cached_property
     def automaton(self) -> _core.Automaton | None:

@@ -35,6 +35,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
 )
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+RUNS = "runs"  # the kind of a source that is combined counts
 LANGUAGES = "languages"  # the kind of a source whose merges are chosen by parity
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 _RULES: dict[str, Any] = {  # of learning, too: older runs were merged with these

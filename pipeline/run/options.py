@@ -183,7 +183,7 @@ HELP = {  # of the flags
     "whole_characters": "join no part of a character of UTF-8 with anything but its other bytes",
     "superwords_from": "let tokens hold several words from this size on, or this share of the size; reads the corpus "
     "twice",
-    "superword_pattern": "what still cuts then: superbpe, or a regular expression",
+    "superword_pattern": "what still cuts then: superbpe, superbpe-digits, or a regular expression",
     "superword_words": "words in such a token, at most; none: any number",
     "superword_colon": "let such tokens hold a colon followed by a space",
     "special_ids": "where the special tokens' ids are: after the merges or before",

@@ -49,8 +49,7 @@ def learn(task: ExtendTask) -> Learned:
 
     engine = _core.MergeEngine()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        if task.add:
-            _take(task, counter, engine)
+        _take(task, counter, engine)
     start = task.start
     result = engine.run(
         task.add,
@@ -98,6 +97,7 @@ def _take(task: ExtendTask, counter: CounterFile, engine: _core.MergeEngine) -> 
             )
         encoded: Columns = ends, ids, columns[2]
         engine.add(*encoded)
+        report_progress(memoryview(columns[2]).nbytes // 8)
 
 
 def _write(task: ExtendTask, learned: Learned) -> None:

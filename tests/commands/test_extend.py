@@ -166,6 +166,14 @@ def test_the_same_command_is_repeated_and_another_one_refused(base: Path, counte
         pipeline.extend(base, counted, add=8, output=base, overwrite=True)
 
 
+def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> None:
+    result = run("extend", base, counted, "--add", 0, "--output", tmp_path / "new")
+    totals = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("tokens ")]
+    assert (len(totals), len(set(totals))) == (2, 1)
+    assert totals[0] != "0"
+    assert (tmp_path / "new" / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+
+
 def test_a_failure_leaves_nothing(base: Path, tmp_path: Path) -> None:
     counts = pipeline.import_counts(
         {"e": 5}, output=tmp_path / "run", pattern="llama3", special_tokens=["<|endoftext|>", "<|user|>"]
@@ -186,3 +194,17 @@ def test_a_tokenizer_that_normalizes_is_refused(base: Path, counted: Path, tmp_p
 def test_what_like_decides_cannot_be_given_too(base: Path, text: Path, tmp_path: Path) -> None:
     message = refused(run("count", text, "--like", base, "--pattern", "gpt2", "--output", tmp_path / "run"), 2)
     assert "--pattern is what --like takes from the tokenizer" in message
+
+
+def test_pieces_and_merges_are_stages_of_their_own(base: Path, counted: Path, tmp_path: Path) -> None:
+    result = run("extend", base, counted, "--add", 20, "--output", tmp_path / "new", "--log-json")
+    assert result.returncode == 0, result.stderr
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    stages = [(event["event"], event["stage"]) for event in events if "stage" in event]
+    assert [stage for stage in stages if stage[0] != "advanced"] == [
+        (event, stage) for stage in ("encoding pieces", "merging") for event in ("stage_started", "stage_ended")
+    ]
+    done = sum(
+        event["amount"] for event in events if (event.get("stage"), event["event"]) == ("encoding pieces", "advanced")
+    )
+    assert done == next(event["total"] for event in events if event["event"] == "stage_started")

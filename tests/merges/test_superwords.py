@@ -304,6 +304,8 @@ def test_digits_pattern_is_exported_exactly(corpus: Path, tmp_path: Path) -> Non
     ours = pipeline.train(corpus / "b.txt", output=tmp_path / "run", **given)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
     assert pipeline.load(tmp_path / "run").pattern == ours.pattern
+    refused = run("export", tmp_path / "run", "--export", "gpt2", "--output", tmp_path / "gpt2")
+    assert "not written for the pattern 'superbpe-digits': their readers" in refused.stderr
     for text in [*DOCUMENTS, (corpus / "b.txt").read_text(), "in 1234567 or 12½", "of -- the  day"]:
         assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids
 
@@ -314,6 +316,9 @@ def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
         pipeline.merge_run(counts, vocab_size=258, superwords_from=257)
     with pytest.raises(UsageError, match="come from an iterator"):
         pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "other", vocab_size=280, superwords_from=270)
+    mixed = pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
+    with pytest.raises(UsageError, match=r"run x 2\.5: train from the files .* the second count has no weights"):
+        pipeline.merge_run(mixed, vocab_size=258, superwords_from=257)
 
 
 def test_other_libraries_encode_alike(corpus: Path, trained: Path) -> None:

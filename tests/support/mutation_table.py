@@ -267,7 +267,7 @@ MUTATIONS = (
     Mutation(
         "a guess ends with the last pair that is in the queue, in any order",
         "native/merge/shared.hpp",
-        "if (group->index->pair(best).key != key) {",
+        "if (index_->pair(best).key != key) {",
         "if (best == kNoPair) {",
         _SHARED,
     ),
@@ -297,6 +297,13 @@ MUTATIONS = (
         "native/merge/parity.hpp",
         "<= most_) return best;",
         "< most_) return best;",
+        _PARITY,
+    ),
+    Mutation(
+        "a pair is listed in the shards of the language that it is frequent in",
+        "native/merge/parity_training.hpp",
+        "mark.made != join.made || mark.fresh == 0;",
+        "mark.made != join.made || mark.fresh == 0 || queue_of(s) != mark.queue;",
         _PARITY,
     ),
 )

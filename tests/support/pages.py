@@ -43,8 +43,8 @@ _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
 _INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
 _PROGRESS = re.compile(
-    r"^(?:counting|combining|merging|encoding|ordering documents|writing shards|reading|importing|replaying|joining|"
-    r"pruning|measuring): "
+    r"^(?:counting|combining|merging|encoding(?: pieces)?|ordering documents|writing shards|reading|importing|"
+    r"replaying|joining|pruning|measuring): "
 )
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),

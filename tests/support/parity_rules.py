@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from merge_cases import Counter
-from reference import GPT2_BYTES, count_pairs, merge_word
+from reference import GPT2_BYTES, count_pairs, merge_word, whole_or_begun
 
 Words = list[tuple[list[int], int]]
 _ID = {byte: token for token, byte in enumerate(GPT2_BYTES)}
@@ -25,6 +25,8 @@ class Parity:
     alpha: float = 2.0
     global_merges: int = 0
     min_frequency: int = 1
+    whole_characters: bool = False
+    max_token_bytes: int | None = None
 
 
 @dataclass
@@ -55,6 +57,7 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
     dev = [_words(counter) for counter in parity.dev or []]
     measured = dev or words
     letters = [_letter(token) for token in range(256)]
+    tokens = [bytes([byte]) for byte in GPT2_BYTES]
     chooser = _Chooser(parity, [_tokens(one) for one in measured])
     found: list[tuple[int, int, int | None]] = []
     while len(found) < merges and len(chooser.spent) < len(words):
@@ -65,7 +68,13 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
         pairs: Counts[tuple[int, int]] = Counts()
         for one in words if language is None else [words[language]]:
             pairs.update(count_pairs(one))
-        pairs = Counts({pair: n for pair, n in pairs.items() if n >= max(parity.min_frequency, 1)})
+        pairs = Counts(
+            {
+                pair: n
+                for pair, n in pairs.items()
+                if n >= max(parity.min_frequency, 1) and _may_join(parity, tokens[pair[0]], tokens[pair[1]])
+            }
+        )
         if not pairs:
             if language is None:
                 break
@@ -75,8 +84,14 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
         for one in [*words, *dev]:
             one[:] = [(merge_word(ids, best, len(letters)), count) for ids, count in one]
         letters.append(letters[best[0]] + letters[best[1]])
+        tokens.append(tokens[best[0]] + tokens[best[1]])
         found.append((*best, language))
     return found
+
+
+def _may_join(parity: Parity, left: bytes, right: bytes) -> bool:
+    longest = parity.max_token_bytes is None or len(left + right) <= parity.max_token_bytes
+    return longest and (not parity.whole_characters or whole_or_begun(left + right))
 
 
 def _words(counter: Counter) -> Words:
@@ -126,7 +141,7 @@ _counters = st.dictionaries(_pieces.map(str.encode), st.integers(1, 12), min_siz
 
 
 @st.composite
-def parities(draw: st.DrawFn) -> Parity:
+def parities(draw: st.DrawFn, rules: bool = False) -> Parity:
     """Some languages, measured by their own texts, by others, or by ratios."""
     n = draw(st.integers(1, 5))
     train = [draw(_counters) for _ in range(n)]
@@ -136,7 +151,9 @@ def parities(draw: st.DrawFn) -> Parity:
         dev=[draw(_counters) for _ in range(n)] if kind == "dev" else None,
         ratios=[draw(st.sampled_from([0.5, 1.0, 1.5, 3.0])) for _ in range(n)] if kind == "ratios" else None,
         window=draw(st.sampled_from([0, 0, 1, 2, 5, 100])),
-        alpha=draw(st.sampled_from([0.5, 1.0, 2.0])),
+        alpha=draw(st.sampled_from([1e-6, 0.5, 1.0, 2.0])),
         global_merges=draw(st.sampled_from([0, 0, 1, 4, 20])),
         min_frequency=draw(st.sampled_from([1, 1, 2, 6])),
+        whole_characters=draw(st.booleans()) and rules,
+        max_token_bytes=draw(st.sampled_from([None, None, 2, 4])) if rules else None,
     )

@@ -376,3 +376,22 @@ def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> No
             call("text")
     with pytest.raises(InputError, match="cannot be encoded"):
         list(ours.encode_iterable(["text " * 30_000]))
+
+
+@pytest.mark.parametrize("letter_runs", [5, 3 << 20], ids=["short-tokens", "tokens-longer-than-a-window"])
+def test_a_long_piece_that_starts_long_tokens_is_encoded_in_windows_as_in_one(letter_runs: int) -> None:
+    """A list that makes a token again after it was used takes one queue for the whole piece."""
+    merges, token = [], b"c"
+    for at in range(1000):
+        merges.append((b"ba"[at % 2 : at % 2 + 1], token))
+        token = b"".join(merges[-1])
+    merges += [(b"a" * (1 << power), b"a" * (1 << power)) for power in range(21)]
+    merges += [(b"aa", b"b"), (b"b", b"a"), (b"aab", b"a"), (b"ba", b"a")]
+    chance = random.Random(letter_runs)
+    parts = ["ab" * chance.randrange(450, 500) + "a" * chance.randrange(1, 6) for _ in range(1800)]
+    text = "".join(parts) + "a" * letter_runs + "".join(parts[:200])
+    other = [*merges, (b"y", b"z"), (b"x", b"yz"), (b"xyz", b"w"), (b"x", b"y"), (b"xy", b"z")]
+    windows, one = (Tokenizer.from_merges(found, pattern="none") for found in (merges, other))
+    found, expected = windows.encode_to_numpy(text), one.encode_to_numpy(text)
+    assert len(text) > 1 << 20
+    assert np.array_equal(found, expected)

@@ -1,8 +1,6 @@
 // Shows merges that nodes share to Python: Part, SharedTraining.
 #include <nanobind/stl/array.h>
 
-#include <numeric>
-
 #include "bind/merge_casters.hpp"
 #include "merge/shared.hpp"
 
@@ -14,7 +12,6 @@ using bpe::unlocked;
 using bpe::merge::JoinedAround;
 using bpe::merge::PairKey;
 using bpe::merge::PairTally;
-using bpe::merge::ParityOptions;
 using bpe::merge::Part;
 using bpe::merge::SharedTraining;
 
@@ -42,9 +39,7 @@ void make_part(Part* place, nb::object read, const Buffer& known, std::uint64_t 
 
 auto facts(const Part& part) {
   const auto& found = part.facts();
-  const auto tokens = std::accumulate(found.joined.begin(), found.joined.end(), found.bytes, std::minus<>());
-  return std::tuple(part.corpus().slots, part.corpus().mass, found.bytes, found.left_out_pieces, found.left_out_bytes,
-                    tokens);
+  return std::tuple(part.corpus().slots, part.corpus().mass, found.bytes, found.left_out_pieces, found.left_out_bytes);
 }
 
 auto index_part(Part& part, std::uint64_t version, const Buffer& filter) {
@@ -70,38 +65,16 @@ auto join_guess(Part& part, std::uint64_t version, const Buffer& fresh, const Bu
 void make_training(SharedTraining* place, std::uint64_t max_merges, std::uint64_t min_frequency,
                    std::optional<std::uint64_t> max_token_bytes, bool whole_characters, const std::string& tie_break,
                    std::uint32_t narrow_symbols, std::uint64_t index_positions, const Buffer& left,
-                   const Buffer& right, const Buffer& counts, const Buffer& joined, std::size_t languages, bool dev,
-                   std::vector<double> ratios, std::uint64_t window, double alpha, std::uint64_t global_merges,
-                   const Buffer& chosen_by, std::vector<std::uint32_t> spent, std::vector<std::uint32_t> recent) {
+                   const Buffer& right, const Buffer& counts, const Buffer& joined) {
   bpe::MergeOptions options;
   options.max_merges = max_merges;
   options.min_frequency = min_frequency;
   options.whole_characters = whole_characters;
-  options.by_letters = tie_break == "greatest-letters";
-  options.greatest_bytes = options.by_letters || bpe::takes_greatest_bytes(tie_break);
+  options.greatest_bytes = bpe::takes_greatest_bytes(tie_break);
   options.narrow_symbols = narrow_symbols;
   options.index_positions = index_positions;
   if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
-  std::optional<ParityOptions> parity;
-  if (languages != 0)
-    parity = {languages, dev, std::move(ratios), window, alpha, global_merges, std::move(spent), std::move(recent)};
-  new (place) SharedTraining(options, bpe::known_merges(left, right, counts, joined), parity,
-                             bpe::copy_of<std::uint32_t>(chosen_by, "chosen_by"));
-}
-
-std::vector<std::pair<std::uint64_t, std::uint64_t>> measured_of(const SharedTraining& training) {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> found;
-  const auto& choice = training.choice();
-  for (std::uint32_t language = 0; choice && language < choice->languages(); ++language)
-    found.emplace_back(choice->bytes(language), choice->tokens(language));
-  return found;
-}
-
-// The languages that are spent, the last choices.
-auto choice_of(const SharedTraining& training) {
-  const auto& choice = training.choice();
-  using Found = std::tuple<std::vector<std::uint32_t>, std::vector<std::uint32_t>>;
-  return choice ? Found(choice->spent(), choice->recent()) : Found();
+  new (place) SharedTraining(options, bpe::known_merges(left, right, counts, joined));
 }
 
 void add_up(SharedTraining& training, const Buffer& sums) { training.add_up(sums.as<std::uint64_t>("sums")); }
@@ -114,16 +87,6 @@ MemoryView begin_phase(SharedTraining& training, const std::vector<Buffer>& samp
 
 void count(SharedTraining& training, const TallyTuple& tally) {
   training.count(std::get<0>(tally).as<PairKey>("pairs"), std::get<1>(tally).as<std::uint64_t>("counts"));
-}
-
-bool merge_with(SharedTraining& training, const std::vector<Part*>& parts, unsigned threads, double seconds) {
-  const auto span = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-  return unlocked([&] {
-    const bpe::MergePoll poll = [](const bpe::MergeProgress&) {};
-    bpe::merge::Pulse pulse(poll);
-    bpe::merge::Team team(threads, pulse);
-    return training.merge_with(parts, team, std::chrono::steady_clock::now() + span);
-  });
 }
 
 MemoryView enter(SharedTraining& training, const std::vector<AroundTuple>& answers) {
@@ -144,7 +107,7 @@ void bind_part(nb::module_& module) {
                    "max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, "
                    "narrow_symbols: int = 65536) -> None"),
            "read() returns all columns of the part; it is called three times. known: the merges made so far.")
-      .def("facts", &facts, "Slots, their mass, bytes, pieces left out, their bytes, tokens.")
+      .def("facts", &facts, "Slots, their mass, bytes, pieces left out, their bytes.")
       .def("sums", [](Part& part, std::size_t size) { return bpe::give(unlocked([&] { return part.sums(size); })); },
            "sketch_size"_a, "The counts of all pairs, by counter of a sketch; before the first phase.")
       .def("sample",
@@ -161,17 +124,7 @@ void bind_part(nb::module_& module) {
            "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "tie_break"_a = "lowest-ids",
            "narrow_symbols"_a = 65536, "index_positions"_a = 0, "left"_a = nb::bytes("", 0),
            "right"_a = nb::bytes("", 0), "counts"_a = nb::bytes("", 0), "joined"_a = nb::bytes("", 0),
-           "languages"_a = 0, "dev"_a = false, "ratios"_a = std::vector<double>(), "window"_a = 0, "alpha"_a = 2.0,
-           "global_merges"_a = 0, "chosen_by"_a = nb::bytes("", 0), "spent"_a = std::vector<std::uint32_t>(),
-           "recent"_a = std::vector<std::uint32_t>(),
-           "After the merges of these columns. languages: the first parts are one language each, and the one whose texts have "
-           "the most tokens chooses the next merge; dev: as many further parts are measured in their place; ratios, window "
-           "(0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer, whose tie-break is 'greatest-letters'; "
-           "chosen_by, spent, recent: of the merges that are known, as `chosen_by` and `choice` returned them.")
-      .def_prop_ro("chosen_by", [](const SharedTraining& training) { return bpe::give_copy(training.chosen_by()); },
-                   "The language that chose each merge, 32 bit; 2^32 - 1: all together.")
-      .def_prop_ro("measured", &measured_of, "With languages: bytes and tokens of each, as they are measured.")
-      .def_prop_ro("choice", &choice_of, "With languages: those that have no pair left, and the last choices.")
+           "After the merges of these columns.")
       .def_prop_ro("result", [](const SharedTraining& training) { return training.result(); }, "The merges so far.")
       .def_prop_ro("version", [](const SharedTraining& training) { return training.result().counts.size(); })
       .def("merges", [](const SharedTraining& training) { return bpe::give(training.merges()); },
@@ -186,8 +139,5 @@ void bind_part(nb::module_& module) {
            "The filter for a part that is made again during a phase.")
       .def("guess", [](SharedTraining& training) { return bpe::give_copy(training.guess()); },
            "The next merges, as far as can be guessed; none when the phase has ended.")
-      .def("merge_with", &merge_with, "parts"_a, "threads"_a, "seconds"_a,
-           "Instead of guess and enter, with parts in this process: makes merges for about that long; False when the phase "
-           "has ended.")
       .def("enter", &enter, "answers"_a, "Makes the guessed merges that hold; returns pairs that are new in the phase.");
 }

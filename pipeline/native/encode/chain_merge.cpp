@@ -40,6 +40,7 @@ ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Me
     // Of several merges that make a token, its own bytes take one.
     if (numbers[result] == kNone && fit(left, right, number)) number_token(result, number, left, right);
   }
+  by_id_ = std::move(numbers);
   std::vector<uint32_t> shorter(parts_.size(), kNone);
   trie_ = TokenTrie(std::move(entries), shorter);
   for (size_t number = 0; number < parts_.size(); ++number) parts_[number].shorter = shorter[number];

@@ -69,6 +69,10 @@ class ChainMerger {
   // Appends the ids of a piece of at least one byte; false, with nothing appended, where that takes too many steps.
   bool encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const;
 
+  // Of tokens that pieces are encoded to: their bytes, and whether two are the encoding of their bytes together.
+  size_t length(uint32_t id) const { return parts_[by_id_[id]].length; }
+  bool fits(uint32_t left, uint32_t right) const { return fit(by_id_[left], by_id_[right], kNone); }
+
  private:
   static constexpr uint32_t kNone = PairMap<true>::kNone;
   struct Part {  // of a token: what was merged last, its bytes, and the longest token that is a proper prefix
@@ -103,7 +107,8 @@ class ChainMerger {
   }
 
   std::vector<Part> parts_;    // by number
-  std::vector<uint32_t> ids_;  // by number
+  std::vector<uint32_t> ids_;    // by number
+  std::vector<uint32_t> by_id_;  // the numbers
   TokenTrie trie_;
   PairMap<true> numbers_;  // of the merges of two numbers
   JoinableBytes joinable_;

@@ -44,7 +44,11 @@ void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out)
   size_t start = 0;
   for (size_t at = 1; at <= size; ++at) {
     if (at < size && joinable_.has(bytes[at - 1], bytes[at])) continue;
-    encode_stretch(bytes + start, at - start, scratch, out);
+    size_t window = chain_.usable() ? kWindow : size;
+    const size_t before = out.size();
+    for (; window < at - start; window *= 2, out.shrink(before))
+      if (encode_windows(bytes + start, at - start, window, scratch, out)) break;
+    if (window >= at - start) encode_stretch(bytes + start, at - start, scratch, out);
     start = at;
   }
 }
@@ -101,6 +105,41 @@ void RankMerger::encode_stretch(const uint8_t* bytes, size_t size, Scratch& s, I
   for (size_t at = 0; at < size; at = s.next[at]) out.push(s.ids[at]);
   // Working memory of a stretch far above the usual is freed at once.
   if (s.ids.capacity() > (size_t{1} << 20)) s = {};
+}
+
+bool RankMerger::encode_windows(const uint8_t* bytes, size_t size, size_t window, Scratch& s, IdBuffer& out) const {
+  IdBuffer held, next;  // the ids from `at` to `stop`, of one window; those of the following one
+  size_t at = 0, stop = window;
+  encode_stretch(bytes, window, s, held);
+  const auto keep = [&](size_t count) {
+    std::copy_n(held.data(), count, out.reserve(count));
+    out.advance(count);
+  };
+  while (stop < size) {
+    size_t kept = 0, begin = at;  // of held; where the following window begins
+    for (size_t length; begin + (length = chain_.length(held.data()[kept])) <= stop - window / 16; ++kept) begin += length;
+    if (kept == 0) return false;
+    const size_t next_stop = std::min(size, begin + window);
+    next.clear();
+    encode_stretch(bytes + begin, next_stop - begin, s, next);
+    size_t border = begin, next_border = begin, dropped = 0;
+    while (border != next_border || !chain_.fits(held.data()[kept - 1], next.data()[dropped])) {
+      if (border > next_border) {
+        next_border += chain_.length(next.data()[dropped++]);
+      } else if (kept < held.size()) {
+        border += chain_.length(held.data()[kept++]);
+      } else {
+        return false;
+      }
+    }
+    keep(kept);
+    next.drop_front(dropped);
+    std::swap(held, next);
+    at = border;
+    stop = next_stop;
+  }
+  keep(held.size());
+  return true;
 }
 
 }  // namespace bpe

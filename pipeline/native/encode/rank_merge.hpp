@@ -7,8 +7,11 @@
 // Ideas, by the list:
 // - Where every merge comes after those that make its parts (all trained lists), the chain of tokens is found from left
 //   to right (chain_merge.hpp). Cost: O(n), whatever the length.
-// - Under any other list, and where that chain takes too many steps, a piece is first cut where its two neighbouring  
-// bytes are never joined by any merge; each stretch uses a heap of (rank, position). Cost: O(n log n).
+// - Under any other list, and where that chain takes too many steps, a piece is first cut where its two neighbouring
+//   bytes are never joined by any merge; each stretch uses a heap of (rank, position). Cost: O(n log n).
+// - The heap takes some 32 bytes for each byte. Where the chain is usable, a stretch above kWindow is therefore encoded
+//   in windows that overlap, joined where both have a border and the tokens next to it fit: a row in which all
+//   neighbours fit is the encoding (chain_merge.hpp). Where they share none, tokens are very long: windows are doubled.
 #pragma once
 #include "encode/chain_merge.hpp"
 
@@ -35,7 +38,11 @@ class RankMerger {
   std::optional<std::pair<uint32_t, uint32_t>> parts(const Token& token) const;
 
  private:
+  static constexpr size_t kWindow = size_t{1} << 20;  // bytes
+
   void encode_stretch(const uint8_t* bytes, size_t size, Scratch& scratch, IdBuffer& out) const;
+  // Appends the ids of a stretch of more than one window; false, with some appended, where windows share no border.
+  bool encode_windows(const uint8_t* bytes, size_t size, size_t window, Scratch& scratch, IdBuffer& out) const;
 
   std::array<uint32_t, 256> byte_ids_;
   std::vector<uint32_t> results_;  // by rank

@@ -27,29 +27,23 @@ struct IndexedPair {
   PairNumber next;     // in its level
 };
 
-class PairIndex {
+class PairQueue {
  public:
-  PairIndex(const Tokens& tokens, bool greatest_bytes, size_t n_shards, uint64_t threshold, size_t expected_pairs)
-      : tokens_(tokens), greatest_bytes_(greatest_bytes), n_shards_(n_shards), numbers_(expected_pairs),
-        floor_(threshold), threshold_(threshold), open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
+  PairQueue(const Tokens& tokens, bool greatest_bytes, uint64_t threshold)
+      : tokens_(tokens), greatest_bytes_(greatest_bytes), floor_(threshold), threshold_(threshold),
+        open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
 
   uint64_t threshold() const { return threshold_; }
   const std::vector<IndexedPair>& pairs() const { return pairs_; }
   IndexedPair& pair(PairNumber number) { return pairs_[number]; }
-  ListHandle& list(PairNumber number, size_t shard) { return lists_[number * n_shards_ + shard]; }
-
-  // A pair that is not indexed yet and reaches the threshold.
+  // A pair that is not in the queue yet and reaches the threshold.
   PairNumber add(PairKey key, uint64_t count, uint64_t positions) {
     const auto number = static_cast<PairNumber>(pairs_.size());
     constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
     pairs_.push_back({key, count, static_cast<uint32_t>(std::min(positions, kMost)), kNoPair});
-    lists_.resize(lists_.size() + n_shards_, 0);
-    numbers_.insert(left_of(key), right_of(key), number);
     push(number);
     return number;
   }
-  void prefetch(PairKey key) const { numbers_.prefetch(left_of(key), right_of(key)); }
-  PairNumber find(PairKey key) const { return numbers_.find(left_of(key), right_of(key)); }
 
   // The best pair, taken off the queue; kNoPair when no indexed pair reaches the threshold any more.
   PairNumber take_best() {
@@ -79,10 +73,7 @@ class PairIndex {
   PairNumber upcoming(size_t ahead) const {
     return ahead < ordered_.size() ? ordered_[ordered_.size() - 1 - ahead].number : kNoPair;
   }
-  void prefetch(PairNumber number) const {
-    __builtin_prefetch(&pairs_[number]);
-    __builtin_prefetch(&lists_[number * n_shards_]);
-  }
+  void prefetch(PairNumber number) const { __builtin_prefetch(&pairs_[number]); }
   // Raises the threshold where that leaves at least `enough` pairs; cheap to call.
   void narrow(size_t enough) {
     if (pairs_.size() < std::max(narrow_at_, 2 * enough)) return;
@@ -152,11 +143,8 @@ class PairIndex {
 
   const Tokens& tokens_;
   const bool greatest_bytes_;
-  const size_t n_shards_;
   size_t narrow_at_ = 0;  // pairs from which narrow() looks again
   std::vector<IndexedPair> pairs_;
-  std::vector<ListHandle> lists_;
-  PairMap<false> numbers_;
 
   const uint64_t floor_;            // the count of level 0
   uint64_t threshold_;
@@ -165,6 +153,32 @@ class PairIndex {
   std::vector<Candidate> above_;    // heap: counts that have no level
   std::vector<Candidate> ordered_;  // the open level, the best last
   std::vector<Candidate> late_;     // heap: added to the open level since
+};
+
+// With the numbers of pairs, and where in each shard they are listed.
+class PairIndex : public PairQueue {
+ public:
+  PairIndex(const Tokens& tokens, bool greatest_bytes, size_t n_shards, uint64_t threshold, size_t expected_pairs)
+      : PairQueue(tokens, greatest_bytes, threshold), n_shards_(n_shards), numbers_(expected_pairs) {}
+
+  ListHandle& list(PairNumber number, size_t shard) { return lists_[number * n_shards_ + shard]; }
+  PairNumber add(PairKey key, uint64_t count, uint64_t positions) {
+    lists_.resize(lists_.size() + n_shards_, 0);
+    const auto number = PairQueue::add(key, count, positions);
+    numbers_.insert(left_of(key), right_of(key), number);
+    return number;
+  }
+  void prefetch(PairKey key) const { numbers_.prefetch(left_of(key), right_of(key)); }
+  PairNumber find(PairKey key) const { return numbers_.find(left_of(key), right_of(key)); }
+  void prefetch(PairNumber number) const {
+    PairQueue::prefetch(number);
+    __builtin_prefetch(&lists_[number * n_shards_]);
+  }
+
+ private:
+  const size_t n_shards_;
+  std::vector<ListHandle> lists_;
+  PairMap<false> numbers_;
 };
 
 }  // namespace bpe::merge

@@ -67,8 +67,13 @@ class LanguageChoice {
   void chose(uint32_t language) { note(language); }
   // The language had chosen, and has no pair to merge.
   void spend(uint32_t language) {
-    note(language);
+    const bool again = window_ != 0 && spent_[language];  // then it is the answer until another leaves the last choices
     spent_[language] = true;
+    bool another = false;
+    do {
+      another = recent_.size() == window_ && window_ != 0 && recent_.front() != language;
+      note(language);
+    } while (again && !another);
   }
   std::vector<uint32_t> spent() const {
     std::vector<uint32_t> found;

@@ -24,29 +24,17 @@ void take_apart(S* symbols, const Join& join, const std::vector<uint32_t>& spans
   }
 }
 
-template <class S>
-std::vector<Shard<S>> take(const MergeOptions& options, const PieceSource& source, const KnownMerges* known, Team& team,
-                           Pulse& pulse, Corpus& corpus, MergeResult& facts) {
-  uint64_t slots = 0;
-  source([&](const ColumnsView& batch) {
-    slots += static_cast<uint64_t>(batch.offsets[batch.rows] - batch.offsets[0]) + batch.rows;
-  });
-  return take_words<S>(
-      source, {.min_count = options.min_piece_count, .slots = slots, .shard_slots = kShardSlots, .known = known}, team,
-      pulse, corpus, facts);
-}
-
 }  // namespace
 
 Part::Part(const MergeOptions& options, const PieceSource& source, const std::vector<PairKey>& known)
     : options_(options), team_(options_.threads, pulse_), tokens_(options_) {
   KnownMerges merges;
   for (const auto key : known) merges.add(left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key)));
-  const auto make = known.empty() ? nullptr : &merges;
+  const auto least = options_.min_piece_count;
   if (tokens_.next() < end_narrow(options_))
-    words_ = take<uint16_t>(options_, source, make, team_, pulse_, corpus_, facts_);
+    words_ = take_merged<uint16_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
   else
-    words_ = take<uint32_t>(options_, source, make, team_, pulse_, corpus_, facts_);
+    words_ = take_merged<uint32_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
   give_back_memory();
   std::visit([this](auto& shards) { lists_ = std::vector<Lists>(shards.size()); }, words_);
   spans_.assign(tokens_.next(), 1);
@@ -101,11 +89,7 @@ PairTally Part::index(uint64_t version, const PairFilter& filter) {
   forget_guess();
   if (auto* const narrow = std::get_if<0>(&words_); narrow != nullptr && tokens_.next() >= end_narrow(options_))
     words_ = widen<uint16_t, uint32_t>(std::move(*narrow), team_);
-  const auto mask = 64 * filter.size() - 1;
-  const auto passes = [&](uint64_t product) {
-    const auto place = Sketch::spread(product) & mask;
-    return filter[place >> 6] >> (place & 63) & 1;
-  };
+  const auto passes = passing(filter);
   std::vector<PairTally> tallies(lists_.size());
   each_shard([&](auto& shard, Lists& lists, unsigned member) {
     auto& tally = tallies[static_cast<size_t>(&lists - lists_.data())];

@@ -14,9 +14,6 @@
 
 namespace bpe::merge {
 
-// A bit for each range of the hash: whether pairs in it may reach a threshold. A power of two of them, at least 64.
-using PairFilter = std::vector<uint64_t>;
-
 // By join: how many different tokens were on its left and on its right; then these tokens, and their weights.
 struct JoinedAround {
   std::vector<uint32_t> sizes;

@@ -21,8 +21,30 @@ inline constexpr Position kBlock = kMostAtOnce - 2;
 inline constexpr size_t kRecountFrom = size_t{1} << 16;  // counters that reach the threshold
 inline constexpr size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
 
-// Walks over a shard in blocks, closing gaps; use(weight, block, found, n) gets the pairs that pass, block after block. Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are
-// listed like others and left out when the tallies are combined.
+// A bit for each range of the hash: whether pairs in it may reach a threshold. A power of two of them, at least 64.
+using PairFilter = std::vector<uint64_t>;
+
+// Of the counters in sketches that reach it, each with the size of its sketch.
+inline PairFilter filter_of(const std::vector<std::pair<uint64_t, uint64_t>>& reaching) {
+  size_t size = size_t{1} << 14, most = 0;
+  for (const auto& [counter, all] : reaching) most = std::max<size_t>(most, all);
+  while (size < most && size < 32 * reaching.size()) size *= 2;
+  PairFilter filter(size / 64, 0);
+  for (const auto& [counter, all] : reaching)
+    for (auto at = counter & (size - 1); at < size; at += all) filter[at >> 6] |= uint64_t{1} << (at & 63);
+  return filter;
+}
+// Whether the pair of a product passes.
+inline auto passing(const PairFilter& filter) {
+  return [&filter, mask = 64 * filter.size() - 1](uint64_t product) {
+    const auto place = Sketch::spread(product) & mask;
+    return filter[place >> 6] >> (place & 63) & 1;
+  };
+}
+
+// Walks over a shard in blocks, closing gaps; use(weight, block, found, n) gets the pairs that pass, block after block.
+// Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are listed like others and
+// left out when the tallies are combined.
 template <class S, class Passes, class Use>
 void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, unsigned member, Use&& use) {
   S* const symbols = shard.symbols.data();
@@ -46,6 +68,7 @@ void walk_shard(Shard<S>& shard, const Passes& passes, bool gaps, Pulse& pulse, 
   }
   shard.runs.back().begin = out;
   shard.size = out;
+  Slots<S>::close(symbols, out);
   shard.symbols.shrink(out);
 }
 

@@ -40,6 +40,8 @@ struct Slots {
   static Symbol ending(const S* end) { return end[-1] & ~kTail<S>; }
   // Where a block may end, at or after `end`.
   static Position whole(const S*, Position end) { return end; }
+  // Makes what follows the last word harmless to look at.
+  static void close(S*, Position) {}
   // The tokens of some slots, one after the other, with the one before them.
   class Block {
    public:
@@ -134,6 +136,7 @@ struct Slots<uint8_t> {
     return other ^ ((of_two ^ other) & mask(is_head(end[-2])));
   }
   static Position whole(const uint8_t* symbols, Position end) { return end + is_head(symbols[end - 1]); }
+  static void close(uint8_t* symbols, Position end) { symbols[end] = kEnd; }
 
   class Block {
    public:

@@ -13,7 +13,7 @@ constexpr uint64_t kMaxMass = (uint64_t{1} << 63) - 1;
 constexpr uint64_t kMaxShardSlots = 0xFFFFFF00;
 constexpr uint64_t kSplitBelow = 16;  // lower counts have a lane for each beginning
 constexpr size_t kBeginnings = 256;
-constexpr uint64_t kBlockSlots = 256;
+constexpr uint64_t kFewSlots = uint64_t{1} << 22, kSmallBlock = 32, kBlock = 256;
 constexpr Position kSlotsPerRelease = Position{1} << 22;
 constexpr size_t kPiecesPerBeat = size_t{1} << 14;
 constexpr size_t kBytesPerBeat = size_t{1} << 22;
@@ -53,9 +53,10 @@ class Accounts {
 template <class S>
 class Filling {
  public:
-  explicit Filling(uint64_t slots) : lanes_(kSplitBelow * kBeginnings) {
+  explicit Filling(uint64_t slots)
+      : block_slots_(slots < kFewSlots ? kSmallBlock : kBlock), lanes_(kSplitBelow * kBeginnings) {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane].count = lane / kBeginnings;
-    reserve(slots / kBlockSlots + slots / kBlockSlots / 8 + 2 * lanes_.size());  // what is not used costs nothing
+    reserve(slots / block_slots_ + slots / block_slots_ / 8 + 2 * lanes_.size());  // what is not used costs nothing
   }
   // Adds slots of a word to a lane.
   void add(uint32_t number, const S* word, size_t slots) {
@@ -98,11 +99,11 @@ class Filling {
   };
   static constexpr S kEnd = Slots<S>::kEnd;
   static constexpr uint64_t kSpare = 8;  // slots that may be read after the last
-  static uint64_t begin_of(uint64_t block) { return Slots<S>::kFirst + block * kBlockSlots; }
+  uint64_t begin_of(uint64_t block) const { return Slots<S>::kFirst + block * block_slots_; }
   void begin_block(Lane& lane, uint32_t number) {
     if (blocks_.size() == capacity_) reserve(2 * capacity_);
     lane.at = begin_of(blocks_.size());
-    lane.end = lane.at + kBlockSlots;
+    lane.end = lane.at + block_slots_;
     blocks_.push_back(number);
   }
   void reserve(uint64_t blocks) {
@@ -129,18 +130,19 @@ class Filling {
       begin += std::exchange(next[lane], begin);
     }
     for (size_t block = 0; block < blocks_.size(); ++block) destinations[block] = next[blocks_[block]]++;
-    std::array<S, kBlockSlots> held;
+    std::array<S, kBlock> held;
     std::vector<bool> placed(blocks_.size(), false);
     for (size_t block = 0; block < blocks_.size(); ++block) {
       if (placed[block]) continue;
-      std::copy_n(symbols_.data() + begin_of(block), kBlockSlots, held.data());
+      std::copy_n(symbols_.data() + begin_of(block), block_slots_, held.data());
       for (auto to = destinations[block]; !placed[to]; to = destinations[to]) {
-        std::swap_ranges(held.begin(), held.end(), symbols_.data() + begin_of(to));
+        std::swap_ranges(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(block_slots_), symbols_.data() + begin_of(to));
         placed[to] = true;
       }
     }
   }
 
+  const uint64_t block_slots_;
   Array<S> symbols_;
   uint64_t capacity_ = 0;         // blocks
   std::vector<uint32_t> blocks_;  // the lane of each

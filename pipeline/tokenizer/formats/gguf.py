@@ -48,9 +48,7 @@ def export_gguf(model: Model, directory: Location) -> list[Location]:
     if pre is None:
         known = ", ".join([*PRE_TYPES, "superbpe-digits (of superwords)"])
         reason = _UNLIKE.get(model.pattern.name or "", f"it has the patterns {known} and some that we lack")
-        raise ExportRefusedError(
-            f"llama.cpp does not cut as the pattern {model.pattern.name or model.pattern.expression!r} does: {reason}"
-        )
+        raise ExportRefusedError(f"llama.cpp does not cut as the pattern {model.pattern.shown!r} does: {reason}")
     byte_alphabet.refuse_preparation(model, "a GGUF file")
     texts = byte_alphabet.vocabulary_texts(model.vocabulary, "a GGUF file")
     _refuse_special_tokens(model, pre)

@@ -82,7 +82,7 @@ def export_gpt2(model: Model, directory: Location) -> list[Location]:
     """Write vocab.json and merges.txt; ExportRefusedError where their readers would produce other ids."""
     if model.pattern.name != "gpt2":
         raise ExportRefusedError(
-            f"GPT-2 style files are not written for the pattern {model.pattern.name or model.pattern.expression!r}: "
+            f"GPT-2 style files are not written for the pattern {model.pattern.shown!r}: "
             "their readers cut text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
         )
     byte_alphabet.refuse_preparation(model, "GPT-2 style files")
