@@ -22,7 +22,7 @@ WRONG: dict[str, tuple[Any, ...]] = {  # of each argument, by its name; values t
     "allowed_special": (5, "<|endoftext|>", b"all", [5], [["x"]]),
     "batch": (5, "12", [5], [["x"]], [[1.5]], None, [[9999]]),
     "blocks": (5, None, [5], [["x"]]),
-    "add": (0, -1, "x", None, 1.5, []),
+    "add": (-1, "x", None, 1.5, []),
     "base": (5, None, "", b"x", ["x"], "missing", "a\0b"),
     "bos": (),
     "conversations": (5, None, "x", [5], ["x"], [{"messages": 5}]),
