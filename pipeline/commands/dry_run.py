@@ -163,7 +163,7 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
     )
     seconds = _merging_s(work, found, pieces) * (way.times_longer if way else 1.0)
     if way is None:
-        return forecast.least(merges), seconds, "at least, which is more than the limit"
+        return forecast.least(merges, shape), seconds, "at least, which is more than the limit"
     if way.parts > 1:
         return way.bytes, seconds, f"on each of {way.parts} nodes, which share it"
     return way.bytes, seconds, f"in about {way.passes} passes over words on disk" if way.passes else ""

@@ -21,7 +21,8 @@ _WORDS_BYTES, _COMPACT_BYTES, _COMPACT_LATER_BYTES = (
 )  # of a slot: compact, then after a thousand merges
 COMPACT_FROM = 1 << 28  # slots: memory is dearer than time
 _COMPACT_TIME = 0.35
-_LANES, _LANE_SLOTS = 12_000, 128  # of a thread, whose words end amid a block
+_FEW_SLOTS = 1 << 22  # that words on disk would save little of
+_LANES, _LANE_SLOTS, _SMALL_LANE_SLOTS = 12_000, 128, 16  # of a thread, whose words end amid a block
 _READ_BYTES = 16 << 20  # for the partition of the counter that is being read; half of it stays
 _FIXED_BYTES, _THREAD_BYTES = 6 << 20, 3 << 20
 _FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 4.6, 8, 5.5  # of a position: in a first index of long lists, of short
@@ -29,7 +30,7 @@ _LONG_LIST = 4096
 _LISTED_BYTES = 7.5  # of a position of the longest list, which is copied, and followed by others half as long
 _PAIR_BYTES, _PAIR_THREAD_BYTES = 80, 165  # of a pair that may still be merged
 _RARE_PAIR_BYTES, _RARE_BYTES = 1300, 8 << 20  # if pieces hardly ever repeat: most pairs occur only once
-_ANY_PAIR_BYTES = 2200  # if there are only a few pieces: they may be of any kind
+_ANY_PAIR_BYTES = 2400  # if there are only a few pieces: they may be of any kind
 _FEW_PIECES = 1000
 _MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
 _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
@@ -44,6 +45,7 @@ _STORING_TIME, _PHASE_TIME, _STREAMED_TIME = 0.4, 0.15, 0.08
 _EXCHANGE_S, _MERGING_S = 0.16e-3, 45e-9  # of a merge that parts share, waiting for each other; of a slot, without
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _SPARE_MIB = 3  # in what is advised: processes do not take the same in each run
+_RESIDENT_PER_PAIR = 1000  # bytes: with less, pairs of equal counts do not fit, and are merged one a pass
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 
@@ -143,7 +145,8 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bo
     )
     words, later_words = (_COMPACT_BYTES, _COMPACT_LATER_BYTES) if compact else (_WORDS_BYTES, _WORDS_BYTES)
     most_words = shape.slots * words + max(first, shape.slots * (later_words - words) + later)
-    lanes = threads * min(shape.pieces, _LANES) * _LANE_SLOTS * words
+    lane_slots = _SMALL_LANE_SLOTS if shape.slots // threads < _FEW_SLOTS else _LANE_SLOTS
+    lanes = threads * min(shape.pieces, _LANES) * lane_slots * words
     fixed = _FIXED_BYTES + threads * _THREAD_BYTES + rare * _RARE_BYTES + _READ_BYTES // 2
     return int(fixed + lanes + 4 * _sketch_counters(shape.slots) + most_words)
 
@@ -169,7 +172,8 @@ def choose(
         return shared
     for team in range(threads, 0, -1):
         resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
-        if resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES):
+        enough = resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES)
+        if enough and not _hopeless(shape, merges, resident):
             return from_disk(shape, budget_bytes, team, resident)
     return None
 
@@ -210,8 +214,15 @@ def _beside_words(merges: int, threads: int) -> int:
     return _FIXED_BYTES + _READ_BYTES // 2 + threads * _STORING_BYTES + of_tokens
 
 
-def least(merges: int) -> int:
-    """Return the least that merging takes on top of the process itself, whatever the counter is."""
+def _hopeless(shape: CounterShape, merges: int, resident_bytes: int) -> bool:
+    """Whether pairs are what does not fit: words on disk make no room for them, and few merges are made a pass."""
+    return shape.slots < _FEW_SLOTS and _pairs(merges, shape.slots) > resident_bytes // _RESIDENT_PER_PAIR
+
+
+def least(merges: int, shape: CounterShape | None = None) -> int:
+    """Return the least that merging takes on top of the process itself; without a shape, of a large counter."""
+    if shape is not None and _hopeless(shape, merges, _LEAST_RESIDENT_BYTES):
+        return whole(shape, merges)
     return _beside_words(merges, 1) + _LEAST_RESIDENT_BYTES
 
 
@@ -220,9 +231,9 @@ def whole(shape: CounterShape, merges: int) -> int:
     return merging_bytes(shape, merges, threads=1, compact=shape.text)
 
 
-def too_little(merges: int, *, budget_bytes: int, other_bytes: int) -> str:
+def too_little(shape: CounterShape, merges: int, *, budget_bytes: int, other_bytes: int) -> str:
     """Return the message for a budget in which nothing can be merged."""
-    needed = least(merges) + other_bytes
+    needed = least(merges, shape) + other_bytes
     return (
         f"merging takes at least {format_bytes(needed)} for all processes together, and there are "
         f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {(needed >> 20) + _SPARE_MIB}MiB"

@@ -242,7 +242,9 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
     limits = {"threads": task.threads, "budget_bytes": task.budget_bytes}
     way = choose(shape, task.merges, **limits, sharing=task.sharing)
     if way is None:
-        raise TrainingError(too_little(task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes))
+        raise TrainingError(
+            too_little(shape, task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes)
+        )
     _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
     if way.resident_bytes:
         text = "merging: words that do not fit in memory are on disk; about %d passes over them, %.1f times as long"

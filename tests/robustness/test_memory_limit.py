@@ -274,9 +274,23 @@ def test_fitting_way_is_found() -> None:
         assert forecast.choose(shape, 1000, threads=threads, budget_bytes=least - 1) is None
     assert passes[:5] == sorted(passes[:5])
     assert passes[0] == 0
-    text = forecast.too_little(1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
+    text = forecast.too_little(shape, 1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
     assert f"--memory-limit {(least + 50 * MIB) // MIB + 3}MiB" in text
     assert "for all processes together, and there are 40.0 MiB;" in text  # the limit that was given
+
+
+def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() -> None:
+    """A million slots, and 64,768 pairs that may be merged: words on disk would make hardly any room."""
+    shape = forecast.CounterShape(64_687, 900_000, 960_000, 0.09, 200, 250_000, 20_000)
+    needed = forecast.least(32_000, shape)
+    assert needed == forecast.whole(shape, 32_000)
+    assert forecast.choose(shape, 32_000, threads=2, budget_bytes=needed - 1) is None
+    way = forecast.choose(shape, 32_000, threads=2, budget_bytes=needed)
+    assert way is not None
+    assert way.resident_bytes == 0
+    few = forecast.choose(shape, 3000, threads=2, budget_bytes=forecast.least(3000, shape))
+    assert few is not None
+    assert few.resident_bytes > 0
 
 
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
