@@ -15,6 +15,7 @@ import peers
 import pytest
 from amount import FULL
 from command import run
+from hypothesis import settings
 
 from pipeline.executors import Broadcast, Node
 
@@ -27,10 +28,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
+def _with_fewer_examples(test: Any) -> None:
+    """Leave a third of a property test's examples, but not fewer than 20 of more."""
+    chosen = getattr(test, "_hypothesis_internal_use_settings", None)
+    if chosen is not None and chosen.max_examples > 20:
+        fewer = settings(chosen, max_examples=max(20, chosen.max_examples // 3))
+        getattr(test, "__func__", test)._hypothesis_internal_use_settings = fewer
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test marked with `one_of(4)` leave a quarter, unless all checks run."""
+    """Leave a quarter of the cases of a test marked with `one_of(4)`, and fewer examples, unless all checks run."""
     cases: Counter[str] = Counter()
     left_out = []
+    for test in {id(test): test for item in items if (test := getattr(item, "obj", None)) and not FULL}.values():
+        _with_fewer_examples(test)
     for item in items if not FULL else ():
         mark = item.get_closest_marker("one_of")
         if mark is not None:

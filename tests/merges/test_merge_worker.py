@@ -155,7 +155,7 @@ def test_compact_words_hold_tokens_of_any_length(counter: Counter, index_positio
 def test_compact_words_tell_a_byte_from_a_number_that_looks_like_it() -> None:
     """Merge 97, (x, a), leaves the byte 97, an a, in its second slot; what follows it is a b, as in the pair (a, b)."""
     fillers = {f"{chr(65 + number // 10)}{number % 10}".encode(): 1000 - number for number in range(97)}
-    counter = {**fillers, b"xa": 200, b"xab": 100, b"ab": 120}
+    counter = {**fillers, b"xa": 850, b"xab": 20, b"ab": 830}
     compact, usual = (engine_of(counter).run(101, compact=chosen) for chosen in (True, False))
     assert merges_of(compact) == merges_of(usual) == train_reference(counter, 101)
     assert bytes(compact.joined) == bytes(usual.joined)
