@@ -152,6 +152,18 @@ def test_compact_words_hold_tokens_of_any_length(counter: Counter, index_positio
     assert train(counter, 150, compact=True, **tuning) == train_reference(counter, 150)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_counts_far_above_a_threshold_that_was_raised(threads: int) -> None:
+    """Few merges are left for many pairs, so the phase's threshold rises above counts that are queued by themselves."""
+    chance = random.Random(1)
+    letters = "abcAÀéあ中二😀 "
+    counter: Counter = {}
+    for _ in range(136):
+        counter["".join(chance.choices(letters, k=700)).encode()] = chance.choice([1, 2, 3, 20, 70_000])
+    expected = train(counter, 2500, index_positions=50)
+    assert train(counter, 2500, threads=threads, thread_bytes=1) == expected
+
+
 def test_compact_words_tell_a_byte_from_a_number_that_looks_like_it() -> None:
     """Merge 97, (x, a), leaves the byte 97, an a, in its second slot; what follows it is a b, as in the pair (a, b)."""
     fillers = {f"{chr(65 + number // 10)}{number % 10}".encode(): 1000 - number for number in range(97)}

@@ -35,6 +35,7 @@ _SHORT = ("tokenizer/test_tokenizer.py::test_short_pieces_are_merged_by_definiti
 _LONG = ("tokenizer/test_tokenizer.py::test_long_pieces_are_merged_by_definition",)
 _JSON = ("corpus/test_json_lines.py::test_records_are_those_of_the_standard_json",)
 _ESCAPES = ("corpus/test_json_lines.py::test_strings_of_any_escapes_are_read_as_the_standard_json_reads_them",)
+_RAISED = ("merges/test_merge_worker.py::test_counts_far_above_a_threshold_that_was_raised",)
 _COMPACT = ("merges/test_merge_worker.py::test_compact_words_tell_a_byte_from_a_number_that_looks_like_it",)
 _PARITY = ("merges/test_parity.py::test_merges_are_those_of_the_definition",)
 _RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused",)
@@ -46,6 +47,13 @@ MUTATIONS = (
         "return one.key > other.key;",
         "return one.key < other.key;",
         _REFERENCE,
+    ),
+    Mutation(
+        "a pair below a raised threshold is merged",
+        "native/merge/index.hpp",
+        "if (above_.front().count < threshold_) return kNoPair;",
+        "",
+        _RAISED,
     ),
     Mutation(
         "a low part of a number in compact words is read as a byte",

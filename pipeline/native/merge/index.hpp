@@ -48,6 +48,8 @@ class PairQueue {
   // The best pair, taken off the queue; kNoPair when no indexed pair reaches the threshold any more.
   PairNumber take_best() {
     while (!above_.empty()) {
+      // Others have lower counts still, and counts below a raised threshold are not exact.
+      if (above_.front().count < threshold_) return kNoPair;
       const Candidate best = pop_heap(above_);
       if (pairs_[best.number].count == best.count) return best.number;
       push(best.number);
