@@ -509,7 +509,7 @@ def export(
 
     options = make_options(values, flag_of)
     if push_to_hub is not None:
-        require_login(push_to_hub)
+        require_login("--push-to-hub", push_to_hub)
     loaded = load_tokenizer(tokenizer)
     directory = options.output or tokenizer_home(tokenizer)
     model = with_chat_template(with_roles(loaded.model, options), options)

@@ -12,7 +12,7 @@ from pipeline.tokenizer.formats.huggingface import export_huggingface
 from pipeline.tokenizer.model import Model
 
 _CARD = "README.md"
-_REMEDY = "check the name, the connection and the token: `hf auth login` stores one, HF_TOKEN and token= name one"
+_REMEDY = "check the name, the connection and the token, which `hf auth login` stores or HF_TOKEN names"
 
 
 def push(
@@ -28,7 +28,7 @@ def push(
 
     more: other files by name.
     """
-    require_login(repo_id, token)
+    require_login("repo_id", repo_id, token)
     hub = installed("huggingface_hub")
     with tempfile.TemporaryDirectory() as directory:
         export_huggingface(model, Path(directory))
@@ -44,15 +44,16 @@ def push(
     return str(done.commit_url)
 
 
-def require_login(repo_id: str, token: str | None = None) -> None:
-    """Raise UsageError for what is no name of a repository, without the package, and if nobody is logged in."""
+def require_login(name: str, repo_id: str, token: str | None = None) -> None:
+    """Raise UsageError if the value of `name` is no repository, without the package, and if nobody is logged in."""
     if not isinstance(repo_id, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
-        raise unfit("repo_id", "the name of a repository, OWNER/NAME", repo_id)
+        raise unfit(name, "the name of a repository, OWNER/NAME", repo_id)
     if token is None and installed("huggingface_hub").get_token() is None:
         raise UsageError(f"{repo_id} needs an access token: run `hf auth login` once, or set HF_TOKEN")
 
 
 def card_in(home: Location) -> dict[str, bytes]:
-    """Return the model card of a tokenizer directory by its name, if it has one."""
+    """Return the model card of a tokenizer directory by its name; a README.md without metadata is none."""
     path = home / _CARD
-    return {_CARD: path.read_bytes()} if any(existing([path])) else {}
+    data = path.read_bytes() if any(existing([path])) else b""
+    return {_CARD: data} if data.startswith(b"---") else {}

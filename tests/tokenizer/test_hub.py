@@ -106,13 +106,24 @@ def test_export_uploads_the_files_and_the_card(
     assert json.loads(hub.files["tokenizer_config.json"])["pad_token"] == "<|endoftext|>"
 
 
+def test_a_readme_that_is_no_model_card_stays_here(
+    hub: type[Hub], tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer.save(tmp_path)
+    (tmp_path / "README.md").write_text("# A project\n")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert cli.run(["export", str(tmp_path), "--export", "hf", "--push-to-hub", "owner/name"]) == 0
+    assert "tokenizer.json" in hub.files
+    assert "README.md" not in hub.files
+
+
 def test_export_says_before_it_writes_that_nothing_can_be_uploaded(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     tokenizer.save(tmp_path / "from")
     words = ["export", str(tmp_path / "from"), "--output", str(tmp_path / "to"), "--push-to-hub"]
     assert cli.run([*words, "name"]) == 2
-    assert "OWNER/NAME" in capfd.readouterr().err
+    assert "--push-to-hub: expected the name of a repository, OWNER/NAME, not 'name'" in capfd.readouterr().err
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert cli.run([*words, "owner/name"]) == 2
     error = capfd.readouterr().err
