@@ -80,6 +80,16 @@ def test_any_block_window_and_policy(text, blocks, window, errors):
         )
 
 
+@pytest.mark.parametrize("errors", ["replace", "skip"])
+def test_special_token_within_another_does_not_hide_it_at_the_end_of_a_window(errors):
+    specials = [END, b"end", b"n", b"d|>end"]
+    text = b"a<|end|>b<|end<|end|>end|>\xffn<|<|end|>end<|end"
+    expected = oracle_counting.count(text, specials, errors)
+    for window in range(1, len(text) + 1):
+        counter = counted(text, specials, window_bytes=window, errors=errors)
+        assert oracle_counting.as_counter(counter.columns()) == expected
+
+
 @settings(max_examples=150, deadline=None)
 @given(CORPUS, st.integers(1, 40))
 def test_python_cutter_counts_the_same(text, window):

@@ -112,13 +112,10 @@ void ChunkCounter::process(bool end) {
   size_t limit = searchable;
   while (!specials_.empty()) {
     const auto match = specials_.find(text_.get(), std::max(searched_, begin_), searchable);
-    if (!match) {
-      // A special token may start in the last bytes; the text before them certainly belongs to this document.
+    if (!match || (!end && match.start + undecided >= searchable)) {
+      // A special token may start in the last bytes, also before one that is found there and that it would hold; the
+      // text before them certainly belongs to this document.
       if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
-      break;
-    }
-    if (!end && match.start + specials_.longest() > searchable) {
-      limit = match.start;  // a longer one may start here
       break;
     }
     finish_document(match.start);
