@@ -399,13 +399,22 @@ def report(
 ) -> Result:
     """Make the report of RUN again: page, text and JSON.
 
+    Of a directory that `extend` or `prune` made, print what changed, and the tokens of the counted text before
+    and after.
+
     \b
     bpe-pipeline report runs/a
     bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
     """
     from pipeline.base.events import Notice
     from pipeline.commands.report import page_outputs, run_report
+    from pipeline.commands.report_changed import run_report_changed
+    from pipeline.tokenizer.origin import DERIVED
 
+    if (run_directory / DERIVED.manifest).exists():
+        if compare or more or held_out or hidden_size or output or overwrite:
+            raise UsageError(f"{run_directory} was made by extend or prune, and its report takes no such options")
+        return Result("reported", *run_report_changed(run_directory, session.executor))
     if overwrite and output is None:
         raise UsageError(
             "--overwrite is for --output: give both; the report in the run directory is replaced without it"

@@ -12,6 +12,7 @@ from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
+from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.work import Work, watched
 from pipeline.shards.manifest import tokenizer_fingerprint
@@ -21,18 +22,14 @@ from pipeline.tokenizer.compare_tables_worker import TablesTask, same_rows
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.origin import DERIVED, require
+from pipeline.tokenizer.origin import DERIVED, Origin, require
 
 
 def run_verify_changed(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
     """Return what was verified, by name; `RunDirectoryError` for the first thing that is wrong."""
     origin = require(location)
-    base, run = named(origin.base), manifest.require(named(origin.run))
-    model = load_model(base)
-    if tokenizer_fingerprint(model) != origin.base_fingerprint:
-        raise RunDirectoryError(f"{base} is not the tokenizer that {location} was made from; bring that one back")
-    if run.manifest.counter_fingerprint() != origin.counter_fingerprint:
-        raise RunDirectoryError(f"{run.directory} has other counts than {location} was made from; bring those back")
+    base = named(origin.base)
+    model, run = made_from(location, origin)
     with watched(options.memory_limit, listener) as watch, tempfile.TemporaryDirectory() as scratch:
         work = Work(options, model.pattern, executor, listener, Directory(location, DERIVED), watch)
         right = Path(scratch)
@@ -47,6 +44,22 @@ def run_verify_changed(location: Location, options: Options, executor: Executor,
     verified = {"made from": f"{base} and {run.directory}, both as they were", origin.done: done}
     verified["files"] = f"as they were made: {', '.join(same)}"
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
+
+
+def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:
+    """Return the base of a changed tokenizer and its run; `RunDirectoryError` if one is missing or another."""
+    base, counts = named(origin.base), named(origin.run)
+    try:
+        model, run = load_model(base), manifest.require(counts)
+    except (InputError, RunDirectoryError) as error:
+        raise RunDirectoryError(
+            f"{location} was made from {base} and {counts}, which must be there as they were: {error}"
+        ) from None
+    if tokenizer_fingerprint(model) != origin.base_fingerprint:
+        raise RunDirectoryError(f"{base} is not the tokenizer that {location} was made from; bring that one back")
+    if run.manifest.counter_fingerprint() != origin.counter_fingerprint:
+        raise RunDirectoryError(f"{run.directory} has other counts than {location} was made from; bring those back")
+    return model, run
 
 
 def _compare(work: Work, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:

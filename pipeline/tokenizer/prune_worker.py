@@ -59,6 +59,24 @@ def prune(task: PruneTask) -> Pruning:
     return pruning
 
 
+@dataclass(frozen=True)
+class TotalTask:
+    """A counter, and tokenizers that encode it."""
+
+    counter: Location
+    counter_fingerprint: str
+    models: tuple[Model, ...]
+
+    def __str__(self) -> str:
+        return f"encoding {self.counter}"
+
+
+def total(task: TotalTask) -> tuple[int, ...]:
+    """Return how many tokens each of the tokenizers makes of all pieces."""
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        return tuple(sum(model.uses(counter.read_all())) for model in task.models)
+
+
 def _write(task: PruneTask, pruning: Pruning, old: Vocabulary) -> None:
     """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
     import pyarrow as pa

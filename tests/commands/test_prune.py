@@ -1,6 +1,7 @@
 """`prune`, from a corpus to a tokenizer that other libraries load."""
 
 import json
+import shutil
 from pathlib import Path
 
 import peers
@@ -122,6 +123,28 @@ def test_verify_makes_it_again(trained: Path, counted: Path, tmp_path: Path) -> 
     (tmp_path / "new/made-from.json").write_text(json.dumps(document))
     with pytest.raises(RunDirectoryError, match="altered"):
         pipeline.verify_run(tmp_path / "new")
+
+
+@pytest.mark.filterwarnings("ignore:1 added token moved")
+def test_report_says_what_changed_and_what_is_missing(trained: Path, counted: Path, text: Path, tmp_path: Path) -> None:
+    shutil.copytree(counted, tmp_path / "run")
+    made = {
+        "extend": pipeline.extend(trained / "tokenizer", tmp_path / "run", add=7, output=tmp_path / "extend"),
+        "prune": pipeline.prune(trained, tmp_path / "run", keep=450, output=tmp_path / "prune"),
+    }
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "prune/tokenizer.json"))
+    assert made["prune"].after == len(theirs.encode(peers.generated_text(1, 2000)).ids)
+    for name, changed in made.items():
+        result = run("report", tmp_path / name, "--log-json")
+        assert result.returncode == 0, result.stderr
+        facts = json.loads(result.stdout)
+        assert (facts["tokens_before"], facts["tokens_after"]) == (changed.before, changed.after)
+        assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (600, len(changed.tokenizer))
+        assert (facts["added"], facts["removed"]) == ((7, 0) if name == "extend" else (0, 150))
+    assert "takes no such options" in refused(run("report", tmp_path / "prune", "--held-out", text), 2)
+    shutil.rmtree(tmp_path / "run")
+    missing = refused(run("report", tmp_path / "prune"), 1)
+    assert f"{tmp_path / 'run'}, which must be there as they were: " in missing
 
 
 @pytest.mark.parametrize("limits", [[], ["--keep", "300", "--min-count", "2"]])
