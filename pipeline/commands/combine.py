@@ -25,7 +25,7 @@ from pipeline.report.progress import for_python
 from pipeline.report.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.manifest import Run, Source
+from pipeline.run.manifest import Run, Source, Weighted
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
 from pipeline.run.parity import Parity
@@ -33,6 +33,7 @@ from pipeline.run.values import parse_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, named, same_location
+from pipeline.tokenizer.origin import written_as
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
@@ -91,8 +92,12 @@ def run_combine(
     weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
     described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
-    source, parts = Source(manifest.RUNS, digest, described), Parts(counters, statistics, weighted)
-    return _combined(runs[0], source, parts, locations, options, executor, listener)
+    mixed = (
+        Weighted(written_as(run.directory.location), mark, by)
+        for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
+    )
+    source = Source(manifest.RUNS, digest, described, tuple(mixed))
+    return _combined(runs[0], source, Parts(counters, statistics, weighted), locations, options, executor, listener)
 
 
 def combine_languages(

@@ -150,6 +150,7 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         counter=coarse.counter_path,
         counter_fingerprint=coarse.manifest.counter_fingerprint(),
         min_piece_count=1,
+        min_frequency=options.min_frequency * (run.manifest.source.scale if run.manifest.source else 1),
         first=replace(stage, merges=min(stage.merges, len(first))),
         max_words=options.most_words,
         no_colon=not options.superword_colon,

@@ -4,20 +4,25 @@ It reads the same files with the same special tokens, and has a plan of its own,
 pattern do. It depends on no merge, so it serves every first stage. Like any count it is resumed and extended.
 """
 
+import contextlib
 from dataclasses import replace
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Event, Listener, Notice
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.coarse_worker import FitTask, pieces_cut
-from pipeline.counts.count import Counted, combine_chunks, count_chunks, find_counted
+from pipeline.counts.combine import combine_counters
+from pipeline.counts.count import COMBINING, Counted, as_counted, combine_chunks, count_chunks, find_counted
+from pipeline.counts.counter_file import Parts
 from pipeline.run import manifest
-from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN, RUNS, Run, Source
-from pipeline.run.open_run import open_run
-from pipeline.run.options import Options
-from pipeline.run.plan import dependencies_of, list_corpus
+from pipeline.run.directory import Directory, fingerprint
+from pipeline.run.manifest import RUN, RUNS, Run, Source, Weighted
+from pipeline.run.open_run import open_run, replace_run
+from pipeline.run.options import READING_OPTIONS, Options
+from pipeline.run.plan import Plan, dependencies_of, list_corpus
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
+from pipeline.storage import named
 
 OF_SUPERWORDS = " superwords"  # what the names of stages end with
 
@@ -26,12 +31,56 @@ def refuse_without_texts(options: Options, source: Source | None) -> None:
     """Raise `UsageError` for superwords from counts whose texts cannot be read again. source: where they came from."""
     if options.first_stage is None or source is None:
         return
-    remedy = "train from the files themselves"
-    if source.kind == RUNS:
-        remedy = f"{remedy}, all of them in one run, where each counts once: the second count has no weights"
+    if source.mixed:
+        list(map(_counted_from_texts, source.mixed))
+        return
+    remedy = "combine the runs again" if source.kind == RUNS else "train from the files themselves"
     raise UsageError(
         f"--superwords-from needs the texts for a second count, and the counts come from {source.description}: {remedy}"
     )
+
+
+def _counted_from_texts(one: Weighted) -> Run:
+    """Return a run of a mixture; `UsageError` if its texts cannot be read again, `RunDirectoryError` if it changed."""
+    run = manifest.require(named(one.run))
+    if run.manifest.source is not None:
+        raise UsageError(
+            "--superwords-from needs the texts for a second count, and the counts of "
+            f"{run.directory} come from {run.manifest.source.description}: combine runs that were counted from files"
+        )
+    if run.manifest.counter_fingerprint() != one.counts:
+        raise RunDirectoryError(f"{run.directory} has other counts than those that were combined; combine them again")
+    return run
+
+
+def count_mixture(work: Work, run: Run, mixed: Source) -> tuple[Run, Counted]:
+    """Count the coarse pieces of each run that was combined, in its own directory, and combine them with the weights.
+
+    These are multiplied by the number that makes all of them whole: nothing is rounded.
+    """
+    counters, weights, statistics = [], {}, ChunkStatistics()
+    with contextlib.ExitStack() as locks:
+        for one in mixed.mixed:
+            part = _counted_from_texts(one)
+            reading = {name: part.manifest.counting[name] for name in READING_OPTIONS}
+            locks.enter_context(part.directory.locked())
+            of_part = replace(work, directory=part.directory, options=replace(work.options, **reading))
+            coarse, counted = count_coarse(of_part, part)
+            counters.append((coarse.counter_path, coarse.manifest.counter_fingerprint()))
+            weights[coarse.counter_path] = (one.weight[0] * mixed.scale // one.weight[1], 1)
+            statistics += counted.statistics
+        digest = fingerprint(sorted([mark, weights[path]] for path, mark in counters))
+        described = f"the second counts of {mixed.description}"
+        coarse = replace(coarse, directory=Directory(run.coarse_location, RUN))
+        settings = replace(coarse.manifest, plan=Plan(), source=Source(RUNS, digest, described))
+        coarse = replace(coarse, manifest=settings)
+        if _stored(run) != coarse:
+            coarse = replace_run(coarse, keep=[])
+        whole = find_counted(coarse, work.executor)
+        if whole is None:
+            with work.stage(COMBINING + OF_SUPERWORDS, len(counters), "counters"):
+                whole = as_counted(coarse, combine_counters(work, coarse, Parts(counters, statistics, weights)))
+    return coarse, whole
 
 
 def count_coarse(work: Work, run: Run) -> tuple[Run, Counted]:
@@ -59,7 +108,9 @@ def count_coarse(work: Work, run: Run) -> tuple[Run, Counted]:
     if counted is None:
         coarse_work.warn_of_regex()
         counted = combine_chunks(coarse_work, coarse, count_chunks(coarse_work, coarse))
-    work.times.update({name + OF_SUPERWORDS: time for name, time in coarse_work.times.items()})
+    for name, time in coarse_work.times.items():  # of several runs the sum
+        before = work.times.get(name + OF_SUPERWORDS)
+        work.times[name + OF_SUPERWORDS] = time if before is None else before + (time or 0)
     return coarse, counted
 
 
@@ -88,14 +139,19 @@ def make_coarse(options: Options, run: Run) -> Options:
 
 def _continues(run: Run, options: Options) -> bool:
     """Whether the directory holds this count, perhaps of fewer files."""
-    try:
-        stored = manifest.load(run.coarse_location)
-    except RunDirectoryError:
-        return False
+    stored = _stored(run)
     if stored is None or stored.manifest.counting != options.of_stage("count"):
         return False
     now = {tuple(dependencies_of(file)) for file in run.manifest.plan.files}
     return all(tuple(dependencies_of(file)) in now for file in stored.manifest.plan.files)
+
+
+def _stored(run: Run) -> Run | None:
+    """Return the second count as it is stored; None if there is none, or it is damaged."""
+    try:
+        return manifest.load(run.coarse_location)
+    except RunDirectoryError:
+        return None
 
 
 def _renaming(listener: Listener) -> Listener:

@@ -8,7 +8,7 @@ does the same to a text, so training and encoding agree.
 from dataclasses import replace
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.counts.coarse import OF_SUPERWORDS, count_coarse, warn_of_misfit
+from pipeline.counts.coarse import OF_SUPERWORDS, count_coarse, count_mixture, warn_of_misfit
 from pipeline.counts.count import Counted
 from pipeline.merges import merge
 from pipeline.merges.merge_list import MergeList
@@ -41,9 +41,12 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
             f"no pair is left after {len(first):,} merges, before the {first_stage:,} tokens of --superwords-from: "
             "superwords are learned from there on"
         )
-    options = work.options
+    options, mixed = work.options, run.manifest.source
+    _, coarse = count_coarse(work, run) if mixed is None else count_mixture(work, run, mixed)
+    scale = 1 if mixed is None else mixed.scale
     task = replace(
-        merge.task_of(work, run, count_coarse(work, run)[1]),
+        merge.task_of(work, run, coarse),
+        min_frequency=options.min_frequency * scale,
         sharing=None,
         min_piece_count=1,
         first=replace(stage, merges=len(first)),
@@ -51,7 +54,7 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
         no_colon=not options.superword_colon,
     )
     learned = merge.learn_task(work, task, merge.STAGE + OF_SUPERWORDS)
-    if learned.bytes != first.bytes + first.left_out_bytes:
+    if scale == 1 and learned.bytes != first.bytes + first.left_out_bytes:
         raise RunDirectoryError(
             f"{run.coarse_location} counts {learned.bytes:,} bytes of text, {run.counter_path} "
             f"{first.bytes + first.left_out_bytes:,}: the corpus changed between them; start again with --overwrite"

@@ -5,9 +5,10 @@ of tokenizers, which have no fingerprint, it lists those that were written.
 """
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
@@ -49,12 +50,37 @@ LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_
 
 
 @dataclass(frozen=True)
+class Weighted:
+    """A run that was combined, by its location and the fingerprint of its counts, and its weight as a fraction."""
+
+    run: str
+    counts: str
+    weight: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
     kind: str  # "runs" (combined), "languages" (by parity), "counts" (imported) or "iterator"
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
+    mixed: tuple[Weighted, ...] = ()  # the runs that were combined; an older run does not list them
+
+    @property
+    def scale(self) -> int:
+        """The number that makes all weights whole."""
+        return math.lcm(*(one.weight[1] for one in self.mixed))
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Source":
+        """Read back what a manifest has of it; raises KeyError, TypeError or ValueError for anything else."""
+        mixed = (
+            Weighted(str(one["run"]), str(one["counts"]), (int(one["weight"][0]), int(one["weight"][1])))
+            for one in document.get("mixed", ())
+        )
+        kind, digest, description = (str(document[name]) for name in ("kind", "digest", "description"))
+        return cls(kind, digest, description, tuple(mixed))
 
 
 @dataclass(frozen=True)
@@ -193,7 +219,7 @@ def load(location: Location) -> Run | None:
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             plan=Plan.from_json(document, directory),
-            source=None if source is None else Source(*(str(source[part.name]) for part in fields(Source))),
+            source=None if source is None else Source.from_json(source),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
             written=tuple(map(str, document.get("written", ()))),
             special={str(name): dict(one) for name, one in document.get("special", {}).items()},

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import math
 import os
 import random
 import tempfile
 from array import array
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -14,7 +16,7 @@ from unicodedata import category
 import peers
 import pytest
 from amount import FULL
-from command import run
+from command import run, run_here
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -317,8 +319,50 @@ def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="come from an iterator"):
         pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "other", vocab_size=280, superwords_from=270)
     mixed = pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
-    with pytest.raises(UsageError, match=r"run x 2\.5: train from the files .* the second count has no weights"):
+    with pytest.raises(UsageError, match="combine runs that were counted from files"):
         pipeline.merge_run(mixed, vocab_size=258, superwords_from=257)
+
+
+def count_into(file: Path, output: Path, *options: str) -> None:
+    result = run_here("count", file, "--output", output, *options)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("weights", [("3", "1"), ("2.5", "1/3"), ("0.4", "0.01")])
+def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[str, str], tmp_path: Path) -> None:
+    fractions = [Fraction(weight) for weight in weights]
+    scale = math.lcm(*(weight.denominator for weight in fractions))
+    for seed in range(20 if FULL else 1):
+        home, rounded, coarse = tmp_path / str(seed), Counter(), Counter()
+        home.mkdir()
+        for part, weight in enumerate(fractions):
+            documents = [*DOCUMENTS, *(peers.generated_text(7 * seed + part + one, 30) for one in range(part + 2))]
+            (home / f"{part}.txt").write_text(EOT.join(documents), newline="")
+            count_into(home / f"{part}.txt", home / str(part), "--pattern", "superbpe")
+            for piece, count in pieces_of(documents, FIRST).items():
+                rounded[piece] += max(1, int(count * weight + Fraction(1, 2)))
+            for piece, count in pieces_of(documents, COARSE).items():
+                coarse[piece] += int(count * weight * scale)
+        first = train_reference(rounded, 34, min_frequency=2)
+        expected = train_reference(coarse, 64, known=first, min_frequency=2 * scale, max_words=4, no_colon=True)
+        mixed = pipeline.combine_runs([home / "0", home / "1"], weights=weights, output=home / "mixed")
+        given = {"vocab_size": 256 + 64 + 1, "superwords_from": 256 + 34, "min_frequency": 2}
+        found = pipeline.merge_run(mixed, **given)[321].vocabulary
+        assert list(zip(found.left, found.right, strict=True)) == [merge[:2] for merge in expected]
+        assert "merges" in pipeline.verify_run(mixed)
+        pipeline.merge_run(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
+        assert "merges" in pipeline.verify_run(mixed)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_mixture_of_runs_that_changed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("of the day of the day")
+    count_into(tmp_path / "a.txt", tmp_path / "run")
+    mixed = pipeline.combine_runs([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
+    count_into(tmp_path / "a.txt", tmp_path / "run", "--pattern", "superbpe", "--overwrite")
+    with pytest.raises(RunDirectoryError, match="other counts than those that were combined"):
+        pipeline.merge_run(mixed, vocab_size=270, superwords_from=260)
 
 
 def test_other_libraries_encode_alike(corpus: Path, trained: Path) -> None:
