@@ -206,7 +206,7 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
 
 
-@run_command("output", *(name for name in _MERGE if name != "overwrite"), only_here=True)
+@run_command("output", *(name for name in _MERGE if not name.startswith(("stop_", "superword"))), only_here=True)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--weights", metavar="'NAME=W,W ...'",
@@ -237,7 +237,7 @@ def sweep(
 
     Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
     a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
-    sizes or weights computes what is new.
+    sizes or weights computes what is new; --overwrite computes all of it again.
 
     \b
     bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep

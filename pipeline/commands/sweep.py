@@ -28,20 +28,22 @@ from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
+from pipeline.pattern import compile_pattern
 from pipeline.report import sweep_page
 from pipeline.report.measure import source_names
 from pipeline.report.sweep_rule import ForModel, Recommendation, rate, recommend
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options
+from pipeline.run.options import Options, make_options
 from pipeline.run.plan import dependencies_of
 from pipeline.run.values import parse_weight
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import whole_file, write_whole
-from pipeline.tokenizer.export import Trained, export_model
+from pipeline.tokenizer.export import Trained, check_before_work, export_model
+from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure
 
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
@@ -126,6 +128,10 @@ class _Sweep:
     files: Sequence[CorpusFile]
     known: dict[str, Any]
 
+    def store(self) -> None:
+        """Write the manifest: the points that are known, and the names of the tokenizer's files, which it replaces."""
+        self.directory.write_manifest({"points": self.known, "tokenizer": list(FILE_NAMES)})
+
     def run_of(self, name: str, every: int) -> Location:
         """Return the run of a name, or where the one of each so many-th of its chunks is made."""
         return self.runs[name] if every == 1 else self.directory / "mixtures" / f"{name}@1_{every}"
@@ -148,6 +154,7 @@ def run_sweep(
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
+    _check_options(locations, given, options)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(weights, names)
@@ -158,15 +165,18 @@ def run_sweep(
     directory = Directory(options.output, SWEEP)
     with directory.locked(), _interrupted():
         stored = directory.read_manifest()
-        if stored is None:
+        if manifest.load(directory.location) is not None:
+            raise UsageError(f"--output {directory} is a run; choose another")
+        if stored is None and not options.overwrite:
             directory.refuse_foreign_files()
-        known = dict((stored or {}).get("points", {}))
-        directory.write_manifest({"points": known})
+        known = {} if options.overwrite else dict((stored or {}).get("points", {}))
         sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known)
+        sweep.store()
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
         chosen = recommend(points, model or ForModel())
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
+        directory.remove(f"tokenizer/{name}" for name in (stored or {}).get("tokenizer", ()))  # of other formats
         export_model(best.trained.model(chosen.vocab_size), directory / "tokenizer", options.export)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
         overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
@@ -191,6 +201,13 @@ def _refuse_unfit(locations: Sequence[Location]) -> None:
             )
         if any(same_location(location, other) for other in locations[:index]):
             raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
+
+
+def _check_options(locations: Sequence[Location], given: Mapping[str, Any], options: Options) -> None:
+    """Raise before anything is computed what the first export would raise: sizes, special tokens, formats."""
+    counting = manifest.require(locations[0]).manifest.counting
+    asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
+    check_before_work(asked, compile_pattern(asked.pattern, timeout_s=asked.pattern_timeout))
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
@@ -265,7 +282,7 @@ def _open(sweep: _Sweep, mixture: Mixture) -> _Opened:
     home = sweep.directory / "mixtures" / mixture.name
     chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
     run_combine(chosen, weights, replace(sweep.options, output=home), sweep.executor, sweep.listener)
-    asked = {name: value for name, value in sweep.given.items() if name != "output"}
+    asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
     asked["vocab_size"] = sweep.options.vocab_size
     with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted):
         task = merge.task_of(work, run, counted)
@@ -292,7 +309,7 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
     sweep.listener(StageStarted(STAGE, len(marks), "tokenizers", kept))
     for index, points in sweep.executor.run(measure, [task for _, task in tasks], at_once=workers):
         sweep.known.update(zip(tasks[index][0], map(asdict, points), strict=True))
-        sweep.directory.write_manifest({"points": sweep.known})
+        sweep.store()
         sweep.listener(Advanced(STAGE, len(points)))
     sweep.listener(StageEnded(STAGE, time.monotonic() - started))
     return tuple(_point(sweep.known[mark]) for mark in marks)

@@ -280,3 +280,23 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert run("count", "a.txt", "--pattern", "llama3", "--output", "runs/other", cwd=home).returncode == 0
     words = ["sweep", "runs/a", "runs/other", "--vocab-size", 300, "--output", tmp_path / "y"]
     assert "--pattern" in refused(run(*words, cwd=home), 1)
+    words = ["sweep", "runs/a", "--output", tmp_path / "z", "--vocab-size"]
+    assert "at least 257" in refused(run(*words, 200, cwd=home), 2)
+    assert "nosuch.jinja" in refused(run(*words, 300, "--chat-template", "nosuch.jinja", cwd=home), 1)
+    assert not (tmp_path / "z").exists(), "nothing is computed before the options are checked"
+    words = ["sweep", "runs/a", "--vocab-size", 300, "--output", "runs/b", "--overwrite"]
+    assert "runs/b is a run" in refused(run(*words, cwd=home), 2)
+
+
+def test_other_options_of_merging_need_overwrite_and_leave_no_file_of_another_tokenizer(
+    home: Path, tmp_path: Path
+) -> None:
+    words = ["sweep", "runs/a", "--vocab-size", "300,400", "--output", tmp_path / "x"]
+    assert run(*words, cwd=home).returncode == 0
+    assert (tmp_path / "x" / "tokenizer" / "vocab.json").exists()
+    again = [*words, "--min-frequency", 2, "--export", "hf"]
+    assert "--overwrite" in refused(run(*again, cwd=home), 1)
+    assert run(*again, "--overwrite", cwd=home).returncode == 0
+    names = {path.name for path in (tmp_path / "x" / "tokenizer").iterdir()}
+    assert names == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert len(_points(tmp_path / "x")) == 2
