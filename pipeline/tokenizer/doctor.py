@@ -57,7 +57,7 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Findi
     try:
         model = load_model(path)
     except InputError as reason:
-        remedy = "if another library loads it, this package cannot examine it; otherwise write or download it again"
+        remedy = "only byte-level BPE is examined: what another library loads may be fine; otherwise write it again"
         return [Finding(WRONG, "files", str(reason), remedy)]
     found = [*_agreement(model, home), *_settings(model, home), *_special_tokens(model, home), *_tokens(model)]
     found += _unused(model, run)

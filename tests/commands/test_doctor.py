@@ -26,3 +26,29 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path, capsys: pytest.Captu
     assert "wrong:" in result.stdout
     assert "remedy:" in result.stdout
     assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("tokenizer.json", '{"version": "1.0", "model": {"type": "WordPiece"}, "decoder": null}', "WordPiece"),
+        ("tokenizer.json", '{"version": "1.0", "model": {"type": "Unigram"}, "decoder": null}', "Unigram"),
+        ("tokenizer.json", '{"version": "1.0", "model": {"type": "BPE"}, "decoder": null}', "decoder is null"),
+        ("tokenizer.json", '{"version', "not valid JSON"),
+        ("vocab.txt", "[UNK]\n", "a WordPiece vocabulary"),
+        ("tokenizer.model", "x", "a SentencePiece model"),
+        ("model.gguf", "GGUF", "a GGUF file"),
+        ("ranks.tiktoken", "IQ== 0", "a tiktoken rank file"),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_tokenizer_of_another_kind_is_one_finding(
+    name: str, content: str, named: str, whole: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(content)
+    path = tmp_path if whole else tmp_path / name
+    assert doctor_command(path, [], None, strict=False, as_json=False) == 1
+    finding, remedy = capsys.readouterr().out.splitlines()
+    assert finding.startswith("wrong:")
+    assert named in finding
+    assert "byte-level BPE" in remedy

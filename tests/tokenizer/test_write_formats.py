@@ -253,7 +253,7 @@ def changed(path: str, value: Any) -> Any:
         (changed("normalizer", {"type": "NFKC"}), 'normalizer.type is .*only "NFC"'),
         (changed("truncation", {"max_length": 3}), "truncation is"),
         (changed("post_processor", {"type": "Unknown"}), "post_processor.type is"),
-        (changed("decoder", None), "decoder must be an object, not null"),
+        (changed("decoder", None), "decoder is null, but only"),
         (changed("pre_tokenizer", None), "pre_tokenizer must be an object"),
         (changed("pre_tokenizer", {"type": "Whitespace"}), "pre_tokenizer.type is"),
         (changed("pre_tokenizer.pretokenizers", []), "pre_tokenizer.* is"),

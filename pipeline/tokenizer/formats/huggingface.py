@@ -49,15 +49,16 @@ _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "Ber
 def load_huggingface(file: Location) -> Model:
     """Load one tokenizer.json; InputError where it is damaged or says what is not reproduced."""
     document = read_json(file)
+    model = document.member("model")
+    model.member("type").expect("BPE")  # first, since all else differs with it
     document.member("version").expect("1.0")
     for name in ("truncation", "padding"):
         document.member(name).expect(None)
-    document.member("decoder").member("type").expect("ByteLevel")
+    decoder = document.member("decoder")
+    (decoder if decoder.value is None else decoder.member("type")).expect("ByteLevel")
     config_file = file.with_name(_CONFIG_NAME)
     config = read_json(config_file) if config_file.exists() else Field({}, config_file)
     pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
-    model = document.member("model")
-    model.member("type").expect("BPE")
     for name, accepted in _BPE_SETTINGS.items():
         model.member(name).expect(*accepted)
     whole_pieces = model.flag("ignore_merges")

@@ -1,12 +1,20 @@
 """Read tokenizer files into a `Model`: accepted only if the ids will be exactly those of the file's own runtime."""
 
 from pipeline.base.errors import InputError
-from pipeline.storage import Location, RemoteError
+from pipeline.storage import Location, RemoteError, names_in
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import load_huggingface
 from pipeline.tokenizer.model import Model
 
 _NAME = "tokenizer.json"
+_UNREAD = {
+    ".tiktoken": "a tiktoken rank file, which does not say its pattern and special tokens: load it with "
+    "Tokenizer.from_tiktoken_file(path, pattern=..., special_tokens={...})",
+    ".gguf": "a GGUF file, which this package writes and does not read: name the tokenizer.json that it was made from",
+    ".model": "a SentencePiece model, which only `report --compare` reads: this package has byte-level BPE",
+    "vocab.txt": "a WordPiece vocabulary, which this package does not read: it has byte-level BPE",
+}
+"""Files of tokenizers that other libraries load, by how their names end."""
 
 
 def tokenizer_home(path: Location) -> Location:
@@ -38,18 +46,22 @@ def load_model(path: Location) -> Model:
 
 def _load(path: Location) -> Model:
     file = path / _NAME if path.is_dir() else path
-    if path.suffix == ".tiktoken" and path.is_file():
-        raise InputError(
-            f"{path} is a tiktoken rank file, which does not say its pattern and special tokens: load it with "
-            "Tokenizer.from_tiktoken_file(path, pattern=..., special_tokens={...})"
-        )
+    if path.is_file() and (unread := _unread(path.name)):
+        raise InputError(f"{path} is {unread}")
     if not file.exists() and (path / "vocab.json").exists() and (path / "merges.txt").exists():
         return load_gpt2(path / "vocab.json", path / "merges.txt")
     if path.name in ("vocab.json", "merges.txt") and path.is_file():
         return load_gpt2(path.with_name("vocab.json"), path.with_name("merges.txt"))
     if not file.exists():
+        others = [name for name in sorted(names_in(path)) if _unread(name)] if path.is_dir() else []
+        if others:
+            raise InputError(f"{path} has no {_NAME}, but {others[0]}: {_unread(others[0])}")
         raise InputError(
             f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
             "merges.txt), or its tokenizer.json; names of models elsewhere are not looked up"
         )
     return load_huggingface(file)
+
+
+def _unread(name: str) -> str | None:
+    return next((what for ending, what in _UNREAD.items() if name.endswith(ending)), None)
