@@ -14,6 +14,7 @@ import object_store
 import peers
 import pytest
 from amount import FULL
+from browser import chromium
 from command import run
 from hypothesis import settings
 
@@ -69,6 +70,13 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
     assert "bytes per token" in result.stdout
     return output
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; the tests that want it are skipped where there is none."""
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,7 @@ _OF_CORPUS = 1 << 12  # after training the sample is a part of the corpus that t
 _RANDOM = (
     "Drawn at random, the same each time; to measure on text of your own: bpe-pipeline report RUN --held-out PATH."
 )
+_SMALL = _RANDOM.replace("; to", "; to draw 10 MiB: bpe-pipeline report RUN; to")  # after training
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Num
             return None
         chosen = choose(run.manifest.plan.files, _sample_bytes(learned))
         text_field = str(run.manifest.counting["text_field"])
-        task = NumbersTask(trained, chosen, text_field, _RANDOM, references=tuple(REFERENCES))
+        task = NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(REFERENCES))
         [(_, numbers)] = work.executor.run(compute_numbers, [task])
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(work.listener, "no numbers in the report", error)

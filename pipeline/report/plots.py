@@ -16,6 +16,7 @@ _MOST_BARS, _LONGEST = 16, 32
 _COLOURS = ("var(--first)", "var(--second)", "var(--third)", "var(--fourth)")
 _HEIGHT = 280
 _MOST_TICKS = 6  # that fit on a telephone
+_LEFT_OF_256 = 0.06  # of the axis of sizes, so that the tick 256 does not touch the other axis' 0
 _LEAST_SHARE = 0.01  # per cent that the axis of shares begins with
 Pairs = Sequence[tuple[Any, Any]]
 Figure = dict[str, Any]
@@ -84,10 +85,11 @@ def _size_ticks(largest: int) -> Figure:
     usual = [size for size in (256, *MARKED_SIZES) if size <= largest * 1.1]
     every = -(-len(usual) // _MOST_TICKS)
     ticks = usual[::-1][::every][::-1]
+    least, most = math.log10(256), math.log10(largest * 1.15)
     return {
         "tickvals": ticks,
         "ticktext": [_short(size) for size in ticks],
-        "range": [math.log10(240), math.log10(largest * 1.15)],
+        "range": [least - (most - least) * _LEFT_OF_256, most],
     }
 
 

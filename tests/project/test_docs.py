@@ -14,6 +14,8 @@ from types import ModuleType
 
 import pages
 import pytest
+from amount import FULL
+from browser import chromium
 from ray_cluster import cluster_of
 from reference import GPT2_BYTES, train_reference
 
@@ -29,7 +31,6 @@ SLOW = {  # a dozen commands each, a server, or the import of transformers; the 
     *("how-to/object-stores.md", "how-to/patterns.md", "how-to/terminal.md"),
 }
 DOCS = pages.PAGES.parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 INSTALLS = ["pip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
 
 
@@ -228,20 +229,28 @@ def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
 
 def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
     """Neither a code block nor a page is wider than a window of 1280 pixels."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
-    if found is None:
-        pytest.skip("needs Chromium")
     wide = "pre => pre.scrollWidth > pre.clientWidth + 1 || pre.parentElement.scrollWidth > pre.clientWidth + 1"
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         for path in sorted(site.rglob("*.html")):
             page.goto(path.as_uri())
             code = page.evaluate(f"[...document.querySelectorAll('pre')].filter({wide}).map(pre => pre.textContent)")
             assert code == [], path
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
-        browser.close()
+
+
+def test_pages_fit_a_telephone_and_ask_no_other_host(site: Path) -> None:
+    """No page is wider than 390 pixels, in both colour schemes, and nothing is requested from a network."""
+    with chromium() as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+            asked: list[str] = []
+            page.on("request", lambda request, asked=asked: asked.append(request.url))
+            for path in sorted(site.rglob("*.html"))[:: 1 if FULL else 4]:
+                page.goto(path.as_uri())
+                assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+            assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+            page.close()
 
 
 ANSWERS = {
@@ -259,14 +268,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 def test_search_finds_the_page_that_answers(site: Path) -> None:
     """The site's own search, in a browser: the page is among the first five that it lists."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
-    if found is None:
-        pytest.skip("needs Chromium")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with playwright.sync_playwright() as started:
-            browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        with chromium() as browser:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             for query, answer in ANSWERS.items():
                 page.goto(f"http://127.0.0.1:{server.server_port}/index.html")
@@ -281,5 +285,4 @@ def test_search_finds_the_page_that_answers(site: Path) -> None:
                     [query, *found_pages]
                 )
                 assert any(link.endswith(answer) for link in links), (query, links)
-            browser.close()
         server.shutdown()

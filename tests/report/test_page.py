@@ -1,11 +1,11 @@
 """The report of a run: what is written, when, and that a browser shows it without any request."""
 
 import json
+import math
 import os
 import re
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import object_store
 import pytest
 import terminal
+from browser import COLLISIONS, too_low_contrasts, wait_for
 from command import refused, run, run_here
 
 import pipeline
@@ -22,7 +23,6 @@ from pipeline.report.tables import Table
 
 pytestmark = pytest.mark.usefixtures("in_process")
 HOSTILE = "</script><script>alert(1)</script>"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -164,7 +164,10 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     assert measured[1]["whole"]["tokens"] == len(other.encode(text))
     assert "held out: not trained on" in (copied / "report.txt").read_text()
     if (copied / "report.html").exists():
-        _, *points = figures_of(copied / "report.html")["size-curve"]["data"]
+        curve = figures_of(copied / "report.html")["size-curve"]
+        least, most = curve["layout"]["xaxis"]["range"]
+        assert math.log10(256) - least > 0.05 * (most - least), "the tick 256 touches the other axis' 0"
+        _, *points = curve["data"]
         assert [(one["x"], one["y"]) for one in points] == [
             ([size], [one["whole"]["bytes_per_token"]])
             for (_, size), one in zip(numbers["tokenizers"], measured, strict=True)
@@ -314,68 +317,6 @@ def test_markup_escapes_texts() -> None:
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("needs Chromium")
-    with playwright.sync_playwright() as started:
-        yield started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-
-
-def wait_for(view: Any, expression: str) -> None:
-    """Wait until an expression is true; poll from outside, since the page forbids evaluation."""
-    deadline = time.monotonic() + 60
-    while not view.evaluate(expression):
-        assert time.monotonic() < deadline, expression
-        time.sleep(0.05)
-
-
-CONTRASTS = """() => {
-  const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
-  const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => [r, g, b].map((c) => linear(c / 255))
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const found = {};
-  const texts = "h1,h2,h3,h4,p,th,td,dt,dd,li,code,figcaption,label,input,span,sub,summary,svg text";
-  for (const element of document.querySelectorAll(texts)) {
-    if (!element.textContent.trim() && element.tagName !== "INPUT") continue;
-    let back = element;
-    while (back && (channels(getComputedStyle(back).backgroundColor)[3] ?? 1) === 0) back = back.parentElement;
-    const style = getComputedStyle(element);
-    const front = channels(element.tagName === "text" ? style.fill : style.color);
-    const pair = [light(front), light(channels(getComputedStyle(back).backgroundColor))].sort((a, b) => b - a);
-    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
-    const name = element.tagName + "." + (element.getAttribute("class") || "");
-    found[name] = Math.min(found[name] ?? 99, ratio);
-  }
-  return found;
-}"""
-
-
-COLLISIONS = """() => {
-  const found = [];
-  for (const figure of document.querySelectorAll("figure")) {
-    const texts = [...figure.querySelectorAll("svg text, h3, figcaption")].filter((one) => one.textContent.trim());
-    const boxes = texts.map((one) => [one.textContent, one.getBoundingClientRect()]).filter(([, box]) => box.width > 0);
-    boxes.forEach(([text, a], at) => {
-      for (const [other, b] of boxes.slice(at + 1)) {
-        const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-        const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-        if (across > 1 && down > 3) found.push(`${text} over ${other}`);
-      }
-      if (a.left < 0 || a.right > innerWidth) found.push(`${text} is cut off`);
-    });
-  }
-  return found;
-}"""
-
-
-def too_low_contrasts(view: Any) -> dict[str, float]:
-    return {name: round(ratio, 2) for name, ratio in view.evaluate(CONTRASTS).items() if ratio < 4.5}
 
 
 @pytest.mark.parametrize("width", [1280, 390])
