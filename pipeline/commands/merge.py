@@ -75,10 +75,7 @@ def run_merge(
 def open_merging(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> Iterator[tuple[Work, Run, Counted]]:
-    """Open a run directory to merge in, and yield its work, run and counts.
-
-    All options that are not given are the run's. Nothing is deleted before everything was checked that can be.
-    """
+    """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     stored, asked = manifest.require(location).manifest, make_options(given)
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)

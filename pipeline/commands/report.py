@@ -89,10 +89,7 @@ def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
 
 
 def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Numbers | None:
-    """Compute the numbers of the vocabulary that was just learned; None, with a notice that says why, if they fail.
-
-    fits: the caller has asked `fits_next_to`; else memory is looked at now.
-    """
+    """Compute the numbers of the new vocabulary; None, with a notice, if they fail. fits: memory was checked before."""
     if os.environ.get(EXTENT) == "none":
         return None
     learned = trained.learned

@@ -306,10 +306,7 @@ def _reads_alike(found: Location, expected: Path) -> bool:
 
 
 def _compare(home: Location, right: Path, model: Model) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of the files in `home` that are as in `right`, and of settings that were edited.
-
-    `RunDirectoryError` for any other file, `InputError` for settings that name what the vocabulary lacks.
-    """
+    """Return the names of the files in `home` that are as in `right`, and of settings that were edited; or raise."""
     compared, edited = [], []
     for expected in sorted(right.iterdir()):
         found = home / expected.name

@@ -82,10 +82,7 @@ class Cutting:
         return max(specials.longest, _CHARACTER_BYTES)
 
     def first_in(self, data: bytes, specials: SpecialTokens) -> int | None:
-        """Return the first safe position in a part of a text that is in memory, or None; it is the same for any part.
-
-        Positions within twice `context_bytes` of the part's ends are left out.
-        """
+        """Return the first safe position in a part of a text, 2 * `context_bytes` or more from its ends, or None."""
         if self.nowhere:
             return None
         around = self.context_bytes(specials)

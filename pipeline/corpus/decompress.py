@@ -33,10 +33,7 @@ _RUN = 1  # a block that is one byte, repeated
 
 
 def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Frame = FROM_START) -> Iterator[bytes]:
-    """Yield what the compressed file holds from a frame on, in blocks of at most 1 MiB.
-
-    Raises `InputError` if it is damaged, `TrainingError` if its window outgrows the budget.
-    """
+    """Yield what the compressed file holds from a frame on, in blocks of at most 1 MiB."""
     out, window = frame.text, 0
 
     def note(size: int) -> None:
@@ -215,10 +212,7 @@ def _decoder(stream: OpenFile, data: bytes, note: Callable[[int], None]) -> tupl
 
 
 def xz_memory(head: bytes) -> int:
-    """Return what decoding the xz stream with these first bytes takes: its dictionary, and what is next to it.
-
-    Tries every size that a dictionary can have, the smallest first: 2^n or 2^n + 2^(n-1) bytes.
-    """
+    """Return what decoding the xz stream with these first bytes takes: the least dictionary that fits, and a rest."""
     for memory in ((2 + half << power) + _XZ_OTHER_BYTES for power in range(11, 31) for half in (0, 1)):
         try:
             lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory).decompress(head[:_XZ_HEAD_BYTES], 1)

@@ -37,10 +37,7 @@ class FileType:
 
 
 def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
-    """Return what a file is by its name, its first and its last bytes.
-
-    Raises `InputError` if they contradict each other, or for Parquet that is compressed as a whole.
-    """
+    """Return what a file is by its name and its first and last bytes; `InputError` if they contradict each other."""
 
     def contradiction(named: str, pronoun: str, option: str) -> InputError:
         return InputError(

@@ -39,10 +39,7 @@ FROM_START = Frame(0, 0)
 
 
 def frames_of(file: CorpusFile) -> list[Frame]:
-    """Return parts of a local compressed file, about a mebibyte of text or more apart, and one for its end.
-
-    None unless there are at least two. Raises `InputError` if the file cannot be read.
-    """
+    """Return parts of a local compressed file, about 1 MiB of text apart, and its end; None unless there are two."""
     walk = {"zstd": _zstd, "gzip": _bgzip, "xz": _xz}.get(file.compression)
     if walk is None or is_uri(file.path):
         return []

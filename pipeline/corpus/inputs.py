@@ -137,10 +137,7 @@ def _is_output_directory(where: Location) -> bool:
 
 
 def _below(where: Location, refuse: str = "") -> list[Location]:
-    """Return all files below a directory or a prefix, for which a store gets one request.
-
-    refuse: the name in the error, if it must not be a directory of ours itself.
-    """
+    """Return all files below a directory or a prefix. refuse: the name in the error for a directory of ours."""
     if refuse and _is_output_directory(where):
         raise InputError(f"{refuse} is a run directory or one of shards: name the corpus, not what was made of it")
     if isinstance(where, Path):

@@ -45,10 +45,7 @@ def read_lines(
     budget: ReadBudget = UNLIMITED,
     parse: Callable[[bytes, int], Records] = as_documents,
 ) -> Iterator[Records]:
-    """Parse the lines in blocks that begin at offset `at` of the file's text, at the start of a line.
-
-    parse: makes records of whole lines and the offset of the first. Raises `TrainingError` for a line over the budget.
-    """
+    """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
     for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget):
         if lines is None:
             yield Records(0, bytes(8), b"", 8, int, (SkippedRecords("records_too_long", 1, [start]),))
@@ -109,11 +106,7 @@ def _taken(parts: list[bytes]) -> bytes:
 def read_json_lines(
     file: CorpusFile, blocks: Iterable[bytes], at: int, text_field: str, budget: ReadBudget = UNLIMITED
 ) -> Iterator[Records]:
-    """Read the records in blocks that begin at offset `at` of the file's text, at the start of a line.
-
-    Raises `InputError` for JSON that is not JSON Lines: one array, or one object over several lines; `TrainingError`
-    for a line over the budget.
-    """
+    """Read the records in blocks that start at offset `at` of the text; `InputError` if they are not JSON Lines."""
     looked = at > 0  # whether the first record begins a value over several lines, or is a whole array
 
     def parse(lines: bytes, start: int) -> Records:

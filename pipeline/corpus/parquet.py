@@ -32,10 +32,7 @@ _parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, p
 
 
 def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
-    """Return for each row group its rows, and the bytes of its texts as they are encoded.
-
-    text_field: empty for all columns. Raises `InputError` if the file cannot be read or has no such column of texts.
-    """
+    """Return the rows and encoded text bytes of each row group. text_field: empty for all columns."""
     with opened(file.path) as stream:
         if not text_field:
             with _intact(file, "its end, where Parquet keeps its index"):
@@ -52,10 +49,7 @@ def read_row_groups(
     progress: Callable[[int], None],
     budget: ReadBudget,
 ) -> Iterator[Records]:
-    """Read the rows of these row groups; `progress` is called with bytes as `row_group_bytes` counts them.
-
-    Raises `InputError` for a damaged file, naming the row group; `TrainingError` for a page over the budget.
-    """
+    """Read the rows of these row groups; `progress` is called with bytes as `row_group_bytes` counts them."""
     parquet, leaf = _open(file, stream, text_field)
     for group in _groups(parquet):
         column = group.column(leaf)
@@ -123,10 +117,7 @@ def _groups(parquet: pq.ParquetFile) -> Iterator[Any]:
 
 
 def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, budget: ReadBudget) -> int:
-    """Hold the largest page of a row group; return how many rows may be decoded at once.
-
-    Headers are read only where they matter: of a file in a store, each costs a request.
-    """
+    """Hold the largest page of a row group, if it matters; return how many rows may be decoded at once."""
     budget.hold("page", 0)
     left, held, most = budget.left_bytes, column.total_uncompressed_size, _MOST_BATCH_ROWS
     if left is None or _PAGE_COPIES * held <= SMALL_BYTES:

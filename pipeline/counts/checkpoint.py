@@ -31,10 +31,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one chunk: the last one, and when the next is due.
-
-    output: the chunk's counter. fingerprint: what it depends on, and so do its parts.
-    """
+    """The checkpoints of one chunk, whose counter is `output`: the last one, and when the next is due."""
 
     def __init__(self, output: Location, fingerprint: str) -> None:
         self._output, self._fingerprint = output, fingerprint

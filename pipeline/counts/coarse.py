@@ -84,10 +84,7 @@ def count_mixture(work: Work, run: Run, mixed: Source) -> tuple[Run, Counted]:
 
 
 def count_coarse(work: Work, run: Run) -> tuple[Run, Counted]:
-    """Count the coarse pieces as far as they are not counted yet; returns their run.
-
-    Raises as counting does, and `RunDirectoryError` if a file of the corpus changed since the run was counted.
-    """
+    """Count the coarse pieces as far as they are not counted yet; returns their run. Raises as counting does."""
     work.directory.require_lock()
     plan, pattern = run.manifest.plan, coarse_pattern(work.options)
     assert pattern is not None, "the options ask for superwords"

@@ -25,10 +25,7 @@ _SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten second
 
 
 def combine_counters(work: Work, run: Run, parts: Parts, output: Path | None = None) -> CounterFacts:
-    """Write the combined counter of a run, to `output` if that is given.
-
-    Raises `UsageError` if the memory limit is too small.
-    """
+    """Write the combined counter of a run, to `output` if that is given."""
     whole = memory.budget(work.options.memory_limit, work.nodes)
     whole.workers(1)  # the coordinator may have taken too much since the start
     task = CombineTask(

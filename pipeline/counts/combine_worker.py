@@ -68,11 +68,7 @@ class CombineTask:
 
 
 def combine(task: CombineTask) -> CounterFacts:
-    """Add counters into one counter file. Runs in a worker process.
-
-    Raises `RunDirectoryError` for a counter that is damaged or not the one expected, `TrainingError` for a count
-    beyond 2^63 - 1.
-    """
+    """Add counters into one file; `RunDirectoryError` for a damaged one, `TrainingError` for counts beyond 2^63 - 1."""
     sources = [_Source(path, fingerprint, weight=task.weights.get(path, (1, 1))) for path, fingerprint in task.parts]
     shares = task.share[1]
     with parts_next_to(task.output) as neighbour, contextlib.ExitStack() as cleaning:
@@ -104,10 +100,7 @@ def combine(task: CombineTask) -> CounterFacts:
 
 
 def join(task: CombineTask) -> CounterFacts:
-    """Write counters of successive shares of the hashes, in order, as one. Runs in a worker process.
-
-    Memory holds one partition at a time. Raises `RunDirectoryError` for a part that is damaged or not the one expected.
-    """
+    """Write counters of successive shares of the hashes as one, in order, with one partition at a time in memory."""
 
     def columns() -> Iterator[Columns]:
         for path, fingerprint in task.parts:
@@ -299,10 +292,7 @@ class Extent:
 
 
 def partitions_of(extents: Sequence[Extent], shares: int, most_bytes: int | None = None) -> int:
-    """Return the number of partitions of the sum: those of the finest counter, or more if the sum is large.
-
-    most_bytes: of a partition in memory.
-    """
+    """Return the number of partitions of the sum: the finest counter's, or more, so that none exceeds `most_bytes`."""
     rows = sum(e.rows for e in extents)
     together = partitions_for(rows, sum(e.piece_bytes for e in extents))
     partitions = max(shares, together // 2, *(extent.partitions for extent in extents))
@@ -327,10 +317,7 @@ def threads_for(extents: Sequence[Extent], shares: int, threads: int, memory_byt
 
 
 def groups_of(extents: Sequence[Extent], threads: int, memory_bytes: int) -> list[list[int]]:
-    """Return groups of indices, each group to be combined by itself; one group if all fit the memory.
-
-    A group has at least two counters, so that repeated grouping ends.
-    """
+    """Return groups of at least two indices, to be combined one group at a time; one group if all fit the memory."""
     most, groups, filled = _open_files(), [list[int]()], 0
     for index, extent in enumerate(extents):
         needed = 2 * extent.partition_bytes + extent.footer_bytes  # as read, and as combined

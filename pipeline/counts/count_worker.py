@@ -38,11 +38,7 @@ class CountTask(ChunkTask):
 
 
 def count_chunk(task: CountTask) -> ChunkStatistics:
-    """Count one chunk, write its counter, return its statistics. Runs in a worker process.
-
-    Raises `TrainingError` for a piece that exceeds the budget, `InvalidTextError` under `errors="strict"`, and
-    `InputError` for a file that cannot be read or changed.
-    """
+    """Count one chunk, write its counter, return its statistics; `TrainingError` for a piece over the budget."""
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern, task.budget_bytes // 2)
     if isinstance(cutter, RegexCutter):

@@ -49,10 +49,7 @@ def partitions_for(rows: int, piece_bytes: int = 0) -> int:
 def write_counter(
     path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
 ) -> "CounterFacts":
-    """Write a counter, each partition as a row group, with only one in memory.
-
-    Raises `RunDirectoryError` if the file cannot be written.
-    """
+    """Write a counter, each partition as a row group, with only one in memory."""
     import pyarrow.parquet as pq
 
     metadata = {

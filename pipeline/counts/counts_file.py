@@ -59,11 +59,7 @@ def readable(path: Location) -> Iterator[None]:
 
 
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
-    """Read the piece counts in a file: Parquet if its name ends so, TSV otherwise.
-
-    budget: the memory for reading and writing them. Raises `InputError` naming file and line or
-    row, `TrainingError` for what exceeds the budget.
-    """
+    """Read the piece counts in a file within a memory budget: Parquet if its name ends so, TSV otherwise."""
     import pyarrow as pa
 
     read = _read_parquet if path.suffix == ".parquet" else _read_tsv
@@ -181,10 +177,7 @@ def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Itera
 
 
 def counts_in(counts: Any) -> Iterator[Batch]:
-    """Read the piece counts in a pyarrow Table or RecordBatch, or a mapping from pieces (bytes or text) to numbers.
-
-    Raises `InputError` naming what is no piece or no whole number.
-    """
+    """Read the piece counts in a pyarrow Table or RecordBatch, or a mapping from pieces (bytes or text) to numbers."""
     if isinstance(counts, Mapping):
         items = iter(counts.items())
         while rows := list(islice(items, BATCH_ROWS)):

@@ -28,10 +28,7 @@ def take_counts(
     source: Source,
     make: Callable[[Run, PartPath], Parts],
 ) -> Iterator[tuple[Run, Counted]]:
-    """Yield the run of this source: the one in the directory, or a new one of the counters that `make` returns.
-
-    The block is logged. Raises `RunDirectoryError` if the directory holds another run.
-    """
+    """Yield the run of this source, and log: the one in the directory, or a new one of what `make` returns."""
     work.untouched = True
     stored = None if work.options.overwrite else manifest.load(work.directory.location)
     if stored is not None:

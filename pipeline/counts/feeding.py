@@ -80,10 +80,7 @@ def feed_chunk(
     look: Callable[[Any, int, int], None] = lambda *_: None,
     resumable: Resumable = Resumable(),  # noqa: B008 - has no state
 ) -> Tally:
-    """Feed every span of a chunk; returns what was skipped or altered.
-
-    before: called ahead of each span; look: with each block of text, and where in it that starts and stops.
-    """
+    """Feed every span of a chunk, after `before`, `look`ing at text blocks; returns what was skipped or altered."""
     feeding = _Feeding(task, counter, look, resumable)
     for number, span in enumerate(task.spans):
         if number < resumable.start[0]:
@@ -255,10 +252,7 @@ def _record_location(file: CorpusFile, records: Records, begin: int) -> Callable
 
 
 class RegexCutter:
-    """Cuts documents with the `regex` package; notes characters that it may classify differently from runtimes.
-
-    memory_bytes: what the package may take in a worker.
-    """
+    """Cuts documents with `regex` within memory; notes characters that it may classify differently from runtimes."""
 
     def __init__(self, pattern: CompiledPattern, memory_bytes: int | None = None) -> None:
         self._pattern = pattern

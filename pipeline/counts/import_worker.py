@@ -56,10 +56,7 @@ class TakeTask:
 
 
 def take_file(task: TakeTask) -> Taken:
-    """Import the counts of a file. Runs in a worker process.
-
-    Raises `InputError` if the file changed since it was digested, and as `take` and `read_counts` do.
-    """
+    """Import the counts of a file; `InputError` if it changed since it was digested."""
     budget = ReadBudget(task.budget_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
     taken = take(read_counts(task.path, budget), task)
     with readable(task.path), open_file(task.path) as stream:
@@ -148,10 +145,7 @@ def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
 def cut_otherwise(
     pieces: Sequence[bytes], pattern: CompiledPattern, location: Callable[[int], str] = "piece {}".format
 ) -> list[bytes]:
-    """Return the pieces that the pattern, given one as a document, would cut or alter.
-
-    location: the location of a piece, for the `PatternTimeoutError` if the pattern takes too long on it.
-    """
+    """Return the pieces that the pattern would cut or alter, if it read the one at this location as a document."""
     cut = []
     for index, piece in enumerate(pieces):
         try:

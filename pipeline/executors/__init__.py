@@ -185,10 +185,7 @@ class Executor(ABC):
 
     @abstractmethod
     def _messages(self, active: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
-        """Wait a moment for messages of these handles and yield them: (handle, kind, value).
-
-        Kinds: those of `worker.answer`, `progress` (in all) and `log` (a record); `failed` also for a worker that died.
-        """
+        """Wait a moment for messages of these handles; yield (handle, kind, value). `failed`: also of a dead worker."""
 
     @abstractmethod
     def _stop(self, handle: Any) -> None:

@@ -148,10 +148,7 @@ class _Worker:
 
 
 class LocalExecutor(Executor):
-    """At most `workers()` processes, kept from one run to the next.
-
-    When the context is entered, they start in the background while the caller continues.
-    """
+    """At most `workers()` processes, kept from run to run; they start in the background when the context is entered."""
 
     def __init__(self, workers: Callable[[], int], setup: WorkerSetup = DEFAULT_SETUP) -> None:
         super().__init__()

@@ -164,10 +164,7 @@ class RayExecutor(Executor):
         return answer
 
     def _take_mail(self) -> list[tuple[int, Message]]:
-        """Return what has arrived in the mailbox, without waiting: nothing while its process starts or moves.
-
-        The mailbox starts after the workers, which use the cores first.
-        """
+        """Return what has arrived in the mailbox, without waiting: nothing while its process starts or moves."""
         if self._mailbox is None:
             if not self._peaks and time.monotonic() - self._entered_at < _STARTING_S:
                 return []
@@ -184,10 +181,7 @@ class RayExecutor(Executor):
 
 
 def _connect(address: str | None) -> bool:
-    """Connect this process to a cluster; return False if it is connected already. Raises `UsageError`.
-
-    Workers get no runtime environment of their own, so that Ray can use those that it started ahead.
-    """
+    """Connect this process to a cluster; return False if it is connected already. Raises `UsageError`."""
     try:
         ray: Any = import_module("ray")
     except ImportError:

@@ -129,10 +129,7 @@ def category_of(code: int) -> str:
 
 
 def folded(chars: CharSet, position: int) -> CharSet:
-    """Add every character that matches one of the set's own under simple case folding.
-
-    Raises `Refusal` with the position for a property that folding would widen, since engines disagree there.
-    """
+    """Add what matches a character of the set under simple case folding; `Refusal` where engines disagree."""
     orbits = fold_orbits()
     found: set[int] = set()
     for part in chars.parts:

@@ -96,10 +96,7 @@ class PatternSequence(CompiledPattern):
         return ends
 
     def ends_of_part(self, data: bytes) -> tuple[list[int], int]:
-        """Return the end of each piece that text after this part cannot change, and where the rest starts.
-
-        These are the pieces that the first step is certain of: none of the others sees beyond them.
-        """
+        """Return the ends of the pieces that later text cannot change: those of which the first step is certain."""
         first, *others = self._automata(data)
         ends, rest = first.cut_part(data)
         for automaton in others:
@@ -119,10 +116,7 @@ def _pieces_between(data: bytes, ends: list[int]) -> list[str]:
 
 
 def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
-    """Return the pattern that cuts with each of the steps, in order: the step itself if there is only one.
-
-    Raises PatternError for a step without an automaton.
-    """
+    """Return the pattern that cuts with each of the steps, in order; `PatternError` for one without an automaton."""
     if len(steps) == 1:
         return steps[0]
     for step in steps:

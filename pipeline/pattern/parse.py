@@ -86,10 +86,7 @@ def parse(pattern: str) -> Node:
 
 
 def first_difference(pattern: str) -> str | None:
-    """Return what engines may read differently in a pattern, with its position; None if they read it alike.
-
-    A file from elsewhere is therefore accepted or refused, but never read approximately.
-    """
+    """Return what engines may read differently in a pattern, with its position; None if they read it alike."""
     parser = _Parser(pattern)
     try:
         parser.whole()

@@ -114,10 +114,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def resolve(pattern: str) -> str:
-    """Return the preset that a name or an alias means; return a regular expression unchanged.
-
-    What has only letters, digits, `.`, `_` and `-` is a name: PatternError if it is unknown.
-    """
+    """Return the preset that a name or alias means, or a regular expression unchanged; `PatternError` otherwise."""
     if not NAME.fullmatch(pattern):
         return pattern
     plain = re.sub("[_-]", "", pattern.lower())

@@ -112,10 +112,7 @@ class Directory:
         write_json(self / self.kind.manifest, document)
 
     def read_manifest(self) -> dict[str, Any] | None:
-        """Return what the manifest says, or None if there is none.
-
-        Raises `RunDirectoryError` if it was altered or is of another format, `StorageError` if it may not be read.
-        """
+        """Return what the manifest says, or None; `RunDirectoryError` if it was altered or is of another format."""
         path = self / self.kind.manifest
         try:
             document = read_json(path)
@@ -146,10 +143,7 @@ class Directory:
             raise RunDirectoryError(f"{path} is damaged ({error}); start again with --overwrite") from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete these files, relative paths that the manifest lists, and directories that are empty then.
-
-        One whose directory is a link stays.
-        """
+        """Delete these files that the manifest lists, and directories then empty; what is in a linked one stays."""
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
                 if name in listed:

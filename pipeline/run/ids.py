@@ -118,10 +118,7 @@ class SpecialTokens:
         return [*named, *itertools.islice((text for text in numbered if text not in named), count)]
 
     def merge_budget(self, vocab_size: int) -> int:
-        """Return the most merges of a vocabulary: vocab_size - 256 - special tokens; rounding up adds to the size.
-
-        Raises `UsageError` if the size is too small for the bytes and special tokens, or beyond `MAX_IDS`.
-        """
+        """Return the most merges of a vocabulary: vocab_size - 256 - special tokens; rounding up adds to the size."""
         special = len(self.named()) + self.reserved
         least = 256 + special
         if vocab_size < least:

@@ -297,10 +297,7 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
 
 
 def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
-    """Return the run with these merge options, vocabulary sizes and files of tokenizers to come, all of them stored.
-
-    Raises `RunDirectoryError` if other options were learned by; results of other options without a merge list go.
-    """
+    """Store merge options, vocabulary sizes and names of files to come; results of other options without a list go."""
     asked = options.of_stage("merge") | {"superwords_from": options.first_stage}
     before = run.manifest
     known = {name.partition("/")[0] for name in before.tokenizers}

@@ -60,10 +60,7 @@ class Budget:
 
 
 def budget(memory_limit: int | None, nodes: Sequence[Node] = ()) -> Budget:
-    """Return the budget as it is now: the limit that was given, or 80 % of the free memory besides our own.
-
-    With nodes, each node's: the given limit, at most what the smallest node lends to tasks.
-    """
+    """Return the budget: the given limit, or 80 % of the free memory besides our own; with nodes, of the smallest."""
     given = memory_limit is not None
     if nodes:
         lent = min(node.memory_bytes for node in nodes)

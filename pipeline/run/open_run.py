@@ -72,10 +72,7 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
 
 
 def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
-    """Delete the counts of the run in the directory, if there is one, and save this one in its place.
-
-    Its results are deleted too (`results`), or stay until there are new ones; copies of standard input in `keep` stay.
-    """
+    """Delete the counts of the run in the directory, and its `results`, and save this run in its place."""
     try:
         old = manifest.load(run.directory.location)
     except RunDirectoryError:

@@ -245,10 +245,7 @@ def flag_of(name: str) -> str:
 
 
 def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
-    """Check and complete the options given by name; `None` means the default. `spell` says how messages name them.
-
-    Raises `UsageError` for an unknown name (naming the nearest known one) or a value that makes no sense.
-    """
+    """Check and complete the options given by name; `None` means the default. `spell` says how messages name them."""
     values = dict(values)
     if values.pop("no_special_tokens", None):
         if values.get("special_tokens"):
@@ -314,10 +311,7 @@ def check_vocabulary(options: Options) -> None:
 
 
 def read_config(path: Location) -> dict[str, Any]:
-    """Read the names and values in a YAML, JSON or TOML file, dashes as underscores.
-
-    Raises `UsageError` naming the file and the position in it that cannot be read.
-    """
+    """Read the names and values in a YAML, JSON or TOML file, dashes as underscores."""
     try:
         text = read_bounded(path, CONFIG_BYTES).decode("utf-8").replace("\r\n", "\n")
         values = _parse_config(path.suffix.lower(), text)

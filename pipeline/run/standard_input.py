@@ -102,10 +102,7 @@ def _is_copy(path: Location) -> bool:
 
 
 def copy_in(directory: Directory, file: CorpusFile) -> CorpusFile:
-    """Return a file, whose path is that of a copy within its directory, with the path that it has now.
-
-    Raises `ValueError` for a name that no copy has.
-    """
+    """Return a file, whose path is relative to its directory, with the path of its copy now, or raise `ValueError`."""
     name = file.path.removeprefix(f"{DIRECTORY}/")
     if not _COPY.fullmatch(name):
         raise ValueError(f"{file.path!r} is not the name of a copy of standard input")

@@ -215,10 +215,7 @@ def parse_saving(value: object) -> float:
 
 
 def parse_weight(value: object) -> Fraction:
-    """Read a factor for counts exactly as written: `2.5` -> 5/2, `1/3`, `1e6`.
-
-    A float is read as the shortest decimal number that prints it.
-    """
+    """Read a factor for counts exactly as written: `2.5` -> 5/2, `1/3`, `1e6`; a float as its shortest decimal."""
     weight = Fraction(0)
     if isinstance(value, str) and (found := re.fullmatch(r"\s*([0-9]{1,18})/([0-9]{1,18})\s*", value)):
         weight = Fraction(int(found[1]), int(found[2])) if int(found[2]) else weight

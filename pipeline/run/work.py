@@ -139,10 +139,7 @@ def open_work(
     kind: Kind = RUN,
     resumable: bool = True,
 ) -> Iterator[Work]:
-    """Work alone in the directory that the options name, or in a new one, and watch memory.
-
-    An interruption is raised again with the way to continue, if there is one.
-    """
+    """Work alone in the options' directory, or a new one, and watch memory; an interruption says how to resume."""
     memory.budget(options.memory_limit).workers(1)  # refuses a limit that is too small for any work
     directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
     work = None

@@ -121,10 +121,7 @@ def smallest_of(found: list[tuple[int, int]], tokens: int) -> list[tuple[int, in
 
 
 def deal_part(task: DealTask) -> "array[int]":
-    """Write the dealt file of a part; returns the number of ids in each bucket.
-
-    Runs in a worker process. Raises `RunDirectoryError` for a damaged part.
-    """
+    """Write the dealt file of a part; returns the number of ids in each bucket."""
     values = vars(task.selection)
     expected = min(task.part_ids, task.run_bytes // task.id_bytes)
     dealer = _core.Dealer(

@@ -69,10 +69,7 @@ def dealt_ids(where: Location, fingerprint: str) -> "array[int] | None":
 
 @dataclass(frozen=True)
 class Bucket:
-    """One bucket of dealt files: path and fingerprint of each, in the order of the corpus.
-
-    memory_bytes: for reading it.
-    """
+    """One bucket of dealt files, in the order of the corpus. memory_bytes: for reading it."""
 
     files: tuple[StoredPart, ...]
     index: int

@@ -81,11 +81,7 @@ def loaded(model: Broadcast, tokenizer: str, cache_bytes: int) -> tuple[Model, _
 
 
 def encode_chunk(task: EncodeTask) -> Part:
-    """Encode one chunk and write its part. Runs in a worker process.
-
-    Raises `TrainingError` for a piece that exceeds the memory budget, `InvalidTextError` under `errors="strict"` and
-    `InputError` for a file that changed or cannot be read.
-    """
+    """Encode one chunk and write its part. Raises as `count_chunk` does."""
     started = time.monotonic()
     model, encoder = loaded(task.model, task.tokenizer, task.cache_bytes)
     with whole_file(task.output) as path, path.open("wb") as file:
@@ -180,10 +176,7 @@ class _Feeding(_core.ChunkCounter):
 
 
 class _PreparedFeeding(_Feeding):
-    """Feeding of a tokenizer whose file has texts changed before they are cut.
-
-    This counter repairs the text, Python changes it, and a second counter makes ids of it.
-    """
+    """The first counter repairs the text, Python prepares it for the pattern, a second counter makes ids of it."""
 
     def __init__(self, task: IdsTask, model: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
         # `skip` judges documents, which special tokens separate; otherwise this counter need not know them.

@@ -209,10 +209,7 @@ def remove_partial(encoding: Encoding) -> None:
 
 
 def checksum(where: Location, advance: Callable[[int], None] = ignore) -> tuple[int, str]:
-    """Return the size of a file in bytes, and their CRC-32 as zlib and gzip compute it. Raises OSError.
-
-    advance: called with the number of bytes of each block.
-    """
+    """Return the size and CRC-32 of a file; `advance` receives the number of bytes of each block. Raises OSError."""
     size = crc32 = 0
     buffer = memoryview(bytearray(_READ_BYTES))
     with open_file(where) as file:
@@ -303,10 +300,7 @@ def load_result(directory: Location) -> EncodedCorpus | None:
 
 
 def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
-    """Return the directory, the result and those of its shards that a path names; None if it names none.
-
-    A path is a directory of shards, a split's directory in it, a shard, or a single file such as `train.bin`.
-    """
+    """Return the directory, the result and the shards that a path names: a directory, split, shard or single file."""
     base = _training_name(where.name)
     for home, path in (
         (where, where / RESULT),

@@ -135,10 +135,7 @@ def as_directory(options: Options) -> Options:
 def open_encoding(
     work: Work, model: Model, asked: dict[str, Any] | None = None, cut: Callable[[Listing], Plan] | None = None
 ) -> Encoding:
-    """Return the encoding that the options ask for: the one in the directory, or a new one with its plan saved.
-
-    asked: what the shards depend on, and cut: what plans the chunks, if not those of a corpus.
-    """
+    """Return the encoding that is asked for: the stored one, or a new one with its plan, which `cut` makes if given."""
     options, directory = work.options, work.directory
     if (directory / "run.json").exists():
         raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")

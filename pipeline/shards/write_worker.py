@@ -67,10 +67,7 @@ def is_intact(task: CheckTask) -> bool:
 
 
 def write_shard(task: ShardTask) -> ShardFacts:
-    """Write a shard, and its second file before it; a file that is there with the same bytes is kept.
-
-    Runs in a worker process. Raises `RunDirectoryError` for a damaged part.
-    """
+    """Write a shard, and its second file before it; a file that is there with the same bytes is kept."""
     format_, documents = shard_format(task.format), _Documents(task)
     packed = None if task.packing is None else Packed(task.packing, task.layout)
     rows = (Rows({IDS: ids}, ends) for ids, ends in documents) if packed is None else packed.rows(iter(documents))

@@ -100,10 +100,7 @@ def appendable(where: Location) -> Iterator[Path]:
 
 
 def put(complete: Path, where: Location) -> None:
-    """Move a complete local file, flushed to disk, to `where` within its file system, or upload it. Raises OSError.
-
-    A link is replaced. Raises `RunDirectoryError` rather than replace what is no file.
-    """
+    """Move a complete local file to `where`, or upload it; refuses to replace what is no file. Raises OSError."""
     if isinstance(where, Remote):
         where.upload(complete)
     else:

@@ -24,11 +24,7 @@ def read_bounded(where: Location, most_bytes: int) -> bytes:
 
 
 def read_json(where: Location, most_bytes: int | None = None) -> Any:
-    """Return the value in a JSON file of at most `most_bytes` (None: `MANIFEST_BYTES`).
-
-    Raises FileNotFoundError or NotADirectoryError if there is none, `StorageError` if it cannot be read, and
-    `ValueError` with the reason if it is too large or not JSON.
-    """
+    """Return the value in a JSON file; `ValueError` with the reason if it is larger than `most_bytes`, or not JSON."""
     try:
         return json.loads(read_bounded(where, most_bytes or MANIFEST_BYTES))
     except (FileNotFoundError, NotADirectoryError):

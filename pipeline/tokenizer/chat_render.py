@@ -14,10 +14,7 @@ Message = Mapping[str, Any]
 
 
 def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: bool, **variables: Any) -> str:
-    """Return the text of a dialog by the model's chat template, which may use the variables.
-
-    Raises `UsageError` if there is no template, if it is damaged, or if it refuses the dialog.
-    """
+    """Return the text of a dialog by the model's chat template; `UsageError` if it has none, or refuses the dialog."""
     if model.chat_template is None:
         raise UsageError(
             "the tokenizer has no chat template: train, merge or export with chat_template='chatml' (or 'llama3')"

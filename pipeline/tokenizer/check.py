@@ -56,10 +56,7 @@ class Check:
 def check_command(
     tokenizer: Tokenizer, source: Location, directory: Location, formats: Sequence[str], samples: Sequence[Location]
 ) -> Iterator[str]:
-    """Check the files of a directory, yield a line for each check, and write them into the report of `source`'s run.
-
-    Raises `ExportRefusedError` at the end where ids differ.
-    """
+    """Check the files of a directory, with a line for each check; `ExportRefusedError` at the end where ids differ."""
     run = manifest.run_of(source)
     with local_files(directory) as local:
         checks = check_exports(tokenizer, local, formats, texts_to_check(run, samples))

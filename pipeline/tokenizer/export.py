@@ -102,10 +102,7 @@ def with_roles(model: Model, options: Options) -> Model:
 def export_model(
     model: Model, directory: Location, formats: Sequence[str] | None, *, with_limits: Collection[str] = ()
 ) -> tuple[list[Location], dict[str, str]]:
-    """Write files of these formats, or for None of all that can be; return their paths, and why others cannot.
-
-    with_limits: formats that are written for None even if their runtime fails on some texts.
-    """
+    """Write files of these formats, or of all that can be (`with_limits` too); return paths, and why others cannot."""
     written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else default_formats():

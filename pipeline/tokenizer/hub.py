@@ -24,10 +24,7 @@ def push(
     commit_message: str = "Upload the tokenizer",
     more: Mapping[str, bytes] | None = None,
 ) -> str:
-    """Upload the files as one commit, into a repository that is made if it is missing; return the commit's address.
-
-    more: other files by name.
-    """
+    """Upload the files, and `more`, as one commit to a repository, which is made if missing; return its address."""
     require_login("repo_id", repo_id, token)
     hub = installed("huggingface_hub")
     with tempfile.TemporaryDirectory() as directory:

@@ -34,10 +34,7 @@ class Origin:
 
 @contextmanager
 def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: bool) -> Iterator[None]:
-    """Write what the directory will hold when the block ends; if the block fails, it holds nothing.
-
-    Raises `RunDirectoryError` if it holds something else, unless `overwrite`.
-    """
+    """Write what the directory will hold when the block ends; `RunDirectoryError` if it holds something else."""
     if same_location(directory.location, tokenizer_home(base)):
         raise UsageError(f"--output {directory} is the base itself; choose another directory")
     stored = None if overwrite else load(directory.location)

@@ -38,10 +38,7 @@ def assemble(order: "array[int]", lengths: Sequence[int], capacity: int | None, 
 
 
 def cut(assembly: Assembly, lengths: Sequence[int], row_tokens: int | None, shard_tokens: int) -> Iterator[range]:
-    """Yield the rows of each shard, as ranges of what the assembly has: at least one, at most `shard_tokens` ids.
-
-    row_tokens: of each packed row.
-    """
+    """Yield the rows of each shard as ranges of the assembly: at least one row, at most `shard_tokens` ids."""
     if row_tokens is not None:
         step = max(shard_tokens // row_tokens, 1)
         yield from (range(at, min(at + step, len(assembly))) for at in range(0, len(assembly), step))

@@ -72,10 +72,7 @@ def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
 
 
 def recognised(files: Sequence[CorpusFile], inputs: tuple[str, ...]) -> DataSet:
-    """Return the data set of files without dataset_info.json: its formatting is seen in the columns of the first one.
-
-    Raises `InputError` for columns that no formatting has.
-    """
+    """Return the data set of files without dataset_info.json, whose formatting the columns of the first one show."""
     found = first_columns(files[0])
     columns: dict[str, str | None] = {name: name for name in ("system", "tools") if name in found}
     if "messages" in found:

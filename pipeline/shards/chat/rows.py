@@ -51,10 +51,7 @@ def as_chat_file(file: CorpusFile) -> CorpusFile:
 def read_rows(
     file: CorpusFile, start: int, stop: int, progress: Callable[[int], None], budget: ReadBudget = UNLIMITED
 ) -> Iterator[Found]:
-    """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file.
-
-    Raises `InputError` for a file that is damaged or changed.
-    """
+    """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file."""
     if file.format in ("parquet", "arrow"):
         yield from (
             _parquet_rows(file, start, stop, progress) if file.format == "parquet" else _arrow_rows(file, progress)

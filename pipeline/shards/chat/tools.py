@@ -30,10 +30,7 @@ Call = tuple[str, Any]  # the name of a tool, and its arguments
 
 
 def described(tools: str, style: str, date: str) -> str:
-    """Return what the system text says of tools; raises `ValueError` for JSON that describes none.
-
-    date: of the day, for styles that name it.
-    """
+    """Return what the system text says of tools on a date; raises `ValueError` for JSON that describes none."""
     listed = json.loads(tools)
     try:
         return _DESCRIBED[style](listed, date) if listed else ""

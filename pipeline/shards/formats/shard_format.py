@@ -102,10 +102,7 @@ class ShardFormat(Protocol):
     split_directories: ClassVar[bool] = False
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
-        """Return the name of a shard, `shard-00000.EXTENSION`, and of its second file, if it has one.
-
-        offsets: whether the positions of documents are asked for.
-        """
+        """Return the names of a shard and of its second file, if any; `offsets`: positions of documents are wanted."""
         ...
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
@@ -130,10 +127,7 @@ class RowGroup:
 
 
 def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
-    """Yield groups of whole rows, of about a million values, for formats that write groups.
-
-    The last row may be a document that continues in the next shard.
-    """
+    """Yield groups of whole rows, of about a million values; the last row may continue in the next shard."""
     sizes = {name: value_bytes(dtype) for name, dtype in layout.columns.items()}
     waiting: dict[str, list[memoryview]] = {name: [] for name in sizes}  # values that belong to no group yet
     first = after = 0  # where they start and end in the shard

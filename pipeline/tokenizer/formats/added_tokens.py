@@ -48,10 +48,7 @@ def read_added_tokens(
 
 
 def check_numbering(field: Field, vocab: Field) -> None:
-    """Refuse ids that tokenizers would not assign: those of the vocabulary, or else the next ones.
-
-    Its versions disagree on the next id: the number of tokens, or one more than the highest id so far.
-    """
+    """Refuse ids that versions of tokenizers would not assign: those of the vocabulary, or the next ones."""
     given = vocab.read(dict)
     highest, new = -1, 0
     for entry in _entries(field):
