@@ -19,20 +19,12 @@ from pipeline.run.options import Options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
+from pipeline.shards import plan as planning
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
 from pipeline.shards.part_file import Part
-from pipeline.shards.plan import (
-    OF_TRAINING,
-    as_directory,
-    model_of,
-    open_encoding,
-    other_separator,
-    refuse_swapped,
-    with_bos,
-)
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -70,22 +62,22 @@ def encode_corpus(
         RunDirectoryError: the directory holds something else, is in use, or cannot be written.
         TrainingError: a piece exceeds the memory budget.
     """
-    refuse_unfit(options, OF_TRAINING, "encoding, which does as the tokenizer says")
-    refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
+    refuse_unfit(options, planning.OF_TRAINING, "encoding, which does as the tokenizer says")
+    planning.refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
     settled = make_options({"inputs": inputs, "output": output, **options})
     with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:
-        return run_encode(settled, model_of(tokenizer, inputs), executor, listener).corpus
+        return run_encode(settled, planning.model_of(tokenizer, inputs), executor, listener).corpus
 
 
 def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    model, asked = with_bos(model, options), options
-    options = as_directory(options)
+    model, asked = planning.with_bos(model, options), options
+    options = planning.as_directory(options)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with open_work(options, model.pattern, executor, listener, kind=kind) as work:
-        encoding = open_encoding(work, model)
+        encoding = planning.open_encoding(work, model)
         with work.logged(lambda: manifest.remove_partial(encoding)):
             ordering = [ORDERING_STAGE] if is_dealt(encoding.options) else []
             work.times = dict.fromkeys([ENCODING_STAGE, *ordering, WRITING_STAGE])
@@ -125,7 +117,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
     written, index, layout = write_shards(work, encoding, model, splits)
     options, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
-    if warning := other_separator(model, separator, total.special_found, documents, encoding.plan):
+    if warning := planning.other_separator(model, separator, total.special_found, documents, encoding.plan):
         work.warn(warning)
     return saved_result(
         encoding,

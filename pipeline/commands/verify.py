@@ -35,8 +35,13 @@ from pipeline.storage import Location, existing, named
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
-from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, load_huggingface
-from pipeline.tokenizer.formats.save import write_model
+from pipeline.tokenizer.formats.huggingface import (
+    EDITABLE,
+    chat_template_of,
+    check_edited,
+    load_huggingface,
+    write_model,
+)
 from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.origin import DERIVED

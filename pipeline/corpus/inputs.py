@@ -11,24 +11,21 @@ import re
 import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, os_error_as
 from pipeline.storage import Location, Remote, is_uri, named
 
 _MANIFESTS = ("run.json", "encoding.json")  # a run directory has the first, a directory of shards the second
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
-@contextmanager
-def reading(name: str, remedy: str = "check the name and its permissions, or leave it out") -> Iterator[None]:
+def reading(
+    name: str, remedy: str = "check the name and its permissions, or leave it out"
+) -> AbstractContextManager[None]:
     """Raise `InputError` with the remedy where the system or a store refuses."""
-    try:
-        yield
-    except OSError as error:
-        name = name.encode(errors="backslashreplace").decode()
-        raise InputError(f"{name} cannot be read: {error.strerror or error}; {remedy}") from None
+    return os_error_as(InputError, f"{name.encode(errors='backslashreplace').decode()} cannot be read", remedy)
 
 
 def sample_corpus() -> list[str]:

@@ -11,13 +11,13 @@ Files are read in batches of bounded size. Errors name the file and the number o
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, os_error_as
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.lines import LINE, whole_lines
@@ -49,13 +49,9 @@ class Batch:
     location: Callable[[int], str]
 
 
-@contextmanager
-def readable(path: Location) -> Iterator[None]:
+def readable(path: Location) -> AbstractContextManager[None]:
     """Raise `InputError` naming the file for what the system or a store refuses."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}; give a readable file") from None
+    return os_error_as(InputError, f"{path} cannot be read", "give a readable file")
 
 
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.counts.combine import combine_counters
 from pipeline.counts.count import COMBINING, Counted, as_counted, check_facts, find_counted
 from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
@@ -52,13 +52,8 @@ def take_counts(
             work.directory.require_lock()
             if stored is None:
                 run = replace_run(run, keep=[], results=True)
-            try:
+            with os_error_as(RunDirectoryError, f"{run.counter_path} cannot be written", "run the same command again"):
                 put(whole, run.counter_path)
-            except OSError as error:
-                reason = error.strerror or error
-                raise RunDirectoryError(
-                    f"{run.counter_path} cannot be written: {reason}; run the same command again"
-                ) from None
         counted = as_counted(run, counter)
     work.untouched = False
     with work.logged(lambda: manifest.remove_partial(run)):

@@ -1,9 +1,9 @@
 """How differently languages are compressed that chose the merges of one vocabulary (`merge --parity`)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.merges.merge_list import MergeList
+from pipeline.report.measure import gini
 from pipeline.run.parity import Parity
 
 
@@ -47,17 +47,5 @@ def languages_of(learned: MergeList, parity: Parity | None) -> Languages | None:
         LanguageTokens(one.name, size, tokens, by.count(index))
         for index, (one, (size, tokens)) in enumerate(zip(parity.languages, learned.chosen.measured, strict=True))
     )
-    return Languages(
-        measured, len(learned), gini([one.bytes for one in measured]), gini([one.tokens for one in measured])
-    )
-
-
-def gini(lengths: Sequence[int]) -> float:
-    """Return the Gini coefficient: 0 if all are equal, near 1 if one has nearly everything.
-
-    >>> gini([10, 10]), gini([10, 30])
-    (0.0, 0.25)
-    """
-    ordered, total = sorted(lengths), sum(lengths)
-    weighted = sum((2 * rank - len(ordered) - 1) * one for rank, one in enumerate(ordered, 1))
-    return weighted / (len(ordered) * total) if total else 0.0
+    before, after = (gini([getattr(one, name) for one in measured]) or 0.0 for name in ("bytes", "tokens"))
+    return Languages(measured, len(learned), before, after)

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base import system
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import RunDirectoryError, UsageError, os_error_as
 from pipeline.storage import Location, Remote, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
@@ -184,21 +184,15 @@ class Directory:
     def _remove(self, path: Location) -> None:
         if isinstance(path, Path) and not path.is_file() and not path.is_symlink():
             return  # we write files
-        try:
+        with os_error_as(RunDirectoryError, f"{path} cannot be removed", "choose another --output"):
             remove(path)
-        except OSError as error:
-            reason = error.strerror or error
-            raise RunDirectoryError(f"{path} cannot be removed: {reason}; choose another --output") from None
 
     def names_in(self, where: Location) -> list[str]:
         """List the names in a directory inside this one; none if it is missing."""
-        try:
+        refused = os_error_as(RunDirectoryError, f"{where} cannot be read", "choose another --output")
+        with refused, contextlib.suppress(NotADirectoryError):
             return stored_names(where)
-        except NotADirectoryError:
-            return []
-        except OSError as error:
-            reason = error.strerror or error
-            raise RunDirectoryError(f"{where} cannot be read: {reason}; choose another --output") from None
+        return []
 
     def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
         """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""

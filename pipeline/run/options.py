@@ -15,36 +15,9 @@ from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
+from pipeline.run import values as read
 from pipeline.run.ids import BYTE_ORDER, Roles, SpecialTokens
 from pipeline.run.llamafactory_names import THEIRS
-from pipeline.run.values import (
-    MIX_STRATEGIES,
-    PACKS,
-    TOOL_FORMATS,
-    parse_amount,
-    parse_any_text,
-    parse_chat_template,
-    parse_first_stage,
-    parse_flag,
-    parse_formats,
-    parse_fraction,
-    parse_names,
-    parse_one_of,
-    parse_paths,
-    parse_pattern,
-    parse_saving,
-    parse_shard_format,
-    parse_shares,
-    parse_special_token,
-    parse_special_tokens,
-    parse_superword_pattern,
-    parse_superword_words,
-    parse_text,
-    parse_text_field,
-    parse_thinking,
-    parse_vocab_size,
-    parse_weights,
-)
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
@@ -62,75 +35,75 @@ def _option(stage: str, default: Any, parse: Callable[[object], Any], metavar: s
 class Options:
     """Everything that can be asked of a run; sizes in bytes, times in seconds."""
 
-    inputs: tuple[str, ...] | None = _option("run", None, parse_paths)
+    inputs: tuple[str, ...] | None = _option("run", None, read.parse_paths)
     output: Location | None = _option("run", None, parse_location, "DIR")
-    vocab_size: tuple[int, ...] = _option("vocabulary", (32_000,), parse_vocab_size, "N[,N...]")
-    stop_at_saving: float | None = _option("vocabulary", None, parse_saving, "SHARE")
-    special_tokens: tuple[str, ...] = _option("count", ("<|endoftext|>",), parse_special_tokens, "TEXT")
-    special_tokens_as_text: bool = _option("count", False, parse_flag)
-    pattern: str = _option("count", "gpt2", parse_pattern, "NAME|REGEX")
-    errors: str = _option("count", "replace", parse_one_of("replace", "strict", "skip"))
+    vocab_size: tuple[int, ...] = _option("vocabulary", (32_000,), read.parse_vocab_size, "N[,N...]")
+    stop_at_saving: float | None = _option("vocabulary", None, read.parse_saving, "SHARE")
+    special_tokens: tuple[str, ...] = _option("count", ("<|endoftext|>",), read.parse_special_tokens, "TEXT")
+    special_tokens_as_text: bool = _option("count", False, read.parse_flag)
+    pattern: str = _option("count", "gpt2", read.parse_pattern, "NAME|REGEX")
+    errors: str = _option("count", "replace", read.parse_one_of("replace", "strict", "skip"))
     pattern_timeout: int = _option("run", 60, parse_whole_number(1, 1_000_000), "SECONDS")
     max_piece_bytes: int | None = _option("count", None, parse_piece_bytes, "SIZE")
-    input_format: str = _option("count", "auto", parse_one_of("auto", "text", "lines", "jsonl", "parquet"))
-    compression: str = _option("count", "auto", parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"))
-    text_field: str = _option("count", "text", parse_text_field, "NAME")
-    tie_break: str = _option("merge", "lowest-ids", parse_one_of("lowest-ids", "greatest-bytes"))
+    input_format: str = _option("count", "auto", read.parse_one_of("auto", "text", "lines", "jsonl", "parquet"))
+    compression: str = _option("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"))
+    text_field: str = _option("count", "text", read.parse_text_field, "NAME")
+    tie_break: str = _option("merge", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"))
     min_frequency: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
     min_piece_count: int = _option("merge", 1, parse_whole_number(1, (1 << 63) - 1), "N")
     max_token_bytes: int | None = _option("merge", None, parse_whole_number(2, 1 << 30), "N")
-    whole_characters: bool = _option("merge", False, parse_flag)
-    superwords_from: int | str | None = _option("merge", None, parse_first_stage, "N|80%")
-    superword_pattern: str = _option("merge", "superbpe", parse_superword_pattern, "NAME|REGEX")
-    superword_words: int | str = _option("merge", 4, parse_superword_words, "N|none")
-    superword_colon: bool = _option("merge", False, parse_flag)
-    special_ids: str = _option("merge", "last", parse_one_of("last", "first"))
-    bos_token: str | None = _option("special", None, parse_special_token, "TEXT")
-    eos_token: str | None = _option("special", None, parse_special_token, "TEXT")
-    pad_token: str | None = _option("special", None, parse_special_token, "TEXT")
-    add_bos: bool = _option("special", False, parse_flag)
+    whole_characters: bool = _option("merge", False, read.parse_flag)
+    superwords_from: int | str | None = _option("merge", None, read.parse_first_stage, "N|80%")
+    superword_pattern: str = _option("merge", "superbpe", read.parse_superword_pattern, "NAME|REGEX")
+    superword_words: int | str = _option("merge", 4, read.parse_superword_words, "N|none")
+    superword_colon: bool = _option("merge", False, read.parse_flag)
+    special_ids: str = _option("merge", "last", read.parse_one_of("last", "first"))
+    bos_token: str | None = _option("special", None, read.parse_special_token, "TEXT")
+    eos_token: str | None = _option("special", None, read.parse_special_token, "TEXT")
+    pad_token: str | None = _option("special", None, read.parse_special_token, "TEXT")
+    add_bos: bool = _option("special", False, read.parse_flag)
     reserve_tokens: int = _option("special", 0, parse_whole_number(0, 1 << 20), "N")
     round_vocab_to: int = _option("special", 1, parse_whole_number(1, 1 << 20), "N")
-    export: tuple[str, ...] | None = _option("run", None, parse_formats, "LIST")
-    chat_template: str | None = _option("run", None, parse_chat_template, "NAME|FILE")
-    shard_format: str = _option("encode", "npy", parse_shard_format, "NAME")
+    export: tuple[str, ...] | None = _option("run", None, read.parse_formats, "LIST")
+    chat_template: str | None = _option("run", None, read.parse_chat_template, "NAME|FILE")
+    shard_format: str = _option("encode", "npy", read.parse_shard_format, "NAME")
     shard_size: int = _option("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1), "N")
-    documents: str = _option("encode", "separator", parse_one_of("separator", "offsets"), "NAME")
-    separator: str | None = _option("encode", None, parse_text, "TEXT")
+    documents: str = _option("encode", "separator", read.parse_one_of("separator", "offsets"), "NAME")
+    separator: str | None = _option("encode", None, read.parse_text, "TEXT")
     shuffle: int | None = _option("encode", None, parse_whole_number(0, (1 << 63) - 1), "SEED")
     repeat: int = _option("encode", 1, parse_whole_number(1, 1000), "N")
-    weights: tuple[str, ...] | None = _option("encode", None, parse_weights, "NUMBER")
-    val_fraction: float | None = _option("encode", None, parse_fraction, "SHARE")
+    weights: tuple[str, ...] | None = _option("encode", None, read.parse_weights, "NUMBER")
+    val_fraction: float | None = _option("encode", None, read.parse_fraction, "SHARE")
     val_tokens: int | None = _option("encode", None, parse_whole_number(1, (1 << 63) - 1), "N")
     sequence_length: int | None = _option("encode", None, parse_whole_number(1, 1 << 26), "N")
-    pack: str = _option("encode", "concat", parse_one_of(*PACKS), "NAME")
-    position_ids: bool = _option("encode", False, parse_flag)
-    chat: bool = _option("chat", False, parse_flag)
-    template: str | None = _option("chat", None, parse_text, "NAME|FILE")
+    pack: str = _option("encode", "concat", read.parse_one_of(*read.PACKS), "NAME")
+    position_ids: bool = _option("encode", False, read.parse_flag)
+    chat: bool = _option("chat", False, read.parse_flag)
+    template: str | None = _option("chat", None, read.parse_text, "NAME|FILE")
     dataset_info: Location | None = _option("chat", None, parse_location, "FILE")
-    dataset: tuple[str, ...] | None = _option("chat", None, parse_names, "NAME[,NAME...]")
-    compatible: bool = _option("chat", False, parse_flag)
-    train_on_prompt: bool = _option("chat", False, parse_flag)
-    mask_history: bool = _option("chat", False, parse_flag)
-    default_system: str | None = _option("chat", None, parse_any_text, "TEXT")
-    enable_thinking: str = _option("chat", "true", parse_thinking, "true|false|null")
-    preserve_thinking: bool = _option("chat", False, parse_flag)
-    tool_format: str | None = _option("chat", None, parse_one_of(*TOOL_FORMATS), "NAME")
-    mix_strategy: str = _option("chat", "concat", parse_one_of(*MIX_STRATEGIES), "NAME")
-    interleave_probs: tuple[float, ...] | None = _option("chat", None, parse_shares, "P[,P...]")
+    dataset: tuple[str, ...] | None = _option("chat", None, read.parse_names, "NAME[,NAME...]")
+    compatible: bool = _option("chat", False, read.parse_flag)
+    train_on_prompt: bool = _option("chat", False, read.parse_flag)
+    mask_history: bool = _option("chat", False, read.parse_flag)
+    default_system: str | None = _option("chat", None, read.parse_any_text, "TEXT")
+    enable_thinking: str = _option("chat", "true", read.parse_thinking, "true|false|null")
+    preserve_thinking: bool = _option("chat", False, read.parse_flag)
+    tool_format: str | None = _option("chat", None, read.parse_one_of(*read.TOOL_FORMATS), "NAME")
+    mix_strategy: str = _option("chat", "concat", read.parse_one_of(*read.MIX_STRATEGIES), "NAME")
+    interleave_probs: tuple[float, ...] | None = _option("chat", None, read.parse_shares, "P[,P...]")
     seed: int = _option("chat", 42, parse_whole_number(0, (1 << 32) - 1), "N")
-    val_size: float = _option("chat", 0.0, parse_amount, "N|SHARE")
+    val_size: float = _option("chat", 0.0, read.parse_amount, "N|SHARE")
     max_samples: int | None = _option("chat", None, parse_whole_number(1, (1 << 63) - 1), "N")
     workers: int | None = _option("run", None, parse_whole_number(1, 4096), "N")
-    executor: str = _option("run", "local", parse_one_of("local", "ray"))
-    ray_address: str | None = _option("run", None, parse_text, "ADDRESS")
+    executor: str = _option("run", "local", read.parse_one_of("local", "ray"))
+    ray_address: str | None = _option("run", None, read.parse_text, "ADDRESS")
     chunk_size: int | None = _option("run", None, parse_bytes, "SIZE")
     memory_limit: int | None = _option("run", None, parse_bytes, "SIZE")
-    fail_on_loss: bool = _option("run", False, parse_flag)
-    dry_run: bool = _option("run", False, parse_flag)
-    overwrite: bool = _option("run", False, parse_flag)
-    quiet: bool = _option("run", False, parse_flag)
-    log_json: bool = _option("run", False, parse_flag)
+    fail_on_loss: bool = _option("run", False, read.parse_flag)
+    dry_run: bool = _option("run", False, read.parse_flag)
+    overwrite: bool = _option("run", False, read.parse_flag)
+    quiet: bool = _option("run", False, read.parse_flag)
+    log_json: bool = _option("run", False, read.parse_flag)
 
     @property
     def special(self) -> SpecialTokens:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, os_error_as
 from pipeline.corpus.files import CorpusFile
 from pipeline.run.directory import Directory
 from pipeline.run.options import Options
@@ -67,8 +67,9 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
     with parts_next_to(directory / DIRECTORY) as neighbour:
         partial = neighbour.with_name(f".{DIRECTORY}.{own_mark()}.partial")
         digest = hashlib.sha256()
+        refused = f"standard input cannot be kept in {home}", "free disk space or choose another --output"
         try:
-            with partial.open("wb") as copy:
+            with os_error_as(RunDirectoryError, *refused), partial.open("wb") as copy:
                 while block := _read():
                     digest.update(block)
                     copy.write(block)
@@ -80,13 +81,9 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
             is_new = not _is_copy(path)
             if is_new:
                 make_directory(home)
-                put(partial, path)
+                with os_error_as(RunDirectoryError, *refused):
+                    put(partial, path)
             return path, is_new
-        except OSError as error:
-            raise RunDirectoryError(
-                f"standard input cannot be kept in {home}: {error.strerror or error}; free disk space or choose "
-                "another --output"
-            ) from None
         finally:
             partial.unlink(missing_ok=True)
 
@@ -145,7 +142,5 @@ def removed_if_refused(directory: Directory) -> Iterator[None]:
 
 
 def _read() -> bytes:
-    try:
+    with os_error_as(InputError, "standard input cannot be read", "name files instead"):
         return sys.stdin.buffer.read(_BLOCK_BYTES)
-    except OSError as error:
-        raise InputError(f"standard input cannot be read: {error.strerror or error}; name files instead") from None

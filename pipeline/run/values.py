@@ -90,6 +90,10 @@ def parse_texts(value: object) -> tuple[str, ...]:
     return texts
 
 
+def _listed(value: object) -> tuple[str, ...]:
+    return tuple(name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip())
+
+
 def parse_special_tokens(value: object) -> tuple[str, ...]:
     """Read special tokens; raises `UsageError` for one that is not possible."""
     texts = parse_texts(value)
@@ -163,8 +167,7 @@ def parse_pattern(value: object) -> str:
 
 def parse_formats(value: object) -> tuple[str, ...]:
     """Read names of export formats, in a list or separated by commas."""
-    names = [name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip()]
-    return tuple(dict.fromkeys(parse_one_of(*EXPORT_FORMATS)(name) for name in names))
+    return tuple(dict.fromkeys(map(parse_one_of(*EXPORT_FORMATS), _listed(value))))
 
 
 def parse_paths(value: object) -> tuple[str, ...]:
@@ -237,10 +240,9 @@ def parse_any_text(value: object) -> str:
 
 def parse_names(value: object) -> tuple[str, ...]:
     """Read names, in a list or separated by commas."""
-    names = [name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip()]
-    if not names:
+    if not (names := _listed(value)):
         raise ValueError("names, separated by commas")
-    return tuple(names)
+    return names
 
 
 def parse_thinking(value: object) -> str:

@@ -16,19 +16,9 @@ from pipeline.run.option_types import AnyPath, EncodeFilesOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
+from pipeline.shards import plan as planning
 from pipeline.shards.encode_worker import IdsTask, make_ids
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
-from pipeline.shards.plan import (
-    OF_TRAINING,
-    cut_corpus,
-    dtype_of,
-    encoding_workers,
-    model_of,
-    other_separator,
-    refuse_swapped,
-    separator_of,
-    task_of,
-)
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -114,19 +104,19 @@ def encode_files(
         InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
         TrainingError: a piece exceeds the memory budget.
     """
-    refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
-    refuse_unfit(options, OF_TRAINING | _OF_SHARDS, "encoding in memory")
+    planning.refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
+    refuse_unfit(options, planning.OF_TRAINING | _OF_SHARDS, "encoding in memory")
     settled = make_options({"inputs": inputs, **options})
     if settled.inputs is None or "-" in settled.inputs:
         raise UsageError(
             "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
         )
-    model = model_of(tokenizer, inputs)
+    model = planning.model_of(tokenizer, inputs)
     if on_regex(model.pattern):
         warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
     listing = list_corpus(settled, warn_of)
-    id_bytes = ID_BYTES[dtype_of(model)]
-    plan = cut_corpus(listing, model, settled)
+    id_bytes = ID_BYTES[planning.dtype_of(model)]
+    plan = planning.cut_corpus(listing, model, settled)
     ids, ends = bytearray(), array("Q")
     total = ChunkStatistics(losses=plan.files_without_text())
     with closing(_encode_chunks(model, settled, plan)) as parts:
@@ -138,8 +128,8 @@ def encode_files(
             total += statistics
     if settled.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    separator = separator_of(model, settled)
-    if warning := other_separator(model, separator, total.special_found, len(ends), plan):
+    separator = planning.separator_of(model, settled)
+    if warning := planning.other_separator(model, separator, total.special_found, len(ends), plan):
         warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)
@@ -149,9 +139,9 @@ def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[tupl
     """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)
-    workers = encoding_workers(options, model, len(plan.chunks))
+    workers = planning.encoding_workers(options, model, len(plan.chunks))
     encoder = model.encoder(cache_bytes=workers.count * workers.cache_bytes, threads=workers.count)
-    task = task_of(IdsTask, model, options, workers)
+    task = planning.task_of(IdsTask, model, options, workers)
     given_up = Event()
 
     def encode(index: int) -> tuple[ChunkStatistics, Blocks]:

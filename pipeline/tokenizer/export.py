@@ -18,7 +18,8 @@ from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.gguf import pre_type
-from pipeline.tokenizer.formats.save import EXPORTS, GENERATION_NAME, default_formats, write_model
+from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
+from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH = 5, 24

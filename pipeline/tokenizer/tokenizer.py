@@ -23,8 +23,8 @@ from pipeline.tokenizer.chat_render import Message, render
 from pipeline.tokenizer.decode import StreamDecoder, numbers_of, tokens_of
 from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
 from pipeline.tokenizer.explain import Explainer, Explanation
+from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.formats.load import load_model
-from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.hub import push
 from pipeline.tokenizer.model import PLAIN_RULE, Model

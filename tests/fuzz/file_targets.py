@@ -32,7 +32,7 @@ from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.options import make_options, read_config
 from pipeline.run.work import open_work
-from pipeline.tokenizer.formats.save import write_model
+from pipeline.tokenizer.formats.huggingface import write_model
 
 _LISTS = ("left", "right", "counts", "joined")
 

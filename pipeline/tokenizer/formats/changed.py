@@ -13,9 +13,8 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.added_tokens import check_numbering
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
-from pipeline.tokenizer.formats.huggingface import EDITABLE, load_huggingface
+from pipeline.tokenizer.formats.huggingface import EDITABLE, load_huggingface, write_model
 from pipeline.tokenizer.formats.load import tokenizer_home
-from pipeline.tokenizer.formats.save import write_model
 from pipeline.tokenizer.model import Model
 
 _MODEL_NAME, _CONFIG_NAME, _TEMPLATE_NAME = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"

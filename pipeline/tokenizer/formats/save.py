@@ -10,7 +10,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer.formats import gguf
 from pipeline.tokenizer.formats.gguf import GGUF_NAME, export_gguf
 from pipeline.tokenizer.formats.gpt2_files import export_gpt2
-from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, export_huggingface, write_model
+from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, export_huggingface
 from pipeline.tokenizer.formats.tiktoken_ranks import export_tiktoken
 from pipeline.tokenizer.model import Model
 
@@ -26,18 +26,6 @@ FILE_NAMES = (
     *("tokenizer.tiktoken", "tiktoken_encoding.py", GENERATION_NAME, GGUF_NAME),
 )
 """Every file that an export may write."""
-
-__all__ = [
-    "EXPORTS",
-    "FILE_NAMES",
-    "GENERATION_NAME",
-    "default_formats",
-    "export_gguf",
-    "export_gpt2",
-    "export_huggingface",
-    "export_tiktoken",
-    "write_model",
-]
 
 
 def default_formats() -> list[str]:
