@@ -164,6 +164,20 @@ def test_counts_far_above_a_threshold_that_was_raised(threads: int) -> None:
     assert train(counter, 2500, threads=threads, thread_bytes=1) == expected
 
 
+def test_counts_of_a_level_that_was_opened_before_the_threshold_passed_it() -> None:
+    """One merge, of a character's bytes, makes thousands of pairs that occur more often than all others."""
+    chance = random.Random(1)
+    tokens = [bytes([first, second]) for first in range(64) for second in range(64, 128)]
+    chance.shuffle(tokens)
+    counter = dict.fromkeys(tokens, 20_000)
+    half = len(tokens) // 2
+    counter |= {one + "é".encode() + other: 3 for one, other in zip(tokens[:half], tokens[half:], strict=True)}
+    counter |= {b"".join(chance.choices(tokens, k=3)): 2 for _ in range(2200)}
+    options: dict[str, Any] = {"whole_characters": True, "max_token_bytes": 4}
+    expected = train(counter, 6397, index_positions=50, **options)
+    assert train(counter, 6397, threads=2, thread_bytes=1, share_from=1, **options) == expected
+
+
 def test_compact_words_tell_a_byte_from_a_number_that_looks_like_it() -> None:
     """Merge 97, (x, a), leaves the byte 97, an a, in its second slot; what follows it is a b, as in the pair (a, b)."""
     fillers = {f"{chr(65 + number // 10)}{number % 10}".encode(): 1000 - number for number in range(97)}

@@ -36,6 +36,7 @@ _LONG = ("tokenizer/test_tokenizer.py::test_long_pieces_are_merged_by_definition
 _JSON = ("corpus/test_json_lines.py::test_records_are_those_of_the_standard_json",)
 _ESCAPES = ("corpus/test_json_lines.py::test_strings_of_any_escapes_are_read_as_the_standard_json_reads_them",)
 _RAISED = ("merges/test_merge_worker.py::test_counts_far_above_a_threshold_that_was_raised",)
+_OPENED = ("merges/test_merge_worker.py::test_counts_of_a_level_that_was_opened_before_the_threshold_passed_it",)
 _COMPACT = ("merges/test_merge_worker.py::test_compact_words_tell_a_byte_from_a_number_that_looks_like_it",)
 _PARITY = ("merges/test_parity.py::test_merges_are_those_of_the_definition",)
 _RAREST = ("commands/test_verify.py::test_leaving_out_every_piece_is_refused",)
@@ -54,6 +55,13 @@ MUTATIONS = (
         "if (above_.front().count < threshold_) return kNoPair;",
         "",
         _RAISED,
+    ),
+    Mutation(
+        "a pair of a level below a raised threshold is merged",
+        "native/merge/index.hpp",
+        "if (open_ < threshold_) return kNoPair;",
+        "",
+        _OPENED,
     ),
     Mutation(
         "a low part of a number in compact words is read as a byte",

@@ -55,6 +55,8 @@ class PairQueue {
       push(best.number);
     }
     do {
+      // A batch may have opened a level below counts that its merges then made, and these raised the threshold above it.
+      if (open_ < threshold_) return kNoPair;
       while (!ordered_.empty() || !late_.empty()) {
         Candidate best;
         if (late_.empty() || (!ordered_.empty() && worse(late_.front(), ordered_.back()))) {
