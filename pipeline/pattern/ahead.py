@@ -56,6 +56,7 @@ class LookAhead:
             self.table.append(line)
             if len(order) > MAX_STATES or len(self.verdicts) >= DECIDED - 1:
                 raise Refusal("a look-ahead that takes more states than there are", 0)
+        self.before = cache(self._before)
         self.futures = self._all_futures()
         self.anything = frozenset(self.futures)
         self.variants: dict[tuple[int, int], int] = {}
@@ -70,7 +71,7 @@ class LookAhead:
         """The number of classes with the variants and the end, which is the last."""
         return self.end + len(self.variants) + 1
 
-    def before(self, future: Future, cls: int) -> Future:
+    def _before(self, future: Future, cls: int) -> Future:
         """Return the future before a character, given the one after it."""
         return tuple(line[cls] - DECIDED if line[cls] >= DECIDED else future[line[cls]] for line in self.table)
 
