@@ -44,7 +44,6 @@ class Sample:
     kinds: Sequence[Kind]
     points: Sequence[tuple[int, int, int]]
     columns: tuple[Any, Any, Any]
-    occurrences: int
     counted_s: float
 
     @property
@@ -91,7 +90,7 @@ def sample(plan: Plan, text_field: str, counter: _core.ChunkCounter, sample_byte
     columns = counter.columns()
     half_bytes = memoryview(columns[1]).nbytes * points[0][1] / points[1][1]  # pieces hardly get longer
     sizes = [(*points[0], int(half_bytes)), (*points[1], memoryview(columns[1]).nbytes)]
-    return Sample(list(kinds.values()), sizes, columns, int(counter.statistics()["pieces"]), counted_s)
+    return Sample(list(kinds.values()), sizes, columns, counted_s)
 
 
 def _read(kind: Kind, text_field: str, wanted: int) -> None:

@@ -98,7 +98,7 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
 
 def finished_corpus(work: Work, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
-    corpus = manifest.load_result_file(encoding.result)
+    corpus = manifest.load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
     if (damaged := damaged_file(work, encoding, corpus)) is not None:

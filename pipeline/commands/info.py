@@ -105,7 +105,7 @@ def _template(template: ChatTemplate | None) -> str | None:
 
 def _shards(directory: Location) -> dict[str, Any]:
     encoding = shards.load(Directory(directory, SHARDS))
-    corpus = shards.load_result(directory)
+    corpus = shards.load_result(directory / shards.RESULT)
     if corpus is None:
         if encoding is None:
             raise InputError(f"{directory} holds no shards: name a run, a tokenizer or a directory of shards")

@@ -210,18 +210,6 @@ def _replay(work: Work, task: ReplayTask, whole: Sum, verified: dict[str, str], 
     return merges
 
 
-def _require_memory(what: str, needed: int, of_what: str, options: Options) -> None:
-    """Raise `TrainingError` if one process's work takes too much memory."""
-    budget = memory.budget(options.memory_limit)
-    available = budget.per_worker(1)
-    together = budget.taken_bytes + memory.WORKER_BYTES + needed
-    if needed > available:
-        raise TrainingError(
-            f"{what} would take about {format_bytes(together)} for all processes together, and there are "
-            f"{format_bytes(budget.limit_bytes)}: it is of {of_what}; give --memory-limit {-(-together >> 20)}MiB"
-        )
-
-
 def _verify_tokenizers(
     work: Work, run: Run, merges: MergeList, homes: Sequence[Location], verified: dict[str, str]
 ) -> None:
@@ -262,7 +250,14 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
             f"merge --vocab-size {tokens} again"
         )
     needed = forecast.exporting_bytes(tokens, merges.token_bytes())
-    _require_memory(f"reading {home}", needed, format_count(tokens, "tokens"), work.options)
+    budget = memory.budget(work.options.memory_limit)
+    together = budget.taken_bytes + memory.WORKER_BYTES + needed
+    if needed > budget.per_worker(1):
+        raise TrainingError(
+            f"reading {home} would take about {format_bytes(together)} for all processes together, and there are "
+            f"{format_bytes(budget.limit_bytes)}: it is of {format_count(tokens, 'tokens')}; give --memory-limit "
+            f"{-(-together >> 20)}MiB"
+        )
     try:
         model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
     except OSError as error:

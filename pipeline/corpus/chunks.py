@@ -100,11 +100,7 @@ class Cutting:
 def plan_chunks(
     files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int, read_bytes: int = 1 << 20, threads: int = 2
 ) -> list[Chunk]:
-    """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where no cut is safe.
-
-    Reads what it needs to find safe positions, `read_bytes` at a time. Raises `InputError` if a file cannot be read
-    or does not have the size that was listed.
-    """
+    """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where no cut is safe."""
     chunks: list[Chunk] = []
     spans: list[Span] = []
     filled = 0

@@ -35,11 +35,7 @@ def field(records: Any, text_field: str) -> Any:
 
 
 def plain(column: pa.Array, most_bytes: int = MOST_BYTES) -> Iterator[pa.Array]:
-    """Yield a column of texts as one or more, in order, whose texts are adjacent in memory; nulls stay.
-
-    A dictionary's column is decoded in parts of at most `most_bytes` of text (or a single longer one), since few
-    entries may represent very much text.
-    """
+    """Yield a column of texts as parts whose texts are adjacent in memory, of a dictionary's at most `most_bytes`."""
     kind = column.type
     if kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         yield column

@@ -23,10 +23,7 @@ ReadAt = Callable[[int, int], bytes]
 
 @dataclass(frozen=True)
 class Frame:
-    """A part: where it starts in the file and in the text.
-
-    xz: where its stream's header is, and where the stream's blocks and the stream itself end.
-    """
+    """A part: where it starts in the file and in the text; of xz also where its stream's header, blocks and end are."""
 
     start: int
     text: int

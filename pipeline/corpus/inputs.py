@@ -188,10 +188,7 @@ def _matching(root: Location, pattern: str) -> Iterator[Location]:
 
 
 def _glob(root: Location, above: str, parts: Sequence[str], deep: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the paths from the root that match, as Python's `glob`, and which are files. `above`: where `parts` begin.
-
-    If there is a `**`, nothing matches in run directories from the first wildcard on: there it is `deep`.
-    """
+    """Yield the paths below `above` that match, as Python's `glob`, and which are files; `deep`: after a wildcard."""
     part, *rest = parts
     if _is_magic(root, part):
         deep = deep or "**" in parts

@@ -35,10 +35,7 @@ class Chosen:
 
 
 def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> list[Chosen]:
-    """Choose about `sample_bytes` at random, every byte of the files as likely as any other; the same each time.
-
-    At most 256 files have to be opened, or 64 for less than 4 MiB. Nothing is read here.
-    """
+    """Choose about `sample_bytes` at random, the same each time, in at most 256 files, 64 for less than 4 MiB."""
     ends = list(accumulate(file.size for file in files))
     if not ends:
         return []

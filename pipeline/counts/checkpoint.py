@@ -35,6 +35,7 @@ class Checkpoints:
 
     def __init__(self, output: Location, fingerprint: str) -> None:
         self._output, self._fingerprint = output, fingerprint
+        self.part_fingerprint = f"{fingerprint}, a part"  # of every part
         self._path = output.with_name(f".{output.name}.checkpoint.kept")
         self._interval_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _INTERVAL_S))
         self.last = self._load()
@@ -43,11 +44,6 @@ class Checkpoints:
     def part_path(self, number: int) -> Location:
         """Return where to write a part; only this process, of all machines of a cluster, writes it."""
         return self._output.with_name(f".{self._output.name}.{own_mark()}.{number:06d}.kept")
-
-    @property
-    def part_fingerprint(self) -> str:
-        """What every part has as its fingerprint."""
-        return f"{self._fingerprint}, a part"
 
     def located(self, names: tuple[str, ...]) -> list[Location]:
         """Return the paths of parts."""

@@ -279,10 +279,7 @@ def _extents(sources: Sequence[_Source], memory_bytes: int) -> list["Extent"]:
 
 @dataclass(frozen=True)
 class Extent:
-    """The size of a counter, from its footer. If it holds one of several shares of the hashes: as if it held all.
-
-    partition_bytes: of its largest partition in memory.
-    """
+    """The size of a counter, as if it held all shares of the hashes; partition_bytes: of the largest in memory."""
 
     footer_bytes: int
     partition_bytes: int

@@ -74,11 +74,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
 
 
 def count(work: Work, run: Run) -> tuple[Run, Counted]:
-    """Count the chunks that are missing and combine; returns the run, without results of other counts.
-
-    Raises what `count_chunk` raises, `WorkerError` if a chunk fails again and again, and `InputError` if the corpus
-    has nothing to count, or (`fail_on_loss`) input was skipped or altered.
-    """
+    """Count the chunks that are missing and combine; returns the run, without results of other counts."""
     complete = find_counted(run, work.executor)
     if complete is not None:
         work.times[STAGE] = None

@@ -223,11 +223,7 @@ def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[C
 
 
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:
-    """Open a counter file; a context manager, which closes it.
-
-    Raises `RunDirectoryError` if it is missing, damaged, of another format, or does not have `fingerprint`, and
-    `StorageError` if it cannot be read.
-    """
+    """Open a counter file; a context manager. `RunDirectoryError` if it is damaged or does not have `fingerprint`."""
 
     def look(metadata: Mapping[bytes, bytes]) -> None:
         version = metadata.get(_FORMAT, b"unknown").decode(errors="replace")

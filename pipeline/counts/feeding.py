@@ -58,10 +58,7 @@ class ChunkTask:
 
 
 class Resumable:
-    """Where feeding starts, and what it asks at positions where a document, or provably a piece, ends. This one: never.
-
-    start: a span's number, and a byte of its text.
-    """
+    """Where feeding starts (span, byte), and what it asks at positions where a piece provably ends. This one: never."""
 
     start = (0, 0)
 

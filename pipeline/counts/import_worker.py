@@ -67,11 +67,7 @@ def take_file(task: TakeTask) -> Taken:
 
 
 def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
-    """Check counts and write them as counters; repeated pieces are added.
-
-    Raises `InputError` naming the location of a count that is not positive, or of a piece that is empty or holds a
-    special token; `TrainingError` for sums beyond 2^63 - 1; `PatternTimeoutError` with the location of the piece.
-    """
+    """Check counts and write them as counters, repeated pieces added; errors name the location of a count or piece."""
     parts: list[Path] = []
     rows = pieces = cut = 0
     example = b""

@@ -50,10 +50,7 @@ class Mailbox:
 
 @dataclass
 class _Post:
-    """Collects what a task reports and sends it twice a second, so that a thousand tasks do not flood the mailbox.
-
-    What is not sent when the task ends goes with its answer; short tasks do not use the mailbox.
-    """
+    """Collects what a task reports and sends it twice a second at most; the rest goes with its answer."""
 
     mailbox: str
     attempt: int

@@ -128,11 +128,7 @@ def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
 
 
 def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
-    """Compile a preset's name or a regular expression, in some seconds at most.
-
-    Raises PatternError for what `regex` does not compile, and for what can match the empty string.
-    timeout_s: how long the `regex` package may take where it has to cut: see `cut_with_regex`.
-    """
+    """Compile a preset's name or an expression, in some seconds; `PatternError` if it can match the empty string."""
     name = pattern if pattern in PRESETS else None
     expression = PRESETS.get(pattern, pattern)
     if name is None:

@@ -51,10 +51,7 @@ def new_directory(parent: Path = Path("runs")) -> Path:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of owned directory. manifest: the file's name; reserved: the names at its top that commands write.
-
-    readable: older versions of the format that this release reads as well.
-    """
+    """One kind of owned directory; reserved: the names at its top that commands write; readable: older formats too."""
 
     manifest: str
     reserved: re.Pattern[str]

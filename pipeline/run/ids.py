@@ -93,11 +93,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The special tokens that a vocabulary is to have.
-
-    separators: those that separate documents of the corpus; a token with a role that is not one of them is added.
-    reserved: how many without a meaning come last; more of them make the vocabulary's size a multiple of `multiple`.
-    """
+    """The special tokens that a vocabulary is to have; the size with the reserved ones is a multiple of `multiple`."""
 
     separators: tuple[str, ...] = ()
     roles: Roles = Roles()

@@ -108,10 +108,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, document: dict[str, Any], directory: Directory) -> "Plan":
-        """Read back what `to_json` returned for a plan of this directory.
-
-        Raises KeyError, TypeError or ValueError for anything else.
-        """
+        """Read back what `to_json` returned for a plan of this directory; KeyError, TypeError or ValueError if not."""
         files = tuple(_stored_file(file, directory) for file in document["files"])
         chunks = tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"])
         for number, chunk in enumerate(chunks):

@@ -144,10 +144,7 @@ def parse_chat_template(value: object) -> str:
 
 
 def parse_vocab_size(value: object) -> tuple[int, ...]:
-    """Read vocabulary sizes: one, or several in a list or separated by commas, none twice.
-
-    Commas group digits, as in `48,000`, if what they would separate is not all possible as sizes.
-    """
+    """Read vocabulary sizes, none twice; commas group digits, as in `48,000`, where they cannot separate sizes."""
     if isinstance(value, str):
         parts = [part.strip() for part in value.split(",")]
         grouped = re.fullmatch(THOUSANDS, value.strip()) and any(int(part) < len(BYTE_ORDER) for part in parts)

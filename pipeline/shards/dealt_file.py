@@ -81,12 +81,9 @@ Source = StoredPart | Bucket
 """Where ids in the order of the shards are."""
 
 
-@contextlib.contextmanager
-def open_source(source: Source) -> Iterator["BucketReader | PartReader"]:
+def open_source(source: Source) -> "contextlib.AbstractContextManager[BucketReader | PartReader]":
     """Open a part or a bucket; raises `RunDirectoryError` if it is damaged or of something else."""
-    opened = open_bucket(source) if isinstance(source, Bucket) else open_part(*source)
-    with opened as reader:
-        yield reader
+    return open_bucket(source) if isinstance(source, Bucket) else open_part(*source)
 
 
 @dataclass(frozen=True)

@@ -116,10 +116,7 @@ def write_missing(
     total: int,
     unit: str,
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
-    """Write the shards that are missing, each by its task, and the files of their format; returns all, in order.
-
-    by_split: directory, or "", -> the tasks of its shards, which have `names`; total, unit: of progress.
-    """
+    """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
     format_, tasks = shard_format(encoding.options["shard_format"]), [*chain(*by_split.values())]
     names = [name for task in tasks for name in task.names]
     names += format_.index(layout, dict.fromkeys(by_split, ())) if not encoding.single else {}

@@ -98,11 +98,7 @@ def encode_chunk(task: EncodeTask) -> Part:
 def make_ids(
     task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink, *, regex_bytes: int | None = None
 ) -> ChunkStatistics:
-    """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered.
-
-    encoder: the model's; threads may share it. regex_bytes: what the `regex` package may take, in a worker. Raises as
-    `encode_chunk` does.
-    """
+    """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered."""
     pattern = model.pattern
     in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout

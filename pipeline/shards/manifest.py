@@ -189,7 +189,7 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
     """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists what a manifest without a list of shards has written
-        result = load_result(encoding.directory.location)
+        result = load_result(encoding.directory / RESULT)
         if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()
     encoding.directory.remove([RESULT, *encoding.owned_working(), *names, LOG])
@@ -294,11 +294,6 @@ def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
     write_json(encoding.result, document)
 
 
-def load_result(directory: Location) -> EncodedCorpus | None:
-    """Return what `shards.json` says, or None if there is none. Raises `InputError` if it is damaged."""
-    return load_result_file(directory / RESULT)
-
-
 def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
     """Return the directory, the result and the shards that a path names: a directory, split, shard or single file."""
     base = _training_name(where.name)
@@ -307,7 +302,7 @@ def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFa
         (where.parent, where.parent / RESULT),
         *((where.parent, where.parent / f"{name}.json") for name in base),
     ):
-        corpus = load_result_file(path)
+        corpus = load_result(path)
         if corpus is not None:
             shards = [
                 one for one in corpus.shards if home == where or where.name in (one.name.partition("/")[0], one.name)
@@ -326,7 +321,7 @@ def _training_name(name: str) -> list[str]:
     ]
 
 
-def load_result_file(path: Location) -> EncodedCorpus | None:
+def load_result(path: Location) -> EncodedCorpus | None:
     """Return what the manifest of shards says, or None if there is none. Raises `InputError` if it is damaged."""
     try:
         document = read_json(path)

@@ -82,10 +82,7 @@ def separator_of(model: Model, options: Options) -> str | None:
 def other_separator(
     model: Model, separator: str | None, found: Mapping[str, int], documents: int, plan: Plan
 ) -> str | None:
-    """Return a warning if another special token separates the text more often than the separator.
-
-    A pad, bos or chat mark counts only where a text has none of the separator, and is not made of records.
-    """
+    """Return a warning if another special token, but a pad, bos or chat mark, separates the text more often."""
     expected: set[str | None] = {separator}
     if separator in found or all(file.format != "text" for file in plan.files):
         expected |= {model.pad_token, model.bos_token, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
@@ -187,7 +184,7 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
     """Raise `RunDirectoryError` if a single file would replace one that is of something else."""
     if encoding.single is None or overwrite:
         return
-    found = shards.load_result_file(encoding.result)
+    found = shards.load_result(encoding.result)
     if found is not None and found.encoding == encoding.fingerprint():
         return
     for name in (name for names in shards.single_names(encoding.single).values() for name in names):

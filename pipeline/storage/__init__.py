@@ -56,10 +56,7 @@ def is_uri(text: str) -> bool:
 
 
 def location(value: str | os.PathLike[str] | Remote) -> Location:
-    """Parse a location: a URI is a `Remote`; `file://` and everything else is a local path.
-
-    Raises `ValueError` with what is expected, for a URI that names nothing or contains a secret.
-    """
+    """Parse a location: a URI is a `Remote`, all else a local path. `ValueError` for a URI that cannot be used."""
     if isinstance(value, Remote):
         return value
     name = os.fspath(value)

@@ -65,10 +65,7 @@ def _not_a_file(where: Path) -> RunDirectoryError:
 
 @contextlib.contextmanager
 def parts_next_to(where: Location) -> Iterator[Path]:
-    """Yield a local path; files next to it named `.NAME.*` may hold parts of the future `where` during the block.
-
-    It is a local `where` itself, or for a remote one a path in a scratch directory; a later run sweeps what was left.
-    """
+    """Yield a local path next to which `.NAME.*` may hold parts of `where`; it is `where` itself if that is local."""
     if isinstance(where, Path):
         yield where
     else:

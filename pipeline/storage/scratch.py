@@ -41,11 +41,7 @@ def own_mark() -> str:
 
 
 def is_alive(process: int, started_s: object = None) -> bool:
-    """Whether a process of this namespace runs; with `started_s`, whether it is the one that started then.
-
-    A process that ended but that its parent has not waited for (a zombie) is dead: the first process of a container
-    may wait late, or never.
-    """
+    """Whether a process of this namespace runs, as the one that started at `started_s`; a zombie does not."""
     import psutil
 
     try:

@@ -208,7 +208,7 @@ def test_unreadable_files_are_not_called_damaged(corpus: Path, tmp_path: Path) -
         (tmp_path / "kept").rename(output / name)
     for name, load in (
         (SHARDS.manifest, lambda: shards.load(Directory(tmp_path, SHARDS))),
-        (shards.RESULT, lambda: shards.load_result(tmp_path)),
+        (shards.RESULT, lambda: shards.load_result(tmp_path / shards.RESULT)),
     ):
         (tmp_path / name).mkdir()
         with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):

@@ -16,10 +16,7 @@ _ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_fil
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set. inputs: its files, directories or globs; columns, tags: as in dataset_info.json, None: unset.
-
-    nullable: columns of its first rows, which are null in a row that lacks them.
-    """
+    """One data set; columns and tags as in dataset_info.json. nullable: columns that a row may lack."""
 
     name: str
     inputs: tuple[str, ...]

@@ -22,10 +22,7 @@ CHANGED_NAMES = (*EDITABLE, _TEMPLATE_NAME, _MODEL_NAME)
 
 
 def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
-    """Write the files of the tokenizer at `base` with the vocabulary of `model`; returns the model as it is read.
-
-    new_of: old id -> new id where tokens were removed. `ExportRefusedError` if a reader would give other ids.
-    """
+    """Write the files at `base` with the vocabulary of `model`, ids moved by `new_of`; returns the model as read."""
     home = tokenizer_home(base)
     file = base if base.is_file() and base.suffix == ".json" and base.name != "vocab.json" else home / _MODEL_NAME
     if file.exists():

@@ -166,8 +166,5 @@ def _added_in_front(model: Model) -> str | None:
 
 
 def without_generation_marks(jinja: str) -> str:
-    """Return a chat template without the marks around the assistant's tokens, which plain Jinja does not know.
-
-    A branch that is always taken has their place: it treats the white space around it in the same way.
-    """
+    """Return a chat template whose marks of generation, unknown to plain Jinja, are branches always taken."""
     return _GENERATION_MARK.sub(lambda mark: f"{{%{mark[1]} {'endif' if mark[2] else 'if true'} {mark[3]}%}}", jinja)
