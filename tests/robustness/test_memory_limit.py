@@ -180,6 +180,38 @@ print(forecast.merging_bytes(shape, merges, threads=threads, compact=compact and
 """
 
 
+_REPLAYED = """
+import sys
+sys.modules["numpy"] = None
+import random
+from array import array
+from itertools import accumulate
+from memory_peak import growth
+from pipeline import _core
+from reference import GPT2_BYTES
+
+budget, source, letters = int(sys.argv[1]), random.Random(1), bytes(97 + value % 26 for value in range(256))
+pieces = [source.randbytes(9).translate(letters) for _ in range(60_000)]
+columns = array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces), array("Q", [1] * len(pieces))
+del pieces
+engine = _core.MergeEngine()
+engine.add(*columns)
+made = engine.run(1500)
+_core.give_back_memory()
+grown = growth()
+replay = _core.StreamedReplay(
+    bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined, exhausted=False, budget_bytes=budget
+)
+readings, more = 0, True
+while more:
+    replay.add(columns)
+    more = replay.next_reading()
+    readings += 1
+assert replay.wrong() is None
+print(readings, grown())
+"""
+
+
 _COMBINED = """
 import sys
 from pathlib import Path
@@ -206,6 +238,14 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:
         assert counter.rows >= 14 * 59_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
+def test_the_streamed_replay_keeps_to_its_budget_when_it_divides_pairs() -> None:
+    """Apart from the budget it takes half a MiB for the merges."""
+    readings, grown = map(int, script(_REPLAYED, MIB).split())
+    assert readings > 3
+    assert grown <= 2 * MIB
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")

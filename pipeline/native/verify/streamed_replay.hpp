@@ -13,6 +13,7 @@
 #include <cmath>
 #include <queue>
 
+#include "count/pages.hpp"
 #include "verify/verify.hpp"
 
 namespace bpe {
@@ -27,7 +28,8 @@ class NumberTable {
   static constexpr uint32_t kFree = std::numeric_limits<uint32_t>::max();
 
   explicit NumberTable(size_t slots) : slots_(slots) {}
-  bool full() const { return used_ >= slots_.size() / 4 * 3; }
+  bool full() const { return used_ >= most(); }
+  size_t most() const { return slots_.size() / 4 * 3; }
   size_t used() const { return used_; }
   size_t bytes() const { return slots_.size() * sizeof(Slot); }
   const Slot* find(uint32_t first, uint32_t second) const {
@@ -53,6 +55,15 @@ class NumberTable {
     each([&](const Slot& slot) { larger.at(slot.first, slot.second) = slot.number; });
     *this = std::move(larger);
   }
+  // Erases in place what keep(slot) is false for: what follows moves up (Knuth 1973, 6.4, algorithm R).
+  template <class Keep>
+  void keep_if(Keep&& keep) {
+    for (size_t at = 0; at < slots_.size();)
+      if (slots_[at].first == kFree || keep(slots_[at]))
+        ++at;
+      else
+        erase(at);
+  }
   // All of it in order, without another table; this one is empty then.
   std::vector<Slot> take_sorted() {
     std::vector<Slot> sorted = std::move(slots_);
@@ -76,6 +87,14 @@ class NumberTable {
     while (slots_[place].first != kFree && (slots_[place].first != first || slots_[place].second != second))
       place = (place + 1) & (slots_.size() - 1);
     return place;
+  }
+  void erase(size_t hole) {
+    const size_t mask = slots_.size() - 1;
+    for (size_t at = (hole + 1) & mask; slots_[at].first != kFree; at = (at + 1) & mask)
+      if (const size_t moved = at - hash(slots_[at].first, slots_[at].second); (moved & mask) >= ((at - hole) & mask))
+        slots_[std::exchange(hole, at)] = slots_[at];
+    slots_[hole] = {};
+    --used_;
   }
   std::vector<Slot> slots_;
   size_t used_ = 0;
@@ -168,6 +187,7 @@ class StreamedReplay {
     const auto least = static_cast<uint32_t>(std::min<uint64_t>(lowest_, kMostBound));
     for (size_t i = 0; i < n_bounds_; ++i) reaching_[i] = bounds_[i] >= least;
     bounds_ = {};
+    give_back_memory();
   }
   bool is_noted(uint32_t left, uint32_t right) const {
     return reaching_[bound_of(left, right)] && in_part(left, right);
@@ -182,10 +202,7 @@ class StreamedReplay {
     make_space(pairs_);
     if (is_noted(left, right)) {
       uint64_t& number = pairs_.at(left, right);
-      if (number == 0) {
-        complete_.push_back(0);
-        number = complete_.size();
-      }
+      if (number == 0) number = unused_number();
       complete_[number - 1] += by;
     }
   }
@@ -199,28 +216,34 @@ class StreamedReplay {
   // Doubles a full table; where memory is too short for that, gives up half of the pairs until another reading.
   void make_space(NumberTable& table) {
     while (table.full()) {
-      const size_t bytes = pairs_.bytes() + falls_.bytes() + complete_.capacity() * sizeof(uint64_t);
-      if (bytes + 2 * table.bytes() <= budget_bytes_ || part_.bits >= 40) table.grow();
-      else divide();
+      // Of numbered pairs also their counts, and their keys at the end.
+      const size_t pairs = pairs_.bytes() + pairs_.most() * (sizeof(uint64_t) + sizeof(Key));
+      const size_t grown = &table == &pairs_ ? pairs : 2 * falls_.bytes();
+      if (pairs + falls_.bytes() + grown + reaching_.size() / 8 <= budget_bytes_ || part_.bits >= 40) {
+        table.grow();
+        complete_.reserve(pairs_.most() + 1);
+        give_back_memory();
+      } else {
+        divide();
+      }
     }
   }
   void divide() {
     parts_.push_back({part_.value | uint64_t{1} << part_.bits, part_.bits + 1});
     ++part_.bits;
-    std::vector<uint32_t> renumbered(complete_.size(), 0);
-    NumberTable pairs(pairs_.bytes() / sizeof(Slot)), falls(falls_.bytes() / sizeof(Slot));
-    std::vector<uint64_t> complete;
-    pairs_.each([&](const Slot& pair) {
-      if (!in_part(pair.first, pair.second)) return;
-      complete.push_back(complete_[pair.number - 1]);
-      pairs.at(pair.first, pair.second) = renumbered[pair.number - 1] = static_cast<uint32_t>(complete.size());
+    pairs_.keep_if([&](const Slot& pair) {
+      if (in_part(pair.first, pair.second)) return true;
+      complete_[pair.number - 1] = 0;
+      return false;
     });
-    pairs_ = std::move(pairs);
-    complete_ = std::move(complete);
-    falls_.each([&](const Slot& fall) {
-      if (const uint32_t number = renumbered[fall.first - 1]) falls.at(number, fall.second) = fall.number;
-    });
-    falls_ = std::move(falls);
+    falls_.keep_if([&](const Slot& fall) { return complete_[fall.first - 1] != 0; });
+    unused_ = 0;
+  }
+  // Pairs that were given up leave numbers, whose counts are 0.
+  uint64_t unused_number() {
+    while (unused_ < complete_.size() && complete_[unused_] != 0) ++unused_;
+    if (unused_ == complete_.size()) complete_.push_back(0);
+    return ++unused_;
   }
 
   void replay(std::string_view piece, uint64_t count) {
@@ -318,9 +341,10 @@ class StreamedReplay {
     for (uint32_t number = 1; number <= keys.size(); ++number) {
       const auto begin = fall;
       fall = std::find_if(fall, falls.end(), [&](const Slot& one) { return one.first != number; });
-      if (allowed(keys[number - 1])) compare_pair(keys[number - 1], complete_[number - 1], begin, fall);
+      if (complete_[number - 1] != 0 && allowed(keys[number - 1])) compare_pair(keys[number - 1], complete_[number - 1], begin, fall);
     }
     complete_ = {};
+    unused_ = 0;
   }
   // The count that a pair is complete with, and its falls in the order of ranks.
   void compare_pair(const Key& key, uint64_t count, std::vector<Slot>::const_iterator fall,
@@ -373,6 +397,7 @@ class StreamedReplay {
   // The notes: numbers of pairs from 1 on, the count that each is complete with, and falls by number and rank.
   NumberTable pairs_{NumberTable::kLeastSlots}, falls_{NumberTable::kLeastSlots};
   std::vector<uint64_t> complete_;
+  size_t unused_ = 0;  // no number below is unused
   std::optional<Wrong> wrong_;
   // Of the piece that is replayed; `due_`: ranks in the upper half, where in the lower one.
   std::vector<uint32_t> tokens_, before_, after_, places_;
