@@ -187,6 +187,14 @@ def test_compact_words_tell_a_byte_from_a_number_that_looks_like_it() -> None:
     assert bytes(compact.joined) == bytes(usual.joined)
 
 
+def test_compact_words_end_where_no_pair_is_left() -> None:
+    counter = Counter({b"banana bandana": 5, "ばなな".encode(): 3})
+    compact, usual = (engine_of(counter).run(500, min_frequency=3, compact=chosen) for chosen in (True, False))
+    assert compact.stop == usual.stop == "min-frequency"
+    assert merges_of(compact) == merges_of(usual)
+    assert len(compact.counts) > 10
+
+
 @pytest.mark.parametrize("byte", [0xC0, 0xC1, 0xF4, 0xF5, 0xF6, 0xFA, 0xFB, 0xFF])
 def test_compact_words_of_what_is_no_text(byte: int) -> None:
     counter = natural_counter(seed=4, n_pieces=300) | {bytes([97, byte, 97, 98]): 50, bytes([byte]) * 9: 7}

@@ -48,7 +48,8 @@ class Training {
     slots_ = slots;
     const auto end_narrow = options_.start ? 0 : std::min(options_.narrow_symbols, Slots<uint16_t>::kEndSymbol);
     if (end_narrow > tokens_.next() && end_narrow > kFirstMerge) {
-      if (auto shards = take_narrow(source); !train(shards, end_narrow)) train_wide(widen<uint32_t>(shards));
+      if (auto shards = take_narrow(source); !shards.empty() && !train(shards, end_narrow))
+        train_wide(widen<uint32_t>(shards));
     } else {
       train_wide(take<uint32_t>(source));
     }
@@ -56,13 +57,14 @@ class Training {
   }
 
  private:
-  // Words in two bytes a slot; compact ones of text after their first merges, for which one byte is enough.
+  // Words in two bytes a slot; compact ones of text after their first merges, for which one byte is enough. Nothing if no
+  // merge is left after these.
   std::vector<Shard<uint16_t>> take_narrow(PieceSource& source) {
     if (!options_.compact || options_.resident_bytes != 0 || !result_.counts.empty()) return take<uint16_t>(source);
     auto shards = take<uint8_t>(source);
     if (shards.empty()) return take<uint16_t>(source);
-    train(shards, std::min(options_.narrow_symbols, Slots<uint8_t>::kEndSymbol));
-    return widen<uint16_t>(shards);
+    const bool done = train(shards, std::min(options_.narrow_symbols, Slots<uint8_t>::kEndSymbol));
+    return done ? std::vector<Shard<uint16_t>>() : widen<uint16_t>(shards);
   }
 
   void train_wide(std::vector<Shard<uint32_t>> shards) { train(shards, Slots<uint32_t>::kEndSymbol); }

@@ -14,6 +14,7 @@
 #pragma once
 #include <cstring>
 
+#include "count/hash.hpp"
 #include "merge/sketch.hpp"
 #include "merge/tokens.hpp"
 
@@ -70,6 +71,11 @@ struct Slots {
       }
       return n;
     }
+    // Calls visit(token) for each.
+    template <class Visit>
+    void each(Visit&& visit) const {
+      for (Position i = begin_; i < end_; ++i) visit(Symbol{slots_[i]});
+    }
     Position position(Position pair) const { return pair; }
     PairKey key(Position pair) const { return key_of(slots_[pair], slots_[pair + 1]); }
 
@@ -108,11 +114,11 @@ struct Slots<uint8_t> {
   static_assert(kFirstTail >= 0xF5);
   // By slot: the symbol of a byte or a boundary; of a head or a tail, that of its lowest number.
   static constexpr auto kValues = [] {
-    std::array<Symbol, 256> made{};
-    for (unsigned id = 0; id < 256; ++id) made[kByteOfId[id]] = id;
+    std::array<uint16_t, 256> made{};
+    for (unsigned id = 0; id < 256; ++id) made[kByteOfId[id]] = static_cast<uint16_t>(id);
     made[0xC0] = kBoundary;
     for (unsigned mark = 0; mark < kMarks; ++mark)
-      made[kFirstHead + mark] = made[kFirstTail + mark] = kFirstMerge + mark * kLowParts;
+      made[kFirstHead + mark] = made[kFirstTail + mark] = static_cast<uint16_t>(kFirstMerge + mark * kLowParts);
     return made;
   }();
   static bool is_head(uint8_t slot) { return slot >= kFirstHead; }
@@ -129,7 +135,7 @@ struct Slots<uint8_t> {
   static bool is_text(uint8_t byte) { return byte < 0xF5 && byte != kEnd && byte != kGap; }
 
   static Position span(Symbol symbol) { return 1 + (symbol > kBoundary); }
-  static bool starts(const uint8_t* at) { return !is_head(at[-1]) && !is_tail(at[0]) && !is_tail(at[1]) && at[0] != kGap; }
+  static bool starts(const uint8_t* at) { return !is_head(at[-1]) & !is_tail(at[0]) & !is_tail(at[1]) & (at[0] != kGap); }
   static Symbol starting(const uint8_t* at) { return kValues[at[0]] + (at[1] & mask(is_head(at[0]))); }
   static Symbol ending(const uint8_t* end) {
     const Symbol of_two = kValues[end[-2]] + end[-1], other = kValues[end[-1]] + (end[-2] & mask(is_tail(end[-1])));
@@ -140,24 +146,39 @@ struct Slots<uint8_t> {
 
   class Block {
    public:
-    // Not inlined, since the walk around it would leave it too few registers.
+    // Where tokens start follows, for all slots at once, from each one and its neighbours. Not inlined, since the walk
+    // around it would leave it too few registers. Without gaps all slots are kept and none moves: that is no special case.
     [[gnu::noinline]] Position read(uint8_t* slots, Position in, Position end, Position out, bool) {
+      const size_t size = end - in;
+      std::array<uint8_t, kMostAtOnce + kAtOnce> held;  // with the slot before, no low part starts a block, and after
+      held[0] = kEnd;
+      std::memcpy(held.data() + 1, slots + in, size + 1);
       tokens_[0] = static_cast<uint16_t>(ending(slots + out));
       begin_ = out - 1 - is_head(slots[out - 2]);
       starts_[0] = 0;
       size_t n = 1;
-      bool low = false, tail = is_tail(slots[in]);
-      for (; in < end; ++in) {
-        const uint8_t slot = slots[in], next = slots[in + 1];
-        const bool head = is_head(slot), before_tail = is_tail(next);
-        const uint32_t keep = low | !((slot == kGap) | tail | before_tail);
-        slots[out] = slot;
-        tokens_[n] = static_cast<uint16_t>(kValues[slot] + (next & mask(head)));
-        starts_[n] = static_cast<uint16_t>(out - begin_);
-        n += keep & (low ^ 1u);
-        out += keep;
-        low = head;
-        tail = before_tail;
+      for (size_t i = 0; i < size; i += kAtOnce) {
+        auto starting = starts_of(held.data() + i + 1);
+        if (size - i < kAtOnce) starting &= (uint64_t{1} << (size - i)) - 1;
+        if (starting == ~uint64_t{0} && !is_head(held[i + kAtOnce])) {  // as most do before the first merges
+          std::memcpy(slots + out, held.data() + i + 1, kAtOnce);
+          for (size_t j = 0; j < kAtOnce; ++j) {
+            tokens_[n + j] = static_cast<uint16_t>(kValues[held[i + 1 + j]]);
+            starts_[n + j] = static_cast<uint16_t>(out - begin_ + j);
+          }
+          n += kAtOnce;
+          out += kAtOnce;
+          continue;
+        }
+        for (; starting != 0; starting &= starting - 1) {
+          const uint8_t* const at = held.data() + i + 1 + std::countr_zero(starting);
+          const bool head = is_head(at[0]);
+          std::memcpy(slots + out, at, 2);  // the second is not read again where it is not kept
+          tokens_[n] = static_cast<uint16_t>(kValues[at[0]] + (at[1] & mask(head)));
+          starts_[n] = static_cast<uint16_t>(out - begin_);
+          ++n;
+          out += 1 + Position{head};
+        }
       }
       n_ = n;
       return out;
@@ -174,10 +195,23 @@ struct Slots<uint8_t> {
       }
       return n;
     }
+    template <class Visit>
+    void each(Visit&& visit) const {
+      for (Position i = 1; i < n_; ++i) visit(Symbol{tokens_[i]});
+    }
     Position position(Position pair) const { return begin_ + starts_[pair]; }
     PairKey key(Position pair) const { return key_of(tokens_[pair], tokens_[pair + 1]); }
 
    private:
+    static constexpr size_t kAtOnce = 64;
+    // A bit for each of so many slots: whether a token or a boundary starts there.
+    static uint64_t starts_of(const uint8_t* slots) {
+      std::array<uint8_t, kAtOnce> flags;
+      for (size_t i = 0; i < kAtOnce; ++i) flags[i] = starts(slots + i);
+      uint64_t bits = 0;
+      for (size_t i = 0; i < kAtOnce; i += 8) bits |= (load64(flags.data() + i) * 0x0102040810204080u >> 56) << i;
+      return bits;
+    }
     std::array<uint16_t, kMostAtOnce> tokens_, starts_;
     Position begin_, n_ = 0;
   };

@@ -326,16 +326,17 @@ std::vector<Shard<To>> widen(std::vector<Shard<From>> narrow, Team& team) {
   std::vector<Shard<To>> wide(narrow.size());
   team.each(narrow.size(), [&](size_t s, unsigned) {
     auto& [from, size, runs] = narrow[s];
-    const From* const symbols = from.data();
+    From* const symbols = from.data();
     Array<To> to(size);
     to.data()[0] = Slots<To>::kEnd;
     Position in = Slots<From>::kFirst, out = Slots<To>::kFirst;
+    typename Slots<From>::Block block;
     for (auto& run : runs) {
-      const auto begin = run.begin;
-      for (; in < begin; ++in) {
-        if (in % kSlotsPerRelease == 0) from.release_front(in - 1);
-        to.data()[out] = static_cast<To>(Slots<From>::starting(symbols + in));
-        out += Slots<From>::starts(symbols + in);
+      for (Position end; in < run.begin; in = end) {
+        end = run.begin - in > kBlock ? Slots<From>::whole(symbols, in + kBlock) : run.begin;
+        block.read(symbols, in, end, in, true);
+        block.each([&](Symbol symbol) { to.data()[out++] = static_cast<To>(symbol); });
+        from.release_front(in - 1);
       }
       run.begin = out;
     }
