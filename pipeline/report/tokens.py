@@ -22,9 +22,10 @@ _WIDTHS = {"FULLWIDTH", "HALFWIDTH"}
 _FIRST_OF_TWO_WORDS = {"OLD", "NEW", "OL", "TAI", "MEETEI", "SYLOTI", "CANADIAN", "LINEAR", "WARANG", "HANIFI"}
 _URL = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
 _TIMES = 8
-_REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1},}}", re.DOTALL)
+# No open repetition of a group: its way back would take hundreds of bytes of memory for each character of a long run.
+_REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1}}}", re.DOTALL)
 _EXAMPLES, _LONGEST, _SHOWN_CHARACTERS = 24, 20, 48
-_RUN = re.compile(rf"(.)\1{{{_TIMES - 1},}}", re.DOTALL)
+_RUN = re.compile(rf"(.)\1{{{_TIMES - 1}}}", re.DOTALL)
 _ESCAPES = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -249,9 +250,11 @@ def readable(token: bytes) -> str:
         return text.replace(" ", _ESCAPES[" "])
     mark_base = "\N{DOTTED CIRCLE}" if text and unicodedata.category(text[0])[0] == "M" else ""
     parts, end = [], 0
-    for run in _RUN.finditer(text):
-        parts += [_shortened(text[end : run.start()]), f"{_visible(run[1])} ×{len(run[0])}"]
-        end = run.end()
+    while run := _RUN.search(text, end):
+        other = re.compile(f"[^{re.escape(run[1])}]").search(text, run.end())
+        stop = len(text) if other is None else other.start()
+        parts += [_shortened(text[end : run.start()]), f"{_visible(run[1])} ×{stop - run.start()}"]
+        end = stop
     return mark_base + " ".join(part for part in (*parts, _shortened(text[end:])) if part)
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import re
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -330,3 +331,14 @@ def test_formats_without_random_access_are_sampled_from_the_start(name: str, tmp
 def test_sentences_cover_many_languages() -> None:
     assert len(SENTENCES) >= 12
     assert len({tokens.script_of(text) for text in SENTENCES.values()}) >= 8
+
+
+def test_a_token_of_megabytes_takes_a_few_times_its_own_memory() -> None:
+    """A corpus of one letter learns tokens of half its size."""
+    token = b"a" * 2_000_000
+    tracemalloc.start()
+    assert tokens.readable(token + b"bc") == "a ×2000000 bc"
+    assert tokens.with_repeat({1: token.decode(), 2: "ab" * 8, 3: "ab" * 7}) == [1, 2]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * len(token)
