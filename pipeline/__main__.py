@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _REPEATED_S = 0.01
-_GARBAGE_AFTER = 50_000  # objects: imports make many that stay, and Python would look through them again and again
+_GARBAGE_AFTER = 200_000  # objects: imports make many that stay, and looking through them once takes 20 ms
 
 
 def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
+    from pipeline.base import system  # keeps the thresholds as they are now
+
     gc.set_threshold(_GARBAGE_AFTER)
     sys.unraisablehook = _interrupt_again
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
@@ -29,6 +31,7 @@ def main() -> int:
         from pipeline import _core  # noqa: F401 - if it is missing, its error says how to build it
         from pipeline.cli import run
 
+        system.is_command = True
         code = run(sys.argv[1:])
     except ImportError as error:
         if "--debug" in sys.argv:
@@ -40,6 +43,7 @@ def main() -> int:
         code = 130
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, Ctrl-C would print a traceback
+    gc.freeze()  # nothing is collected when Python exits, which would take as long as all imports
     return _flush_stdout(code)
 
 

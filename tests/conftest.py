@@ -114,6 +114,9 @@ class _Here:
     def broadcast(self, data: bytes) -> Broadcast:
         return Broadcast(data)
 
+    def meanwhile(self, function: Callable[[], object]) -> None:
+        function()
+
     def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
         yield from ((index, function(task)) for index, task in enumerate(tasks))
 

@@ -126,3 +126,29 @@ def test_importing_the_package_is_light() -> None:
 
 def test_a_worker_loads_arrow_only_when_it_writes() -> None:
     assert _loaded_after("import pipeline.executors.worker, pipeline.counts.count_worker") & HEAVY == set()
+
+
+_TRAIN = """
+import sys
+from pipeline.__main__ import main
+sys.argv = ["bpe-pipeline", "train", *sys.argv[1:]]
+assert main() == 0
+print(*sys.modules)
+"""
+
+
+def test_training_imports_nothing_heavy_into_the_coordinator(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
+    words = [str(tmp_path / "corpus.txt"), "--vocab-size", "300", "--output", str(tmp_path / "run"), "--quiet"]
+    command = [sys.executable, "-P", "-c", _TRAIN, *words]
+    loaded = set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    assert "pipeline.report.page" in loaded
+    heavy = HEAVY - {"click"} | {"email", "importlib.metadata", "ssl"}
+    assert loaded & heavy == set()
+
+
+def test_what_follows_counting_is_imported_while_workers_count() -> None:
+    script = "import sys, pipeline.cli, pipeline.run.workers, pipeline.commands.train; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-P", "-c", script], check=True, capture_output=True, text=True).stdout
+    after = {"pipeline.commands.merge", "pipeline.merges.merge", "pipeline.report.page", "pipeline.tokenizer.tokenizer"}
+    assert set(output.split()) & after == set()

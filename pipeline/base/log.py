@@ -20,6 +20,7 @@ from pipeline.base.errors import RunDirectoryError, os_error_as
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 logging.getLogger(ROOT).addHandler(logging.NullHandler())  # without a log, warnings are not printed to standard error
+_LAST = logging.makeLogRecord({})  # wakes the thread that writes
 _lock = threading.Lock()
 _users: list[logging.Handler] = []
 _before: list[tuple[int, bool]] = []  # level and propagate as they were before the first user
@@ -58,6 +59,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
             if not _users:
                 previous_level, logger.propagate = _before.pop()
                 logger.setLevel(previous_level)
+        handler.queue.end()
         handler.close()
 
 
@@ -79,9 +81,19 @@ class _RecordQueue(queue.Queue[logging.LogRecord]):
     That queue needs a pipe, locks and a thread; on macOS it has no `qsize`, which stops the handler.
     """
 
+    _wait_s = 0.02
+
     def get(self, block: bool = True, timeout: float | None = None) -> logging.LogRecord:
         """Wait 20 ms at most, so that the handler, which asks again, ends quickly when it is closed."""
-        return super().get(block, 0.02 if timeout is None else min(timeout, 0.02))
+        record = super().get(block, self._wait_s if timeout is None else min(timeout, self._wait_s))
+        if record is _LAST:
+            raise queue.Empty
+        return record
+
+    def end(self) -> None:
+        """Let the handler, which is closed next, notice at once."""
+        self._wait_s = 0.001
+        self.put(_LAST)
 
     def close(self) -> None:
         """Do nothing: there is no pipe to close, and no thread to join."""

@@ -186,10 +186,11 @@ class MemoryWatch:
         self.peak_bytes = 0
         self.limit_bytes = limit_bytes
         self.stage_peaks: dict[str, int] = {}
-        self._stage = ""
+        self._stages = [""]  # those that have ended since the last measurement, and the current one
         self._measured: dict[int, tuple[int, int]] = {}  # of each process, and its unshared memory then
         self._interval_s = interval_s
-        self._stop = threading.Event()
+        self._measuring = threading.Lock()
+        self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
 
     @property
@@ -203,24 +204,27 @@ class MemoryWatch:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._wake.set()
         self._thread.join()
         self.look()
 
     def begin(self, stage: str) -> None:
-        """Start another stage; memory used now still counts for the previous one."""
-        self.look()
-        self._stage = stage
+        """Start another stage, and let the thread measure; memory used then still counts for the previous one."""
+        self._stages.append(stage)
+        self._wake.set()
 
     def look(self) -> None:
         """Measure once, now; skip it if the system has no file descriptor left."""
-        with contextlib.suppress(OSError):
+        with self._measuring, contextlib.suppress(OSError):
+            current = len(self._stages) - 1
             self._measured = _memory_by_process()
             self._note(sum(size for size, _ in self._measured.values()))
+            del self._stages[:current]
 
     def _note(self, now: int) -> None:
         self.peak_bytes = max(self.peak_bytes, now)
-        if self._stage:
-            self.stage_peaks[self._stage] = max(self.stage_peaks.get(self._stage, 0), now)
+        for stage in filter(None, self._stages):
+            self.stage_peaks[stage] = max(self.stage_peaks.get(stage, 0), now)
 
     def _look_quickly(self) -> None:
         now = {process: _unshared_memory(process) for process in self._measured}
@@ -230,10 +234,13 @@ class MemoryWatch:
     def _watch(self) -> None:
         pause_s = self._interval_s
         next_s = time.monotonic() + pause_s
-        while not self._stop.wait(min(pause_s, _QUICK_S)):
-            if time.monotonic() < next_s:
+        while not self._stop.is_set():
+            if not self._wake.wait(min(pause_s, _QUICK_S)) and time.monotonic() < next_s:
                 self._look_quickly()
                 continue
+            self._wake.clear()
+            if self._stop.is_set():
+                return
             started_s = time.thread_time()
             self.look()
             pause_s = max(self._interval_s, 50 * (time.thread_time() - started_s))  # at most 2 % of a core

@@ -3,6 +3,7 @@
 `BPE_PIPELINE_PORTABLE=1` takes the second ways anywhere, except for locks: those of Windows exist only there.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 PORTABLE = sys.platform == "win32" or os.environ.get("BPE_PIPELINE_PORTABLE") == "1"
 KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
+is_command = False  # whether nothing runs in this process but the command; `__main__` sets it
+GARBAGE_THRESHOLDS = gc.get_threshold()  # Python's own, which `__main__` changes
 _reading = threading.Lock()
 
 

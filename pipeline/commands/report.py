@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Num
         chosen = choose(run.manifest.plan.files, _sample_bytes(learned))
         text_field = str(run.manifest.counting["text_field"])
         task = NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(REFERENCES))
-        [(_, numbers)] = work.executor.run(compute_numbers, [task])
+        [(_, numbers)] = work.executor.run(compute_numbers, [task], fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(work.listener, "no numbers in the report", error)
         return None
@@ -252,7 +252,7 @@ def _write_files(
         )
     written.append(as_json)
     values = {**document, "numbers": None if numbers is None else numbers.to_json()}
-    write_whole(as_json, json.dumps(values, default=str, indent=1) + "\n")
+    write_whole(as_json, _listed(values, 2) + "\n")
     script = page.plotly_script()
     if with_page and numbers is not None and script is not None:
         with whole_file(where) as path, path.open("wb") as file:
@@ -263,6 +263,18 @@ def _write_files(
             tokenizer / model_card.NAME, model_card.model_card(report_header(run, document), numbers)
         )
     return tuple(written)
+
+
+def _listed(value: object, levels: int) -> str:
+    """Return JSON with a line for each member of the first levels: with indentation everywhere it takes much longer."""
+    if not levels or not isinstance(value, dict) or not value:
+        return json.dumps(value, default=_plain)
+    members = (f"{json.dumps(str(name))}: {_listed(one, levels - 1)}" for name, one in value.items())
+    return "{\n" + ",\n".join(members) + "\n}"
+
+
+def _plain(value: object) -> object:
+    return vars(value) if is_dataclass(value) else str(value)
 
 
 def _write_card(path: Location, card: str) -> list[Location]:

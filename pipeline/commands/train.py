@@ -1,30 +1,36 @@
 """`train`: count, merge, export and report."""
 
+import threading
 from collections.abc import Sequence
-from typing import Unpack
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Unpack
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
-from pipeline.commands.merge import merge_and_export
+from pipeline.base.machine import usable_cores
 from pipeline.counts.count import count
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
 from pipeline.report.progress import for_python
-from pipeline.report.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, TrainOptions
 from pipeline.run.options import Options, make_options, names_of, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_for
-from pipeline.tokenizer.export import Trained, check_before_work
+from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
-from pipeline.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pipeline.report.summary import Summary
+    from pipeline.tokenizer.export import Trained
+    from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 def train(
     inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[TrainOptions]
-) -> Tokenizer:
+) -> "Tokenizer":
     """Train a tokenizer and return it.
 
     A run directory that holds the same run is resumed; one that holds another run is refused. What a person should know
@@ -55,18 +61,32 @@ def train(
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
+    from pipeline.tokenizer.tokenizer import Tokenizer
+
     with for_python(progress) as listener, executor_for(settled) as executor:
         _, trained = run_train(settled, executor, listener)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
-def run_train(options: Options, executor: Executor, listener: Listener) -> tuple[Summary, Trained]:
+def _prepare_rest(chunks: int) -> None:
+    """Import what follows counting; one chunk leaves a core idle, which prepares the page of the report."""
+    import_module("pipeline.commands.merge")
+    if chunks < usable_cores():
+        from pipeline.commands.report import prepare_page
+
+        threading.Thread(target=prepare_page, name="page", daemon=True).start()
+
+
+def run_train(options: Options, executor: Executor, listener: Listener) -> "tuple[Summary, Trained]":
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     with open_work(options, pattern, executor, listener) as work:
         run = open_run(work)
         with work.logged(lambda: manifest.remove_partial(run)):
+            executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))
             run, counted = count(work, run)
+            from pipeline.commands.merge import merge_and_export
+
             run = manifest.store_merge_options(run, options, FILE_NAMES)
             return merge_and_export(work, run, counted)

@@ -26,11 +26,16 @@ def ignore(_: object) -> None:
     """Do nothing: the default listener for progress and notices."""
 
 
+def _do_nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """How worker processes start."""
 
     preload: Sequence[str] = ()  # modules that tasks need, imported once for all workers
+    later: Sequence[str] = ()  # modules that only fresh workers need, imported when one is expected
     absent: Sequence[str] = ()  # optional modules that workers must not import
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the environment may have already
 
@@ -94,6 +99,7 @@ class Executor(ABC):
 
     def __init__(self) -> None:
         self.retries = 0  # failed attempts that were repeated, in all runs
+        self._meanwhile: Callable[[], object] = _do_nothing
         self.on_notice: Callable[[str], None] = ignore  # called with a message for the user while a run waits
 
     def nodes(self) -> Sequence[Node]:
@@ -103,6 +109,10 @@ class Executor(ABC):
     def used(self) -> ClusterUse | None:
         """Return what was used of a cluster so far; None if the machine is the coordinator's own."""
         return None
+
+    def meanwhile(self, function: Callable[[], object]) -> None:
+        """Call a function once, when the next run has handed out its first tasks; prepare for a run with `fresh`."""
+        self._meanwhile = function
 
     def broadcast(self, data: bytes) -> Broadcast:
         """Make these bytes available to the tasks of all runs of this executor."""
@@ -116,13 +126,14 @@ class Executor(ABC):
         *,
         at_once: int | None = None,
         need: Need = ONE_CORE,
+        fresh: bool = False,
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion; closing the iterator stops active tasks.
 
-        at_once: limit of active tasks. on_progress(amount) receives what tasks report with `report_progress`, and
-        minus the progress of a failed attempt. A task whose worker died, or that raised an error that is not a
-        `PipelineError`, is tried again in a fresh process, three times in all. Raises the `PipelineError` of a task,
-        or `WorkerError` after the last attempt.
+        at_once: limit of active tasks. fresh: no task gets a process that did another. on_progress(amount) receives
+        what tasks report with `report_progress`, and minus the progress of a failed attempt. A task whose worker died,
+        or that raised an error that is not a `PipelineError`, is tried again in a fresh process, three times in all.
+        Raises the `PipelineError` of a task, or `WorkerError` after the last attempt.
         """
         waiting = deque(range(len(tasks)))
         failures: Counter[int] = Counter()
@@ -134,7 +145,7 @@ class Executor(ABC):
             while waiting and len(active) < slots:
                 index = waiting.popleft()
                 _log.debug("%s starts", tasks[index])
-                active[self._start(function, tasks[index], need, again=index in failures)] = index
+                active[self._start(function, tasks[index], need, again=fresh or index in failures)] = index
 
         def advance(index: int, progress: int) -> None:
             if progress != reported[index]:
@@ -143,6 +154,9 @@ class Executor(ABC):
 
         try:
             hand_out()
+            if active:
+                self._meanwhile, now = _do_nothing, self._meanwhile
+                now()
             while waiting or active:
                 for handle, kind, value in self._messages(list(active)):
                     if kind == "log":

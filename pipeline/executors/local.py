@@ -1,10 +1,13 @@
 """Worker processes on this machine.
 
 Workers are forked by a process that does nothing else (`worker.fork_workers`), never by the coordinator; on Windows, or
-with `BPE_PIPELINE_START_METHOD=spawn`, each is a new Python. Each has a pipe of its own, so that a worker that dies at
-any moment neither blocks nor confuses another.
+with `BPE_PIPELINE_START_METHOD=spawn`, each is a new Python. That process is a fork of the command, which has already
+imported half of what workers need, as long as the command has one thread; otherwise, and in a program that calls this
+package, it is a new Python too. Each worker has a pipe of its own, so that a worker that dies at any moment neither
+blocks nor confuses another.
 """
 
+import gc
 import json
 import os
 import signal
@@ -14,14 +17,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
 from typing import Any
 
+from pipeline.base import system
 from pipeline.base.errors import UsageError, WorkerError, os_error_as
 from pipeline.base.system import KILL, PORTABLE
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
-from pipeline.executors.worker import FORK, NUMBER_BYTES
+from pipeline.executors.worker import FORK, FORK_AND_IMPORT, NUMBER_BYTES, fork_workers
 
 _START = (
     "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
@@ -31,6 +36,7 @@ _SPAWN = (
     "import sys, json; handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
     "from pipeline.executors.worker import serve_alone; serve_alone(handle, *names)"
 )
+_THREADS = Path("/proc/self/task")
 _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
 
 
@@ -49,7 +55,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _interpreter(program: str, handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
     """Start a new Python that inherits one handle and runs a program with it."""
-    arguments = [handle, sys.path, list(setup.preload), list(setup.absent)]
+    arguments = [handle, sys.path, list(setup.preload), list(setup.absent), list(setup.later)]
     inherited: dict[str, Any] = {"pass_fds": [handle]}
     if sys.platform == "win32":
         os.set_handle_inheritable(handle, True)
@@ -66,6 +72,8 @@ def _interpreter(program: str, handle: int, setup: WorkerSetup) -> "subprocess.P
 
 class _Spawner:
     """The second way, without a fork: each worker is a Python of its own, which takes a second to start."""
+
+    request = FORK  # has no meaning here: each worker imports what it needs
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
@@ -88,18 +96,40 @@ class _Spawner:
 class _ForkServer:
     """The coordinator's side of `worker.fork_workers`. Methods raise OSError if the process is gone."""
 
+    request = FORK
+
     def __init__(self, setup: WorkerSetup) -> None:
         self._control, theirs = socket.socketpair()
         try:
             with theirs:
-                self._process = _interpreter(_START, theirs.fileno(), setup)
+                if system.is_command and _THREADS.is_dir() and len(list(_THREADS.iterdir())) == 1:
+                    self._kill, self._wait = self._fork_this_process(theirs.fileno(), setup)
+                else:
+                    process = _interpreter(_START, theirs.fileno(), setup)
+                    self._kill, self._wait = process.kill, process.wait
         except OSError:
             self._control.close()
             raise
 
+    def _fork_this_process(self, descriptor: int, setup: WorkerSetup) -> tuple[Callable[[], object], ...]:
+        """Fork the process; return what kills it and what waits for its end."""
+        with _interrupts_blocked():
+            process = os.fork()
+            if process == 0:
+                try:
+                    self._control.close()
+                    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+                    gc.set_threshold(*system.GARBAGE_THRESHOLDS)
+                    for name, value in setup.environment.items():
+                        os.environ.setdefault(name, value)
+                    fork_workers(descriptor, setup.preload, setup.absent, setup.later)
+                finally:
+                    os._exit(1)
+        return partial(os.kill, process, KILL), partial(os.waitpid, process, 0)
+
     def fork(self, pipe: Connection) -> int:
         """Start a worker that serves this pipe; return its process id, or a negative error number."""
-        socket.send_fds(self._control, [FORK], [pipe.fileno()])
+        socket.send_fds(self._control, [self.request], [pipe.fileno()])
         return self._answer()
 
     def wait(self, process: int) -> int:
@@ -116,8 +146,8 @@ class _ForkServer:
     def close(self) -> None:
         """End the process, but not its workers."""
         self._control.close()
-        self._process.kill()
-        self._process.wait()
+        self._kill()
+        self._wait()
 
 
 def _server(setup: WorkerSetup) -> _ForkServer | _Spawner:
@@ -165,6 +195,11 @@ class LocalExecutor(Executor):
         self._stop_idle(keep=0)
         self._server.close()
 
+    def meanwhile(self, function: Callable[[], object]) -> None:
+        """As the base says; what fresh workers need is imported when the next ones have been forked."""
+        super().meanwhile(function)
+        self._server.request = FORK_AND_IMPORT
+
     def _slots(self, at_most: int, need: Need) -> int:  # noqa: ARG002 - there is one machine
         slots = min(self._workers(), at_most)
         self._stop_idle(keep=max(1, slots))  # at least one stays warm for the next run
@@ -175,8 +210,7 @@ class LocalExecutor(Executor):
             self._idle.pop().stop()
 
     def _start(self, function: Callable[[Any], object], task: object, need: Need, *, again: bool) -> _Worker:  # noqa: ARG002
-        if again and self._idle:
-            self._idle.pop().stop()
+        others = [self._idle.pop()] if again and self._idle else []
         worker = self._idle.pop() if self._idle and not again else self._new_worker()
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # `_messages` will notice that the worker is dead
@@ -184,6 +218,9 @@ class LocalExecutor(Executor):
         except BaseException:
             worker.stop()
             raise
+        finally:
+            for other in others:
+                other.stop()
         return worker
 
     def _new_worker(self) -> _Worker:

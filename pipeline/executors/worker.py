@@ -14,10 +14,12 @@ import gc
 import logging
 import os
 import queue
+import select
 import socket
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from logging.handlers import QueueHandler
@@ -28,7 +30,8 @@ from pipeline.base import log
 from pipeline.base.errors import PipelineError
 
 NUMBER_BYTES = 8
-FORK = b"f"
+FORK, FORK_AND_IMPORT = b"f", b"i"
+_IDLE_S = 0.01  # without a request, before modules are imported for later
 Post = Callable[[str, object], None]
 _post: Post | None = None
 _progress = 0  # of the current task
@@ -103,7 +106,7 @@ def _pipe(handle: int) -> Any:
     return Connection(handle)
 
 
-def serve_alone(handle: int, modules: Sequence[str], absent: Sequence[str]) -> None:
+def serve_alone(handle: int, modules: Sequence[str], absent: Sequence[str], _later: Sequence[str]) -> None:
     """Do tasks from a pipe in a Python of its own; the arguments are those of `fork_workers`."""
     _import(modules, absent)
     serve(handle)
@@ -122,22 +125,34 @@ def preload(modules: Sequence[str]) -> None:
             import_module(module)
 
 
-def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str]) -> None:
+def _import_while_idle(control: socket.socket, waiting: deque[str]) -> None:
+    """Import one module after the other until there is a request."""
+    while waiting and not select.select([control], [], [], _IDLE_S)[0]:
+        preload([waiting.popleft()])
+        gc.freeze()
+
+
+def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str], later: Sequence[str]) -> None:
     """Serve requests from the socket with this descriptor, one at a time, until its end; workers end with their pipes.
 
-    modules, absent: as in `WorkerSetup`. A byte with a pipe's descriptor asks for a worker that serves this pipe; the
-    answer is its process id, or the negative error number if the system refuses. A process id asks for that worker's
-    end; the answer is its exit status (negative: the signal). Every number has 8 bytes.
+    modules, absent, later: as in `WorkerSetup`. A byte with a pipe's descriptor asks for a worker that serves this
+    pipe; the answer is its process id, or the negative error number if the system refuses. One of the two bytes asks in
+    addition to import what is for later. A process id asks for that worker's end; the answer is its exit status
+    (negative: the signal). Every number has 8 bytes.
     """
     control = socket.socket(fileno=descriptor)
     gc.disable()  # what is imported stays
     _import(modules, absent)
     gc.enable()
     gc.freeze()  # a worker's garbage collector would write to pages that all workers share
+    waiting = deque[str]()
     with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
         while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:
             request, pipes, _, _ = received
             if pipes:
+                if request == FORK_AND_IMPORT:
+                    waiting.extend(later)
+                    later = ()
                 try:
                     number = os.fork()
                 except OSError as error:
@@ -149,4 +164,5 @@ def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str])
             else:
                 number = os.waitstatus_to_exitcode(os.waitpid(int.from_bytes(request), 0)[1])
             control.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
+            _import_while_idle(control, waiting)
     os._exit(0)

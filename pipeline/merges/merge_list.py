@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError
 from pipeline.merges.vocabulary import Vocabulary
@@ -104,11 +105,9 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
 
 
 def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
-    ends = array("Q", (len(left) << 32 | len(right) for left, right in pairs))
+    ends = array("Q", [len(left) << 32 | len(right) for left, right in pairs])
     by = (merges.chosen.by,) if merges.chosen is not None else ()
-    return sealed_parquet.checksum(
-        ends, b"".join(left + right for left, right in pairs), merges.counts, merges.joined, *by
-    )
+    return sealed_parquet.checksum(ends, b"".join(chain.from_iterable(pairs)), merges.counts, merges.joined, *by)
 
 
 def load(path: Location, fingerprint: str) -> MergeList | None:

@@ -5,6 +5,7 @@ the same bytes, and no two tokens share an id, except that a special token may b
 """
 
 import codecs
+import contextlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,8 +91,8 @@ class Vocabulary:
 
     def merges(self) -> list[tuple[bytes, bytes]]:
         """The merge list as pairs of byte strings, in order of rank."""
-        tokens = self.tokens
-        return [(tokens[left], tokens[right]) for left, right in zip(self.left, self.right, strict=True)]
+        token = self.tokens.__getitem__
+        return list(zip(map(token, self.left), map(token, self.right), strict=True))
 
     def to_dict(self) -> dict[int, bytes]:
         """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""
@@ -126,22 +127,12 @@ class Vocabulary:
             raise UsageError(
                 f"special_ids is {special_ids!r}: give 'last' (after the merges) or 'first' (before the bytes)"
             )
-        tokens = [bytes([byte]) for byte in BYTE_ORDER]
-        known = dict(zip(tokens, range(256), strict=True))
-        result = array("I")
-        for rank, (a, b) in enumerate(zip(left, right, strict=True)):
-            if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
-                raise TrainingError(
-                    f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
-                )
-            token = tokens[a] + tokens[b]
-            number = known.setdefault(token, len(tokens))
-            if number == len(tokens):
-                tokens.append(token)
-            result.append(number)
+        tokens, result = _joined(left, right)
         shift = len(special_tokens) if special_ids == "first" else 0
         first_special = 0 if special_ids == "first" else len(tokens)
-        lefts, rights, results = (array("I", [id_ + shift for id_ in ids]) for ids in (left, right, result))
+        lefts, rights, results = (
+            array("I", [id_ + shift for id_ in ids] if shift else ids) for ids in (left, right, result)
+        )
         specials = {text: first_special + index for index, text in enumerate(special_tokens)}
         return cls(dict(enumerate(tokens, shift)), lefts, rights, results, specials)
 
@@ -194,6 +185,31 @@ class Vocabulary:
         if len(set(listed)) < len(listed):
             _refuse_merges(listed, by_bytes)
         return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
+
+
+def _joined(left: Sequence[int], right: Sequence[int]) -> tuple[list[bytes], Sequence[int]]:
+    """Return all tokens, and the number of the one that each merge makes; raises as `from_id_pairs` does."""
+    tokens = [bytes([byte]) for byte in BYTE_ORDER]
+    if min(left, default=0) >= 0 <= min(right, default=0):
+        with contextlib.suppress(IndexError):
+            for a, b in zip(left, right, strict=True):
+                tokens.append(tokens[a] + tokens[b])
+            if len(set(tokens)) == len(tokens):  # nearly always, and quick to find out
+                return tokens, range(256, len(tokens))
+    tokens = tokens[:256]
+    known = dict(zip(tokens, range(256), strict=True))
+    result = array("I")
+    for rank, (a, b) in enumerate(zip(left, right, strict=True)):
+        if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
+            raise TrainingError(
+                f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
+            )
+        token = tokens[a] + tokens[b]
+        number = known.setdefault(token, len(tokens))
+        if number == len(tokens):
+            tokens.append(token)
+        result.append(number)
+    return tokens, result
 
 
 def _unpacked(ids: Iterable[int], lengths: Iterable[int], joined: bytes, *others: Any) -> Vocabulary:

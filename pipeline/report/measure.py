@@ -111,24 +111,24 @@ def measure(
     scripts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
     numbers: defaultdict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)  # digits and cuts by source
+    cuts: Counter[tuple[str, str, int, int]] = Counter()  # words by source, script, bytes and tokens
     for source, text in texts:
         ids = encode(text)
         used[source].update(ids)
         data = [tokens[id_] for id_ in ids]
         ends = list(accumulate(map(len, data)))
         prepared = b"".join(data).decode(errors="replace")  # the tokenizer may have normalized the text
-        cuts: Counter[tuple[str, int, int]] = Counter()  # words by script, bytes and tokens
         for word, begin, end in _spans(find_words, prepared):
             overlaps = bisect_left(ends, end) - bisect_right(ends, begin) + 1
-            cuts[script_of_character(word[0]), end - begin, overlaps] += 1
+            cuts[source, script_of_character(word[0]), end - begin, overlaps] += 1
         for number, begin, end in _spans(_NUMBERS, prepared):
             inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
             numbers[source][len(number), tuple(cut - begin for cut in inside)] += 1
         sources[source].update(bytes=len(text.encode()), tokens=len(ids), characters=len(text))
-        for (script, size, overlaps), words in cuts.items():
-            found = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
-            sources[source].update(found)
-            scripts[script].update(found, bytes=words * size, tokens=words * overlaps)
+    for (source, script, size, overlaps), words in cuts.items():
+        found = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
+        sources[source].update(found)
+        scripts[script].update(found, bytes=words * size, tokens=words * overlaps)
     total, all_ids = sum(sources.values(), Counter[str]()), sum(used.values(), Counter[int]())
     largest_bytes = total["bytes"] * _LARGEST_SHARE if len(sources) >= FEWEST_SOURCES else -1
     single_source = (
@@ -159,6 +159,9 @@ def is_byte_alone(token: bytes) -> bool:
 
 def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
     """Yield each match and its limits in bytes."""
+    if text.isascii():
+        yield from ((match[0], *match.span()) for match in pattern.finditer(text))
+        return
     end = character = 0
     for match in pattern.finditer(text):
         start, found = match.start(), match[0]

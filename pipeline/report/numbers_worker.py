@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,8 @@ class Numbers:
     listing: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for report.json."""
-        return {name: value for name, value in asdict(self).items() if name != "listing"}
+        """Return what report.json has; `vars` makes the values in it plain."""
+        return {name: value for name, value in vars(self).items() if name != "listing"}
 
 
 @dataclass(frozen=True)

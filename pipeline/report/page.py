@@ -8,6 +8,7 @@ loading anything, whatever its texts hold; every text is escaped, unless it is `
 import base64
 import html
 import json
+import threading
 import zlib
 from functools import lru_cache
 from importlib.util import find_spec
@@ -31,6 +32,7 @@ _MEASURES = (
     "single bytes: the share that are one byte of a longer character."
 )
 _HERE = Path(__file__).parent
+_packing = threading.Lock()
 
 
 class Html(str):
@@ -62,9 +64,14 @@ def plotly_script() -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-@lru_cache(1)
 def packed_script(script: Path) -> bytes:
-    """Return plotly's script as the page holds it: compressed, in base64."""
+    """Return plotly's script as the page holds it: compressed, in base64; a second caller waits for the first."""
+    with _packing:
+        return _packed(script)
+
+
+@lru_cache(1)
+def _packed(script: Path) -> bytes:
     return base64.b64encode(zlib.compress(script.read_bytes(), 4))
 
 

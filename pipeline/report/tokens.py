@@ -136,6 +136,7 @@ def shape(tokens: Mapping[int, bytes]) -> tuple[dict[int, int], dict[str, int]]:
     return dict(sorted(Counter(map(len, tokens.values())).items())), dict(scripts.most_common())
 
 
+@cache
 def script_of_token(token: bytes) -> str:
     """Return the script of a token, also of one that is only a part of a character."""
     try:
@@ -192,12 +193,14 @@ def with_repeat(texts: Mapping[int, str]) -> list[int]:
 
 def variants(texts: Iterable[str]) -> Variants:
     """Group texts that differ only by case or one leading space; only groups of several texts count."""
+    listed = list(texts)
+    words = [text.removeprefix(" ").casefold() for text in listed]
+    times = Counter(words)
     groups: dict[str, list[str]] = {}
-    for text in texts:
-        word = text.removeprefix(" ").casefold()
-        if word.strip():
+    for text, word in zip(listed, words, strict=True):
+        if times[word] > 1 and word.strip():
             groups.setdefault(word, []).append(text)
-    several = sorted((group for group in groups.values() if len(group) > 1), key=lambda one: (-len(one), -len(one[0])))
+    several = sorted(groups.values(), key=lambda one: (-len(one), -len(one[0])))
     tokens = sum(map(len, several))
     largest = tuple(tuple(readable(text.encode()) for text in group) for group in several[:_EXAMPLES])
     return Variants(len(several), tokens, tokens - len(several), largest)
@@ -246,7 +249,8 @@ def readable(token: bytes) -> str:
     ('␣the\\\\n', '␣ ×128')
     """
     text = token.decode(errors="surrogateescape")
-    if len(text) < _TIMES and text.isascii() and text.isprintable():  # most tokens, and quick to show
+    short = len(text) < _TIMES or (len(text) <= _SHOWN_CHARACTERS and not _RUN.search(text))
+    if short and text.isascii() and text.isprintable():  # most tokens, and quick to show
         return text.replace(" ", _ESCAPES[" "])
     mark_base = "\N{DOTTED CIRCLE}" if text and unicodedata.category(text[0])[0] == "M" else ""
     parts, end = [], 0

@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from pipeline.executors.ray import RayExecutor
 
 SETUP = WorkerSetup(
-    preload=("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
+    preload=(
+        *("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
+        *("datetime", "ssl", "uuid"),  # which Arrow imports; it starts a thread, so each worker imports it for itself
+    ),
+    later=("pipeline.tokenizer.tokenizer", "pipeline.report.measure", "pipeline.report.numbers_worker"),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
-ENCODING = replace(SETUP, preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
-CHAT = replace(SETUP, preload=("pipeline.shards.chat.rows_worker", "pipeline.shards.chat.assemble_worker"))
+ENCODING = replace(SETUP, later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
+CHAT = replace(SETUP, later=(), preload=("pipeline.shards.chat.rows_worker", "pipeline.shards.chat.assemble_worker"))
 
 
 def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":

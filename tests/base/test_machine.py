@@ -104,6 +104,7 @@ def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -
     assert child.stdout
     with machine.MemoryWatch(interval_s=60) as watch:
         watch.begin("stage")
+        watch.look()
         before = watch.peak_bytes
         child.stdin.write(b"x\n")
         child.stdin.flush()
@@ -127,6 +128,14 @@ def test_the_tree_has_processes_that_threads_and_children_started(
         assert len(started) == 1
         assert {os.getpid(), child.pid, *started} <= set(machine._memory_by_process())
         child.communicate(b"\n")
+
+
+def test_a_stage_that_ends_at_once_has_a_peak() -> None:
+    with machine.MemoryWatch(interval_s=60) as watch:
+        for stage in ("first", "second", "third"):
+            watch.begin(stage)
+    assert list(watch.stage_peaks) == ["first", "second", "third"]
+    assert 0 < min(watch.stage_peaks.values()) <= watch.peak_bytes
 
 
 def test_describe_has_what_a_bug_report_needs() -> None:

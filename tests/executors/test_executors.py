@@ -99,6 +99,33 @@ def test_workers_have_preloaded_modules_and_no_absent_ones() -> None:
     assert loaded == {0: True, 1: False, 2: False, 3: False}
 
 
+def test_fresh_tasks_run_in_processes_of_their_own() -> None:
+    with LocalExecutor(lambda: 1) as executor:
+        first = dict(executor.run(worker_tasks.process_id, range(2)))
+        fresh = dict(executor.run(worker_tasks.process_id, range(2), fresh=True))
+    assert len({*first.values(), *fresh.values()}) == 3
+
+
+def test_the_coordinator_prepares_once_while_tasks_run() -> None:
+    called = []
+    with LocalExecutor(lambda: 1) as executor:
+        executor.meanwhile(lambda: called.append(len(called)))
+        assert list(executor.run(worker_tasks.square, [])) == []
+        assert called == []
+        assert dict(executor.run(worker_tasks.square, range(3))) == {0: 0, 1: 1, 2: 4}
+        assert dict(executor.run(worker_tasks.square, range(3))) == {0: 0, 1: 1, 2: 4}
+    assert called == [0]
+
+
+def test_fresh_workers_have_what_was_imported_while_others_ran() -> None:
+    setup = WorkerSetup(preload=["wave"], later=["no.such.module", "sndhdr"])
+    with LocalExecutor(lambda: 1, setup) as executor:
+        assert dict(executor.run(worker_tasks.is_loaded, ["wave", "sndhdr"])) == {0: True, 1: False}
+        executor.meanwhile(lambda: None)
+        assert dict(executor.run(worker_tasks.is_loaded, ["sndhdr"], fresh=True)) == {0: False}
+        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, ["sndhdr"], fresh=True)] == [(0, True)])
+
+
 def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 2) as executor:
         [(_, process)] = executor.run(worker_tasks.process_id, [0])
@@ -112,7 +139,10 @@ def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
 def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
     """With the modules that workers of training preload: a fork copies only the thread that forks."""
     with LocalExecutor(lambda: 1, workers.SETUP) as executor:
+        executor.meanwhile(lambda: None)
         list(executor.run(worker_tasks.square, [1]))
+        wanted = ["pipeline.report.numbers_worker"]
+        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, wanted, fresh=True)] == [(0, True)])
         [server] = set(psutil.Process().children()) - others
         assert server.num_threads() == 1
 
