@@ -90,10 +90,11 @@ def files_ours(directory: Path, corpus: str) -> Files:
     import pipeline
 
     tokenizer = pipeline.Tokenizer.load(directory)
+    encode_files = pipeline.encode_files  # imported before the clock starts, as the other tools are
 
     def encode() -> tuple[float, Callable[[], Iterable[int]]]:
         started = time.perf_counter()
-        encoded = pipeline.encode_files(corpus, tokenizer)
+        encoded = encode_files(corpus, tokenizer)
         return time.perf_counter() - started, lambda: encoded.ids
 
     return encode
@@ -104,10 +105,11 @@ def files_to_shards(directory: Path, corpus: str) -> Files:
     import pipeline
 
     tokenizer = pipeline.Tokenizer.load(directory)
+    encode_corpus = pipeline.encode_corpus  # imported before the clock starts, as the other tools are
 
     def encode() -> tuple[float, Callable[[], Iterable[int]]]:
         started = time.perf_counter()
-        encoded = pipeline.encode_corpus(corpus, tokenizer, "shards", shard_format="bin")
+        encoded = encode_corpus(corpus, tokenizer, "shards", shard_format="bin")
         return time.perf_counter() - started, lambda: (
             id_
             for shard in encoded.shards
