@@ -25,6 +25,7 @@ _FEW_SLOTS = 1 << 22  # that words on disk would save little of
 _LANES, _LANE_SLOTS, _SMALL_LANE_SLOTS = 12_000, 128, 16  # of a thread, whose words end amid a block
 _READ_BYTES = 16 << 20  # for the partition of the counter that is being read; half of it stays
 _FIXED_BYTES, _THREAD_BYTES = 6 << 20, 3 << 20
+ENGINE_BYTES = _FIXED_BYTES + _THREAD_BYTES + _READ_BYTES // 2  # with one thread, before words and pairs
 _FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 4.6, 8, 5.5  # of a position: in a first index of long lists, of short
 _LONG_LIST = 4096
 _LISTED_BYTES = 7.5  # of a position of the longest list, which is copied, and followed by others half as long

@@ -12,7 +12,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import CounterFile, open_counter
-from pipeline.merges.forecast import Merging, merging_bytes, shape_of
+from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.run.parity import Language
 from pipeline.storage import parse_location
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipeline.merges.merge_worker import MergeTask
 
 _SECONDS = 0.1  # between reports of progress
+_LISTED_BYTES = 4.1  # of a slot: lists of pairs that other languages index, besides those of its own
 
 
 def learn(
@@ -81,8 +82,8 @@ def way_of(task: "MergeTask") -> Merging:
     parity = task.parity
     assert parity is not None
     languages = (*parity.languages, *parity.dev)
-    merges = 2 * task.merges // (len(languages) + 1)  # the pairs that are indexed for each
-    needed = 0
+    merges = 5 * task.merges // (len(languages) + 1)  # measured: the pairs that are indexed for each
+    needed = ENGINE_BYTES
     for index, one in enumerate(languages):
         least = task.min_piece_count if index < len(parity.languages) else 1
         tally = _core.CountTally(least)
@@ -93,7 +94,7 @@ def way_of(task: "MergeTask") -> Merging:
         if shape.slots == 0:
             remedy = "leave it out" if least == 1 else f"leave it out, or give less than --min-piece-count {least:,}"
             raise TrainingError(f"{one.counter}: the language {one.name} has no pieces to merge; {remedy}")
-        needed += merging_bytes(shape, merges, threads=1)
+        needed += merging_bytes(shape, merges, threads=1) - ENGINE_BYTES + int(_LISTED_BYTES * shape.slots)
     if needed > task.budget_bytes:
         together, there = needed + task.other_bytes, max(task.budget_bytes + task.other_bytes, 0)
         raise TrainingError(

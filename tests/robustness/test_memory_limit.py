@@ -261,6 +261,32 @@ def test_many_pieces_fit_the_smallest_limit(tmp_path: Path) -> None:
     assert measured.peak_memory_bytes <= limit * MIB
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
+def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
+    """One language is much larger than the others, whose pairs are listed in it, too."""
+    source = random.Random(1)
+    for name, first, words in (("en", 97, 1_500_000), ("el", 945, 40_000), ("hy", 1377, 20_000)):
+        letters = [chr(first + number) for number in range(20)]
+        text = " ".join("".join(source.choices(letters, k=source.randint(3, 9))) for _ in range(words))
+        (tmp_path / f"{name}.txt").write_text(text)
+        run("count", tmp_path / f"{name}.txt", "--output", tmp_path / name, "--quiet")
+    argv = [
+        "merge",
+        *(str(tmp_path / name) for name in ("en", "el", "hy")),
+        "--parity",
+        "--vocab-size=12000",
+        "--quiet",
+    ]
+    line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 1)
+    limit = int(line.split("give --memory-limit ")[1].partition("MiB")[0])
+    argv += ["--output", str(tmp_path / "run"), f"--memory-limit={limit}MiB"]
+    again = [sys.executable, "-P", "-m", "pipeline", *argv]
+    measured = measure(again, timeout_s=300, directory=tmp_path, environment=None)
+    assert measured.status == "ok", measured.stderr
+    assert limit * MIB / 3 <= measured.peak_memory_bytes <= limit * MIB
+
+
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
 @pytest.mark.parametrize(("merges", "threads", "compact"), [(8000, 2, 0), (32_000, 1, 0), (8000, 2, 1), (32_000, 1, 1)])
