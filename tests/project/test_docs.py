@@ -275,7 +275,7 @@ def test_search_finds_the_page_that_answers(site: Path) -> None:
             for query, answer in ANSWERS.items():
                 page.goto(f"http://127.0.0.1:{server.server_port}/index.html")
                 page.click("label.md-search__icon, input.md-search__input")
-                page.fill("input.md-search__input", query)
+                page.locator("input.md-search__input").press_sequentially(query)  # the page listens to keys
                 page.wait_for_selector(".md-search-result__link", timeout=60_000)
                 links = page.eval_on_selector_all(
                     ".md-search-result__link", "links => links.map(link => link.href.replace(/[?][^#]*/, ''))"
