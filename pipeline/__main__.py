@@ -23,6 +23,8 @@ def main() -> int:
 
     gc.set_threshold(_GARBAGE_AFTER)
     sys.unraisablehook = _interrupt_again
+    if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
     try:
         _open_streams()

@@ -412,8 +412,12 @@ def report(
     from pipeline.tokenizer.origin import DERIVED
 
     if (run_directory / DERIVED.manifest).exists():
-        if compare or more or held_out or hidden_size or output or overwrite:
-            raise UsageError(f"{run_directory} was made by extend or prune, and its report takes no such options")
+        flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}
+        if unfit_flags := [flag for flag, value in flags.items() if value] + ["--output"] * bool(output):
+            raise UsageError(
+                f"{run_directory} was made by extend or prune, and its report is only printed: leave out "
+                + ", ".join(unfit_flags)
+            )
         return Result("reported", *run_report_changed(run_directory, session.executor))
     if overwrite and output is None:
         raise UsageError(

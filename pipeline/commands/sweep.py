@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.commands.combine import run_combine, run_part, shown_weight
 from pipeline.commands.merge import open_merging
@@ -127,10 +127,24 @@ class _Sweep:
     sources: Sequence[SourceCounter]
     files: Sequence[CorpusFile]
     known: dict[str, Any]
+    written: set[str]  # names of the files in `tokenizer/` that are ours
 
     def store(self) -> None:
-        """Write the manifest: the points that are known, and the names of the tokenizer's files, which it replaces."""
-        self.directory.write_manifest({"points": self.known, "tokenizer": list(FILE_NAMES)})
+        """Write the manifest: the points that are known, and the tokenizer's files."""
+        self.directory.write_manifest({"points": self.known, "tokenizer": sorted(self.written)})
+
+    def export(self, best: Learned, size: int) -> None:
+        """Write the tokenizer of a mixture and size in place of the one that an earlier command wrote."""
+        home = self.directory / "tokenizer"
+        self.directory.remove(f"tokenizer/{name}" for name in self.written)  # of other formats, too
+        paths = [home / name for name in FILE_NAMES]
+        missing = {path.name for path, there in zip(paths, existing(paths), strict=True) if not there}
+        self.written.clear()
+        self.written.update(missing)
+        self.store()
+        written, _ = export_model(best.trained.model(size), home, self.options.export)
+        self.written.intersection_update(path.name for path in written)
+        self.store()
 
     def run_of(self, name: str, every: int) -> Location:
         """Return the run of a name, or where the one of each so many-th of its chunks is made."""
@@ -163,21 +177,19 @@ def run_sweep(
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     directory = Directory(options.output, SWEEP)
-    with directory.locked(), _interrupted():
-        stored = directory.read_manifest()
-        if manifest.load(directory.location) is not None:
+    with directory.locked(), _interrupted(options):
+        if any(existing([directory / manifest.RUN.manifest])):
             raise UsageError(f"--output {directory} is a run; choose another")
-        if stored is None and not options.overwrite:
-            directory.refuse_foreign_files()
-        known = {} if options.overwrite else dict((stored or {}).get("points", {}))
-        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known)
+        stored = _stored(directory, overwrite=options.overwrite)
+        known = {} if options.overwrite else dict(stored.get("points", {}))
+        written = set(stored.get("tokenizer", ()))
+        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known, written)
         sweep.store()
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
         chosen = recommend(points, model or ForModel())
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
-        directory.remove(f"tokenizer/{name}" for name in (stored or {}).get("tokenizer", ()))  # of other formats
-        export_model(best.trained.model(chosen.vocab_size), directory / "tokenizer", options.export)
+        sweep.export(best, chosen.vocab_size)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
         overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
         swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
@@ -186,11 +198,25 @@ def run_sweep(
 
 
 @contextlib.contextmanager
-def _interrupted() -> Iterator[None]:
+def _interrupted(options: Options) -> Iterator[None]:
+    same = "the same command without --overwrite" if options.overwrite else "the same command"
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; what is finished is kept: the same command resumes") from None
+        raise KeyboardInterrupt(f"interrupted; what is finished is kept: {same} resumes") from None
+
+
+def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
+    """Return what the manifest says; with --overwrite it may be damaged, else foreign files are refused without one."""
+    try:
+        stored = directory.read_manifest()
+    except RunDirectoryError:
+        if not overwrite:
+            raise
+        stored = None
+    if stored is None and not overwrite:
+        directory.refuse_foreign_files()
+    return stored or {}
 
 
 def _refuse_unfit(locations: Sequence[Location]) -> None:

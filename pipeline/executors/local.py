@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -123,6 +124,8 @@ class _ForkServer:
                     for name, value in setup.environment.items():
                         os.environ.setdefault(name, value)
                     fork_workers(descriptor, setup.preload, setup.absent, setup.later)
+                except BaseException:
+                    traceback.print_exc()  # nothing above may catch it: this is another process
                 finally:
                     os._exit(1)
         return partial(os.kill, process, KILL), partial(os.waitpid, process, 0)
@@ -144,10 +147,12 @@ class _ForkServer:
         return int.from_bytes(answer, signed=True)
 
     def close(self) -> None:
-        """End the process, but not its workers."""
-        self._control.close()
-        self._kill()
-        self._wait()
+        """End the process, but not its workers; again does nothing."""
+        if self._control.fileno() >= 0:
+            self._control.close()
+            with suppress(ProcessLookupError, ChildProcessError):
+                self._kill()
+                self._wait()
 
 
 def _server(setup: WorkerSetup) -> _ForkServer | _Spawner:

@@ -42,7 +42,7 @@ def push(
 
 
 def require_login(name: str, repo_id: str, token: str | None = None) -> None:
-    """Raise UsageError if the value of `name` is no repository, without the package, and if nobody is logged in."""
+    """Raise UsageError if the value of `name` is no repository, without the package, and if no one is logged in."""
     if not isinstance(repo_id, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
         raise unfit(name, "the name of a repository, OWNER/NAME", repo_id)
     if token is None and installed("huggingface_hub").get_token() is None:

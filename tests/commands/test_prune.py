@@ -141,7 +141,7 @@ def test_report_says_what_changed_and_what_is_missing(trained: Path, counted: Pa
         assert (facts["tokens_before"], facts["tokens_after"]) == (changed.before, changed.after)
         assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (600, len(changed.tokenizer))
         assert (facts["added"], facts["removed"]) == ((7, 0) if name == "extend" else (0, 150))
-    assert "takes no such options" in refused(run("report", tmp_path / "prune", "--held-out", text), 2)
+    assert "is only printed: leave out --held-out" in refused(run("report", tmp_path / "prune", "--held-out", text), 2)
     shutil.rmtree(tmp_path / "run")
     missing = refused(run("report", tmp_path / "prune"), 1)
     assert f"{tmp_path / 'run'}, which must be there as they were: " in missing

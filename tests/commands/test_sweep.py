@@ -294,9 +294,14 @@ def test_other_options_of_merging_need_overwrite_and_leave_no_file_of_another_to
     words = ["sweep", "runs/a", "--vocab-size", "300,400", "--output", tmp_path / "x"]
     assert run(*words, cwd=home).returncode == 0
     assert (tmp_path / "x" / "tokenizer" / "vocab.json").exists()
+    (tmp_path / "x" / "tokenizer" / "tokenizer.gguf").write_text("somebody's")
     again = [*words, "--min-frequency", 2, "--export", "hf"]
     assert "--overwrite" in refused(run(*again, cwd=home), 1)
     assert run(*again, "--overwrite", cwd=home).returncode == 0
     names = {path.name for path in (tmp_path / "x" / "tokenizer").iterdir()}
-    assert names == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert names == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.gguf"}
     assert len(_points(tmp_path / "x")) == 2
+    (tmp_path / "x" / "sweep.json").write_text("{}")
+    assert "start again with --overwrite" in refused(run(*again, cwd=home), 1)
+    assert run(*again, "--overwrite", cwd=home).returncode == 0
+    assert (tmp_path / "x" / "tokenizer" / "tokenizer.gguf").read_text() == "somebody's"

@@ -136,6 +136,46 @@ def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
         assert set(psutil.Process().children()) - others != {server}
 
 
+def test_command_counts_where_ended_processes_are_not_waited_for(tmp_path: Path) -> None:
+    """Some supervisors start programs so; a process that ends is gone at once then."""
+    (tmp_path / "a.txt").write_text("a word and a word")
+    script = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = [sys.executable, "-P", "-m", "pipeline", "count", "a.txt", "--output", "run", "--quiet"]
+    command = [sys.executable, "-c", script, *words]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+_REFUSED_AGAIN = """
+import os
+from pipeline.base import system
+from pipeline.base.errors import WorkerError
+from pipeline.executors import local
+
+def refuse(setup):
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+system.is_command = True
+try:
+    with local.LocalExecutor(lambda: 1) as executor:
+        executor._server._kill()
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        local._server = refuse
+        list(executor.run(len, ["a"]))
+except WorkerError as error:
+    print(error)
+"""
+
+
+def test_executor_whose_processes_cannot_be_started_again_says_so() -> None:
+    words = [sys.executable, "-P", "-c", _REFUSED_AGAIN]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "no worker process can be started" in result.stdout, result.stderr
+    assert "use fewer --workers" in result.stdout
+
+
 def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
     """With the modules that workers of training preload: a fork copies only the thread that forks."""
     with LocalExecutor(lambda: 1, workers.SETUP) as executor:

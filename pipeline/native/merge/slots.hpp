@@ -204,7 +204,7 @@ struct Slots<uint8_t> {
 
    private:
     static constexpr size_t kAtOnce = 64;
-    // A bit for each of so many slots: whether a token or a boundary starts there.
+    // A bit for each of kAtOnce slots: whether a token or a boundary starts there.
     static uint64_t starts_of(const uint8_t* slots) {
       std::array<uint8_t, kAtOnce> flags;
       for (size_t i = 0; i < kAtOnce; ++i) flags[i] = starts(slots + i);
