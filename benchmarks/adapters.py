@@ -166,6 +166,37 @@ def train_bpeasy(job: Job) -> Callable[[], Learned]:
     return lambda: learned_from_vocabulary(vocabulary.items(), job.special_token)
 
 
+def train_sentencepiece(job: Job) -> Callable[[], Learned]:
+    """SentencePiece's BPE from an iterator of lines; it merges characters within words and takes no pattern."""
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    documents = read_documents(job.corpus, job.special_token)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(line for document in documents for line in document.splitlines()),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=job.vocab_size,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        max_sentence_length=1 << 30,  # longer lines would be left out
+        user_defined_symbols=[job.special_token],
+        minloglevel=2,
+    )
+
+    def learned() -> Learned:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+        pieces = [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
+        words = [(piece.replace("\u2581", " ").encode("utf-8"), index) for index, piece in enumerate(pieces)]
+        normal = [pair for pair in words if not processor.is_byte(pair[1]) and not processor.is_control(pair[1])]
+        return learned_from_vocabulary(normal, job.special_token)
+
+    return learned
+
+
 def count_tokenizers(job: Job) -> Callable[[], Learned]:
     """The counting stage of tokenizers' trainer: a vocabulary of the alphabet leaves nothing to merge."""
     _tokenizers(job)
@@ -189,6 +220,7 @@ TASKS: dict[tuple[str, str], Callable[[Job], Callable[[], Learned]]] = {
     ("train", "rustbpe"): train_rustbpe,
     ("train", "ffbpe"): train_ffbpe,
     ("train", "bpeasy"): train_bpeasy,
+    ("train", "sentencepiece"): train_sentencepiece,
     ("count", "tokenizers"): count_tokenizers,
     ("count", "regex"): count_regex,
 }

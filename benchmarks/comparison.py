@@ -17,24 +17,25 @@ CORPORA = {
     "mixed-250.txt": "many languages and code",
     "kernel.txt": "Linux kernel source",
 }
-TRAINERS = (ours.NAME, "ffbpe", "gigatoken", "rustbpe", "bpeasy", "tokenizers")
-ELSEWHERE = {"tokenizers": "Hugging Face tokenizers"}
+TRAINERS = (ours.NAME, "ffbpe", "gigatoken", "rustbpe", "bpeasy", "sentencepiece", "tokenizers")
+ELSEWHERE = {"sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
 # What the comparison page shows with a snippet that the tests run, or what `benchmarks/adapters.py` had to work around.
 FEATURES = (
     ("same merges as `BpeTrainer`", ("yes", "yes, with options", "yes", "no: other order of ties",
-                                     "no: other order of ties", "itself")),
-    ("patterns", ("your own", "your own", "GPT-2's", "your own", "your own", "your own")),
-    ("special tokens separate documents", ("yes", "", "yes", "no", "no", "")),
-    ("[resumes a stopped run](#stopping)", ("yes", "", "", "", "", "no")),
-    ("[another vocabulary size without the text](#counts-are-kept)", ("yes", "", "", "", "", "no")),
-    ("[counts beyond 32 bits](exactness.md#counting)", ("yes", "", "", "", "", "")),
-    ("[text without spaces](#one-long-piece)", ("linear time", "", "", "", "", "quadratic time")),
-    ("[invalid UTF-8](#invalid-text)", ("replaced, counted, located", "", "", "", "", "an error without a location")),
-    ("[memory limit](#memory)", ("kept or refused", "", "", "", "", "none")),
+                                     "no: other order of ties", "no: characters, words", "itself")),
+    ("patterns", ("your own", "your own", "GPT-2's", "your own", "your own", "none", "your own")),
+    ("special tokens separate documents", ("yes", "", "yes", "no", "no", "no: lines", "")),
+    ("[resumes a stopped run](#stopping)", ("yes", "", "", "", "", "", "no")),
+    ("[another vocabulary size without the text](#counts-are-kept)", ("yes", "", "", "", "", "", "no")),
+    ("[counts beyond 32 bits](exactness.md#counting)", ("yes", "", "", "", "", "", "")),
+    ("[text without spaces](#one-long-piece)", ("linear time", "", "", "", "", "", "quadratic time")),
+    ("[invalid UTF-8](#invalid-text)", ("replaced, counted, located", "", "", "", "", "",
+                                       "an error without a location")),
+    ("[memory limit](#memory)", ("kept or refused", "", "", "", "", "", "none")),
     ("[exports](../how-to/exporting.md)", ("tokenizers, transformers, tiktoken, GPT-2 tools; checked in each",
-                                           "", "", "", "", "tokenizers, transformers")),
+                                           "", "", "", "", "", "tokenizers, transformers")),
 )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ TOOLS = {
         Tool("ffbpe"),
         Tool("rustbpe"),
         Tool("bpeasy"),
+        Tool("sentencepiece"),
         Tool("tokenizers"),
     )
 }

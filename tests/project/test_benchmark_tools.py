@@ -137,6 +137,12 @@ def test_tools_that_order_bytes_by_value_learn_the_same_as_each_other(small_corp
     assert rustbpe["tokens_digest"] == bpeasy["tokens_digest"]
 
 
+def test_a_tool_without_patterns_learns_other_tokens(small_corpus: Path) -> None:
+    learned = learned_by("sentencepiece", small_corpus)
+    assert 0 < learned["merges"] <= 400 - 257
+    assert learned["tokens_digest"] != learned_by("tokenizers", small_corpus)["tokens_digest"]
+
+
 def test_other_merges_have_another_digest(small_corpus: Path) -> None:
     one, two = (learned_by("tokenizers", small_corpus, vocab_size=size) for size in (400, 401))
     assert one["tokens_digest"] != two["tokens_digest"]
@@ -279,7 +285,7 @@ def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
         (["run", "does/not/exist"], "does/not/exist"),
         (["run"], "CORPUS"),
         (["run", __file__, "--rounds", "0"], "--rounds"),
-        (["run", __file__, "--tools", "sentencepiece"], "sentencepiece"),
+        (["run", __file__, "--tools", "youtokentome"], "youtokentome"),
         (["run", __file__, "--vocab-size", "256"], "--vocab-size"),
         (["growth", __file__], "--sizes"),
         (["growth", __file__, "--sizes", "1XB"], "1XB"),
