@@ -95,7 +95,7 @@ def test_workers_are_kept_from_run_to_run() -> None:
 def test_workers_have_preloaded_modules_and_no_absent_ones() -> None:
     setup = WorkerSetup(preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"])
     with LocalExecutor(lambda: 1, setup) as executor:
-        loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "sndhdr"]))
+        loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "colorsys"]))
     assert loaded == {0: True, 1: False, 2: False, 3: False}
 
 
@@ -118,12 +118,12 @@ def test_the_coordinator_prepares_once_while_tasks_run() -> None:
 
 
 def test_fresh_workers_have_what_was_imported_while_others_ran() -> None:
-    setup = WorkerSetup(preload=["wave"], later=["no.such.module", "sndhdr"])
+    setup = WorkerSetup(preload=["wave"], later=["no.such.module", "colorsys"])
     with LocalExecutor(lambda: 1, setup) as executor:
-        assert dict(executor.run(worker_tasks.is_loaded, ["wave", "sndhdr"])) == {0: True, 1: False}
+        assert dict(executor.run(worker_tasks.is_loaded, ["wave", "colorsys"])) == {0: True, 1: False}
         executor.meanwhile(lambda: None)
-        assert dict(executor.run(worker_tasks.is_loaded, ["sndhdr"], fresh=True)) == {0: False}
-        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, ["sndhdr"], fresh=True)] == [(0, True)])
+        assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)) == {0: False}
+        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)] == [(0, True)])
 
 
 def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
