@@ -4,6 +4,7 @@
 silently, so nothing is passed on unchanged unless tests hold that it means the same there:
 - possessive counts: Oniguruma reads `x{1,3}+` as a repeated `x{1,3}`; written as an atomic group, `(?>x{1,3})`;
 - lazy exact counts: Oniguruma reads `x{2}?` as an optional `x{2}`; written without the question mark;
+- a look-ahead as a branch: Oniguruma refuses `(?:a|(?=b))?`; written as an atomic group, `(?:a|(?>(?=b)))?`;
 - `$`: before a final line feed too, or at each line's end, by engine; written `\\z`;
 - `(?i:...)`: Oniguruma also folds one character to several; written as sets;
 - `\\w`: Oniguruma lacks the two joiners; written with them;
@@ -104,7 +105,8 @@ class _Writer:
             case Sequence(parts):
                 text, loosest = "".join(self.node(part, 1) for part in parts), 1
             case Alternation(branches):
-                text, loosest = "|".join(map(self.node, branches)), 0
+                kept = (Atomic(branch, 0) if isinstance(branch, Look | Ahead) else branch for branch in branches)
+                text, loosest = "|".join(map(self.node, kept)), 0
             case Repeat(body, least, most, lazy):
                 counts = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
                 counts = {"{0,}": "*", "{1,}": "+", "{0,1}": "?"}.get(counts, counts)
