@@ -431,6 +431,18 @@ def test_own_patterns_load_as_older_versions_wrote_them(pattern: str, older: str
         assert [piece for piece, _ in split.pre_tokenize_str(text)] == ours.cut(text)
 
 
+@pytest.mark.parametrize("special", ["\n", " ", "\t", "a ", "日"])
+def test_special_tokens_of_bytes_that_are_a_token_too(special: str, tmp_path: Path) -> None:
+    """As text the file has them once: the token of the same bytes is in other letters."""
+    bytes_of = [bytes([byte]) for byte in special.encode()]
+    merges = [(b"".join(bytes_of[:size]), bytes_of[size]) for size in range(1, len(bytes_of))]
+    ours = Tokenizer.from_merges(merges, [special])
+    ours.save(tmp_path)
+    theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    text = f"a b\n\tlow 日 {special}x"
+    assert Tokenizer.load(tmp_path).encode(text) == ours.encode(text) == theirs.encode(text).ids
+
+
 def test_added_tokens_that_are_ordinary_ones_too(tmp_path: Path) -> None:
     """Found first in text, while merges still make and use the ordinary token: one id, two ways to it."""
     base = Tokenizer.from_merges(samples.trained("gpt2"), [EOT])

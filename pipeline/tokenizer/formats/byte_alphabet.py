@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError
-from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens
+from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens, token_to_text
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import Model
@@ -47,14 +47,18 @@ def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, by
 
 
 def only_special(special_tokens: Mapping[str, int], vocab: Field, merges: Merges) -> dict[str, int]:
-    """Return the special tokens without those that are ordinary tokens too: a byte, or what a merge makes."""
+    """Return the special tokens without those that are ordinary tokens too: a byte, or what a merge makes.
+
+    Only texts that the byte alphabet writes as they are can be both: a line feed is special, its byte is `Ċ`.
+    """
     listed = vocab.read(dict)
     made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(128)}
-    return {
-        text: id_
-        for text, id_ in special_tokens.items()
-        if listed.get(text) != id_ or text.encode(errors="replace") not in made
-    }
+
+    def ordinary_too(text: str) -> bool:
+        token = text.encode(errors="replace")
+        return token in made and token_to_text(token) == text
+
+    return {text: id_ for text, id_ in special_tokens.items() if listed.get(text) != id_ or not ordinary_too(text)}
 
 
 def read_merges(pairs: Sequence[Any], file: Location, path_of: Callable[[int], str]) -> Merges:
