@@ -297,12 +297,13 @@ def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
 def _reads_alike(found: Location, expected: Path) -> bool:
     """Return whether a tokenizer.json differs only in the spelling of its pattern, as one of an older version may."""
     try:
-        patterns = [load_huggingface(file).pattern for file in (found, expected)]
+        models = [load_huggingface(file) for file in (found, expected)]
         texts = [read_bounded(file, MODEL_BYTES) for file in (found, expected)]
     except InputError:
         return False
     one, other = ({**json.loads(text), "pre_tokenizer": None} for text in texts)
-    return patterns[0] == patterns[1] and bool(one == other)
+    cutting, right = ((model.pattern, model.preparation) for model in models)
+    return cutting == right and bool(one == other)
 
 
 def _compare(home: Location, right: Path, model: Model) -> tuple[Sequence[str], Sequence[str]]:

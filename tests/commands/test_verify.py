@@ -487,6 +487,15 @@ def test_a_file_with_an_earlier_spelling_of_the_pattern_passes(copy: Path) -> No
         pipeline.verify_run(copy)
 
 
+def test_a_space_in_front_that_another_put_into_a_file_is_found(copy: Path) -> None:
+    file = copy / "tokenizer" / "tokenizer.json"
+    document = json.loads(file.read_text())
+    document["pre_tokenizer"]["add_prefix_space"] = True
+    file.write_text(json.dumps(document))
+    with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
+        pipeline.verify_run(copy)
+
+
 _REPLAYED = r"""
 import re, sys
 from pathlib import Path
