@@ -6,6 +6,7 @@ silently, so nothing is passed on unchanged unless tests hold that it means the 
 - lazy exact counts: Oniguruma reads `x{2}?` as an optional `x{2}`; written without the question mark;
 - a look-ahead as a branch: Oniguruma refuses `(?:a|(?=b))?`; written as an atomic group, `(?:a|(?>(?=b)))?`;
 - `$`: before a final line feed too, or at each line's end, by engine; written `\\z`;
+- a negated class with one in it that has ASCII at most: Oniguruma leaves the rest out; that one is written as runs;
 - `(?i:...)`: Oniguruma also folds one character to several; written as sets;
 - `\\w`: Oniguruma lacks the two joiners; written with them;
 - text that nothing matches: tiktoken would drop it; a last branch takes it.
@@ -14,7 +15,7 @@ silently, so nothing is passed on unchanged unless tests hold that it means the 
 from array import array
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.pattern.classes import CharSet, Run
+from pipeline.pattern.classes import CODE_POINTS, CharSet, Run, partition
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence, parse
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
@@ -124,7 +125,9 @@ class _Writer:
                 return r"\S" if chars.negated else r"\s"
             case [str(name)] if name != "Word":
                 return rf"\{'P' if chars.negated else 'p'}{{{name}}}"
-        return f"[{'^' if chars.negated else ''}{''.join(map(self.part, chars.parts))}]"
+        if not (inside := "".join(map(self.part, chars.parts))):
+            return self.chars(CharSet(negated=chars.negated))
+        return f"[{'^' if chars.negated else ''}{inside}]"
 
     def part(self, part: Run | str | CharSet) -> str:
         """Return a part of a set as it is written inside a class."""
@@ -132,7 +135,18 @@ class _Writer:
             return rf"\w{self.joiners}"
         if isinstance(part, tuple):
             return "-".join(map(_character, dict.fromkeys(part)))  # one character or two
+        if isinstance(part, CharSet) and (runs := _ascii_runs(part)) is not None:
+            return "".join(map(self.part, runs))
         return self.chars(CharSet((part,)) if isinstance(part, str) else part)
+
+
+def _ascii_runs(chars: CharSet) -> list[Run] | None:
+    """Return the runs of a set that has no character beyond ASCII, otherwise None."""
+    classes = partition([chars])
+    ends = [start - 1 for start in classes.starts[1:]] + [CODE_POINTS - 1]
+    member = [classes.masks[0] >> found & 1 for found in classes.ids]
+    runs = [run for run, inside in zip(zip(classes.starts, ends, strict=True), member, strict=True) if inside]
+    return runs if not runs or runs[-1][1] < 0x80 else None
 
 
 def _character(code: int) -> str:
