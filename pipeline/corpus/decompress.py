@@ -1,7 +1,8 @@
 """Decompression in bounded memory: blocks of a fixed size come out, however much a few bytes may expand to.
 
-gzip, zstd and bzip2 by Arrow's streams, xz by the standard library, which Arrow does not have. Members and frames that
-follow each other are one text. What is cut short or damaged is an error with the file and the position.
+gzip and zstd by Arrow's streams; by the standard library xz, which Arrow does not have, and bzip2, where Arrow stops at
+an empty stream between others. Members and frames that follow each other are one text. What is cut short or damaged is
+an error with the file and the position.
 
 What a decompressor keeps to look back at, the dictionary of xz and the window of zstd, is held of the budget. The
 memory is allocated at once but used as the text grows, so a small file takes little.
@@ -22,7 +23,7 @@ from pipeline.storage import OpenFile
 
 _BLOCK_BYTES = 1 << 20
 _USED_AT_ONCE = 16  # of a window, one byte in that many is used before there is any text
-_ARROW_NAMES = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2"}
+_BZIP2_READ_BYTES = 1 << 16  # what follows a stream in them is copied
 _XZ_STREAM_HEADER_BYTES = 12
 _XZ_OTHER_BYTES = 1 << 20  # next to the dictionary
 _XZ_HEAD_BYTES = 1 << 12  # more than the headers before the first block's content
@@ -43,8 +44,10 @@ def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Fr
     stream.seek(frame.start)
     if file.compression == "xz":
         blocks = _by_lzma(frame, stream, note)
+    elif file.compression == "bzip2":
+        blocks = _by_bz2(stream)
     else:
-        blocks = _by_arrow(stream, _ARROW_NAMES[file.compression], note)
+        blocks = _by_arrow(stream, file.compression, note)
     try:
         for block in blocks:
             out += len(block)
@@ -144,6 +147,26 @@ class ZstdWindows:
                 last, kind = block & 1, block >> 1 & 3
                 skip = 1 if kind == _RUN else block >> 3
             skip += 4 if flags & 4 else 0  # a checksum
+
+
+def _by_bz2(stream: OpenFile) -> Iterator[bytes]:
+    import bz2
+
+    decoder, data = bz2.BZ2Decompressor(), b""
+    while True:
+        if decoder.eof:  # another stream may follow
+            data = decoder.unused_data or stream.read(_BZIP2_READ_BYTES)
+            if not data:
+                return
+            decoder = bz2.BZ2Decompressor()
+        elif decoder.needs_input and not data:
+            data = stream.read(_BZIP2_READ_BYTES)
+            if not data:
+                raise EOFError("the stream does not end")
+        block = decoder.decompress(data, _BLOCK_BYTES)
+        data = b""
+        if block:
+            yield block
 
 
 def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:

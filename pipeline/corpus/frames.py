@@ -53,7 +53,8 @@ def frames_of(file: CorpusFile) -> list[Frame]:
 
 def frame_before(frames: list[Frame], text: int) -> Frame:
     """Return the last part that starts at or before an offset of the text; the file's start if none are known."""
-    return frames[max(bisect_right([frame.text for frame in frames], text) - 1, 0)] if frames else FROM_START
+    parts = frames[:-1]  # the end is none
+    return parts[max(bisect_right([frame.text for frame in parts], text) - 1, 0)] if parts else FROM_START
 
 
 def text_bytes(file: CorpusFile) -> int:

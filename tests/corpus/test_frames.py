@@ -111,6 +111,23 @@ def test_every_change_of_a_byte_is_judged_as_without_frames(file, tmp_path):
         assert read_all(changed, cutting, 30_000) == read_all(changed, cutting, 1 << 30)
 
 
+def test_a_last_line_that_begins_before_the_last_part_is_read_once(file):
+    text = TEXT[:20_000].replace(b"\n", b" ") + b"\n" + b"x" * 30_000 + b"\n"
+    make, size = MAKERS[Path(file.path).name]
+    Path(file.path).write_bytes(make(text, size))
+    file = describe(file.path, FileType("lines"))
+    cutting = Cutting(between_frames=True)
+    for chunk_bytes in (5000, 10_000, 30_000):
+        spans = [span for chunk in plan_chunks([file], cutting, chunk_bytes=chunk_bytes) for span in chunk.spans]
+        ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
+        assert ranges[-1] == (len(text), None)  # nothing is left for it
+        read = [
+            b"".join(bytes(one.data) for one in read_span(file, span.start, span.stop, "text", int, UNLIMITED, text_))
+            for span, text_ in zip(spans, ranges, strict=True)
+        ]
+        assert b"".join(read) == text
+
+
 def read_all(file, cutting, chunk_bytes):
     """The text, or that there is an error."""
     texts = []
