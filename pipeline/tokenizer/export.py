@@ -66,8 +66,10 @@ class Exported:
 def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     """Raise now what would be raised at the end of the work: vocabulary, special tokens, formats."""
     check_vocabulary(options)
-    # A vocabulary without merges is refused for the same reasons as the one that will be trained.
-    vocabulary = Vocabulary.from_merges([], options.special.texts(256), special_ids=options.special_ids)
+    # Refused for the same reasons as the one that will be trained; it has a merge, since a GGUF file needs one.
+    vocabulary = Vocabulary.from_merges(
+        [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
+    )
     pattern = coarse_pattern(options) or pattern
     model = with_chat_template(Model(vocabulary, pattern, options.special.roles, add_bos=options.add_bos), options)
     if options.export is not None:

@@ -260,3 +260,13 @@ def test_command_names_what_is_missing_before_it_trains(tmp_path: Path) -> None:
     said = refused(run("train", tmp_path / "corpus.txt", *options), 1)
     assert ("bpe-pipeline[gguf]" if not ours.can_write() else "'cl100k'") in said
     assert not (tmp_path / "run" / "tokenizer").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--superwords-from", "260", "--superword-pattern", "superbpe-digits")])
+def test_train_writes_the_file_if_asked_for(tmp_path: Path, more: tuple[str, ...]) -> None:
+    pytest.importorskip("gguf", reason="the gguf package is not installed")
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the cat sat on the mat, and the cat sat on the hat. " * 20)
+    asked = ["--vocab-size", "270", "--export", "hf,gguf", "--output", str(tmp_path / "run"), "--quiet"]
+    run("train", str(corpus), *asked, *more)
+    assert fields(tmp_path / "run/tokenizer")["ggml.merges"]
