@@ -178,8 +178,6 @@ def run_sweep(
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     directory = Directory(options.output, SWEEP)
     with directory.locked(), _interrupted(options):
-        if any(existing([directory / manifest.RUN.manifest])):
-            raise UsageError(f"--output {directory} is a run; choose another")
         stored = _stored(directory, overwrite=options.overwrite)
         known = {} if options.overwrite else dict(stored.get("points", {}))
         written = set(stored.get("tokenizer", ()))

@@ -20,13 +20,20 @@ from typing import Any
 from pipeline import __version__
 from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, UsageError, os_error_as
-from pipeline.storage import Location, Remote, is_uri, lock, named, remove
+from pipeline.storage import Location, Remote, existing, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
 from pipeline.storage.bounded import read_json
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
+# What a directory with this manifest is, for other kinds that are asked to work in it.
+_HOLDS = {
+    "run.json": "a run",
+    "encoding.json": "a directory of shards",
+    "sweep.json": "a sweep",
+    "made-from.json": "an extended or pruned tokenizer",
+}
 LOG = "log.txt"
 
 
@@ -87,7 +94,15 @@ class Directory:
             else:
                 leaving.callback(os.close, _lock_file(self.location))
                 leaving.callback(self._remove_unused, self.location)
+            self._refuse_other_kinds()
             yield
+
+    def _refuse_other_kinds(self) -> None:
+        """Raise `RunDirectoryError` if another kind's manifest is here and ours is not: files would be mixed up."""
+        ours, *others = existing([self / name for name in (self.kind.manifest, *_HOLDS)])
+        for (name, what), there in zip(_HOLDS.items(), others, strict=True):
+            if there and not ours:
+                raise RunDirectoryError(f"{self} is {what} ({name}); choose another --output")
 
     def _remove_unused(self, location: Path) -> None:
         if not (location / self.kind.manifest).exists():
@@ -116,7 +131,7 @@ class Directory:
         except FileNotFoundError:
             return None
         except NotADirectoryError:
-            raise RunDirectoryError(f"{self} is a file, not a directory; choose another --output") from None
+            raise RunDirectoryError(f"{self} is a file; name a directory") from None
         except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
         found: dict[str, Any] = document if isinstance(document, dict) else {}

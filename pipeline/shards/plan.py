@@ -134,8 +134,6 @@ def open_encoding(
 ) -> Encoding:
     """Return the encoding that is asked for: the stored one, or a new one with its plan, which `cut` makes if given."""
     options, directory = work.options, work.directory
-    if (directory / "run.json").exists():
-        raise RunDirectoryError(f"{directory} is a run directory: choose another --output for the shards")
     stored = None if options.overwrite else shards.load(directory)
     asked = asked or {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},

@@ -166,6 +166,15 @@ def test_the_same_command_is_repeated_and_another_one_refused(base: Path, counte
         pipeline.extend(base, counted, add=8, output=base, overwrite=True)
 
 
+def test_runs_and_extended_tokenizers_do_not_share_a_directory(base: Path, counted: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match=r"is a run \(run.json\); choose another --output"):
+        pipeline.extend(base, counted, add=8, output=counted, overwrite=True)
+    pipeline.extend(base, counted, add=8, output=tmp_path / "new")
+    (tmp_path / "a.txt").write_text("a text")
+    with pytest.raises(RunDirectoryError, match=r"is an extended or pruned tokenizer \(made-from.json\)"):
+        pipeline.train(tmp_path / "a.txt", output=tmp_path / "new", vocab_size=260, overwrite=True)
+
+
 def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> None:
     result = run("extend", base, counted, "--add", 0, "--output", tmp_path / "new")
     totals = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("tokens ")]

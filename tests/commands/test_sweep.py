@@ -285,7 +285,7 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert "nosuch.jinja" in refused(run(*words, 300, "--chat-template", "nosuch.jinja", cwd=home), 1)
     assert not (tmp_path / "z").exists(), "nothing is computed before the options are checked"
     words = ["sweep", "runs/a", "--vocab-size", 300, "--output", "runs/b", "--overwrite"]
-    assert "runs/b is a run" in refused(run(*words, cwd=home), 2)
+    assert "runs/b is a run (run.json)" in refused(run(*words, cwd=home), 1)
 
 
 def test_other_options_of_merging_need_overwrite_and_leave_no_file_of_another_tokenizer(

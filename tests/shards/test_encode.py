@@ -285,7 +285,7 @@ def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, t
     with pytest.raises(RunDirectoryError, match="somebody else's"):
         pipeline.encode_corpus(one, tokenizer, output, workers=1)
     pipeline.train(two, output=tmp_path / "run", vocab_size=258, workers=1)
-    with pytest.raises(RunDirectoryError, match="is a run directory"):
+    with pytest.raises(RunDirectoryError, match=r"is a run \(run.json\)"):
         pipeline.encode_corpus(one, tokenizer, tmp_path / "run", workers=1, overwrite=True)
     bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
     with pytest.raises(UsageError, match="no special token to write after each document"):
