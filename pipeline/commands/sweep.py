@@ -76,10 +76,14 @@ def mixtures_of(weights: str | None, names: Sequence[str]) -> list[Mixture]:
     ['a-x1+b-x1', 'a-x2+b-x1']
     """
     choices = {name: [Fraction(1)] for name in names}
-    for word in (weights or "").split():
+    named: set[str] = set()
+    for word in re.findall(r"\S.*?=\S*(?=\s|$)|\S.*", weights or "", re.DOTALL):  # names may have spaces
         name, equals, listed = word.rpartition("=")
         if not equals or name not in choices:
             raise UsageError(f"--weights: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
+        if name in named:
+            raise UsageError(f"--weights: {name} is named twice; list all its weights once, with commas")
+        named.add(name)
         try:
             choices[name] = [Fraction(0) if one == "0" else parse_weight(one) for one in listed.split(",")]
         except ValueError as error:

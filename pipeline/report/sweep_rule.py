@@ -116,6 +116,8 @@ def recommend(points: Sequence[Point], model: ForModel) -> Recommendation:
     reasons = [why, f"{point.mixture} has the most bytes per token there: {best:.3f}, the geometric mean of the {kind}"]
     if others and rate(others[0]):
         reasons[1] += f"; {others[0].mixture} follows with {rate(others[0]):.3f}"
+    if rare := [one.mixture for one in points if one.vocab_size == size and one not in possible]:
+        reasons.append(f"left out there: {', '.join(rare)}; the last pair occurred fewer than {LEAST_COUNT} times")
     if point.last_count < LEAST_COUNT:
         reasons.append(f"too little text: its last pair occurred {point.last_count:,} times, fewer than {LEAST_COUNT}")
     return Recommendation(point.mixture, size, best, tuple(reasons))

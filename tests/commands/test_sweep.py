@@ -220,7 +220,8 @@ def test_mixtures_are_all_choices_of_weights() -> None:
     assert found[2].name == "a-x1_3+b-x1"
     [long] = mixtures_of(None, ["n" * 100, "m" * 100])
     assert len(long.name) < 220
-    for wrong in ("d=1", "a", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
+    assert [one.name for one in mixtures_of("a b=2 c=3", ["a b", "c"])] == ["a b-x2+c-x3"]
+    for wrong in ("d=1", "a", "a=1 a=2", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
         with pytest.raises(UsageError, match="--weights"):
             mixtures_of(wrong, ["a", "b", "c"])
 
@@ -255,6 +256,9 @@ def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
     chosen = recommend(rare, ForModel(70e9))
     assert chosen.vocab_size == 8000
     assert "16,000, 32,000 left out" in chosen.reasons[0]
+    shorter = _point("b", 400, (3.0,), last_count=19)
+    chosen = recommend([_point("a", 400, (2.0,)), shorter], ForModel())
+    assert (chosen.mixture, chosen.reasons[2]) == ("a", "left out there: b; the last pair occurred fewer than 20 times")
     only = recommend([_point("a", 400, (2.0,), last_count=1)], ForModel())
     assert "too little text" in only.reasons[-1]
     held = replace(points[0], measured=(*points[0].measured, Measured("held out", "x", 50, 10)))
