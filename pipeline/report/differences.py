@@ -29,7 +29,8 @@ def render(
     rows += [("settings", f"{name}: {_cut(one)} in A, {_cut(other)} in B") for name, (one, other) in _settings(found)]
     rows += [("tokens", line) for line in _lines(found.tokens, "id", _joined)]
     if found.merges.anything:
-        rows.append(("merges", f"the first {found.same_merges:,} are the same"))
+        same = f"first {found.same_merges:,} are" if found.same_merges > 1 else "first is"
+        rows.append(("merges", f"the {same} the same" if found.same_merges else "the first differs"))
         rows += [("merges", line) for line in _lines(found.merges, "rank", " + ".join)]
     rows += [
         ("other cuts", f"{_joined(one)} in A, {_joined(other)} in B: {format_count(cut.count, 'times')}")

@@ -260,10 +260,13 @@ def require(location: Location) -> Run:
 def refuse_other_options(directory: Directory, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
     """Raise `RunDirectoryError` naming the first option in which the stored work and the one asked for differ."""
     for name, value in asked.items():
-        if stored.get(name) != value:
+        if (before := stored.get(name)) != value:
+            flag, now = flag_of(name), _shown(value)
+            how = f"without {flag}, not with {now}" if before is None else f"with {flag} {_shown(before)}, not {now}"
+            if value is None:
+                how = f"with {flag} {_shown(before)}, not without it"
             raise RunDirectoryError(
-                f"{directory} holds another run: its {kind} was done with {flag_of(name)} "
-                f"{_shown(stored.get(name))}, not {_shown(value)}; choose another --output, or start again "
+                f"{directory} holds another run: its {kind} was done {how}; choose another --output, or start again "
                 "with --overwrite"
             )
 

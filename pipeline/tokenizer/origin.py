@@ -41,10 +41,15 @@ def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: 
     if stored is None and not overwrite:
         directory.refuse_foreign_files()
     if stored is not None:
-        asked, found = ({**asdict(one), **one.options} for one in (origin, stored))
-        for name in ("options", "base", "run"):  # their fingerprints say what they are
-            asked.pop(name)
-        refuse_other_options(directory, f"tokenizer's {stored.done}", found, asked)
+        if stored.done != origin.done:
+            raise _other(directory, f"by `{stored.done}`, not `{origin.done}`")
+        if stored.base_fingerprint != origin.base_fingerprint:
+            raise _other(directory, f"from another tokenizer, {stored.base}")
+        if stored.counter_fingerprint != origin.counter_fingerprint:
+            raise _other(directory, f"from other counts, those of {stored.run}")
+        refuse_other_options(directory, f"tokenizer's {stored.done}", dict(stored.options), dict(origin.options))
+        yield  # the same files again, each replaced whole: a failure leaves them
+        return
     directory.remove(_NAMES)
     directory.write_manifest(asdict(origin))
     try:
@@ -52,6 +57,10 @@ def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: 
     except BaseException:
         directory.remove([*_NAMES, DERIVED.manifest])
         raise
+
+
+def _other(directory: Directory, what: str) -> RunDirectoryError:
+    return RunDirectoryError(f"{directory} was made {what}; choose another --output, or replace it with --overwrite")
 
 
 def load(location: Location) -> Origin | None:

@@ -162,6 +162,14 @@ def test_the_same_command_is_repeated_and_another_one_refused(base: Path, counte
     with pytest.raises(RunDirectoryError, match="--add 9, not 8; choose another --output"):
         pipeline.extend(base, counted, add=8, output=tmp_path / "new")
     assert len(pipeline.extend(base, counted, add=8, output=tmp_path / "new", overwrite=True).plan) == 8
+    with pytest.raises(RunDirectoryError, match="made by `extend`, not `prune`"):
+        pipeline.prune(base, counted, keep=300, output=tmp_path / "new")
+    pipeline.Tokenizer.load(tmp_path / "new").save(tmp_path / "other")
+    with pytest.raises(RunDirectoryError, match=f"from another tokenizer, {base}; choose another --output"):
+        pipeline.extend(tmp_path / "other", counted, add=8, output=tmp_path / "new")
+    pipeline.prune(base, counted, keep=300, keep_ids=True, output=tmp_path / "pruned")
+    with pytest.raises(RunDirectoryError, match="was done with --keep 300, not without it; choose another"):
+        pipeline.prune(base, counted, min_count=3, keep_ids=True, output=tmp_path / "pruned")
     with pytest.raises(UsageError, match="is the base itself"):
         pipeline.extend(base, counted, add=8, output=base, overwrite=True)
 
@@ -173,6 +181,21 @@ def test_runs_and_extended_tokenizers_do_not_share_a_directory(base: Path, count
     (tmp_path / "a.txt").write_text("a text")
     with pytest.raises(RunDirectoryError, match=r"is an extended or pruned tokenizer \(made-from.json\)"):
         pipeline.train(tmp_path / "a.txt", output=tmp_path / "new", vocab_size=260, overwrite=True)
+
+
+def test_a_repeated_command_that_fails_leaves_what_there_was(
+    base: Path, counted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.extend(base, counted, add=9, output=tmp_path / "new")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir() if path.is_file()}
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pipeline.commands.extend.make_extended", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.extend(base, counted, add=9, output=tmp_path / "new")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir() if path.is_file()} == before
 
 
 def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> None:
