@@ -4,6 +4,7 @@ from pipeline.report.page import Html, element, escaped, plain_page
 from pipeline.report.tokens import readable
 from pipeline.tokenizer.explain import Apart, ExplainedPiece, Explanation, MergeStep
 
+_SECTIONS = 500  # of different pieces, on a page
 _KINDS = {"special": "special token", "whole": "a token as a whole: looked up before any merge"}
 
 
@@ -50,7 +51,7 @@ def _why(apart: Apart) -> str:
 
 
 def page(explanation: Explanation, tokenizer: str) -> str:
-    """Return a page: the tokens in colours, and a section for each piece."""
+    """Return a page: the tokens in colours, and a section for each different piece, up to a number."""
     tokens = [token for piece in explanation.pieces for token in piece.tokens]
     spans = (
         element("span", readable(token), class_=f"t{number % 4}", title=f"id {id_}")
@@ -62,7 +63,12 @@ def page(explanation: Explanation, tokenizer: str) -> str:
         element("p", *spans, class_="cut", dir="auto"),
         element("p", "Each colour is a token, ␣ a space. Tokens of different pieces never merge.", class_="quiet"),
     )
-    return plain_page(f"Why these tokens: {tokenizer}", whole, *map(_section, explanation.pieces))
+    different = list({piece.piece: piece for piece in explanation.pieces}.values())
+    sections = [*map(_section, different[:_SECTIONS])]
+    if len(different) > _SECTIONS:
+        rest = f"The first {_SECTIONS:,} of {len(different):,} different pieces are explained here; --json has all."
+        sections.append(element("p", rest, class_="quiet"))
+    return plain_page(f"Why these tokens: {tokenizer}", whole, *sections)
 
 
 def _section(piece: ExplainedPiece) -> Html:

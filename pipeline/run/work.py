@@ -15,6 +15,7 @@ from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor, Node
 from pipeline.pattern import CompiledPattern
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
@@ -83,8 +84,8 @@ class Work:
 
     def warn_of_misfit(self, files: Sequence[CorpusFile], text_field: str) -> None:
         """Warn if most of a sample is in long pieces or not matched; a worker takes what may need memory."""
-        if self.pattern.name == "none":
-            return
+        if self.pattern.name == "none" or self.pattern.expression in SUPERWORD_PATTERNS.values():
+            return  # long pieces are what they are for
         task = SampleTask(self.pattern, choose(files, _FIT_BYTES), text_field)
         plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
         here = plain and not on_regex(self.pattern)

@@ -4,6 +4,7 @@ Nothing in the directory is executed or changed: a tiktoken_encoding.py is run o
 that this package would write.
 """
 
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
 from pipeline.run.ids import CHAT_MARKS
 from pipeline.run.manifest import Run
+from pipeline.run.manifest import load as load_run
+from pipeline.run.open_run import cut_by
 from pipeline.storage import Location, names_in
 from pipeline.tokenizer.check import HARD_TEXTS, check_exports, local_files
 from pipeline.tokenizer.difference import difference
@@ -67,7 +70,7 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Findi
 
 def _agreement(model: Model, home: Location) -> Iterator[Finding]:
     """Compare the directory's other files with the one that was loaded."""
-    names, again = set(names_in(home)), f"bpe-pipeline export {home} writes all formats again, from tokenizer.json"
+    names, again = set(names_in(home)), f"{_command('export', home)} writes all formats again, from tokenizer.json"
     agree = [name for name in ("tokenizer.json",) if name in names]
     readers: dict[str, Callable[[], str]] = {}
     if {"vocab.json", "merges.txt", "tokenizer.json"} <= names:
@@ -155,7 +158,7 @@ def _settings(model: Model, home: Location) -> Iterator[Finding]:
 
 def _special_tokens(model: Model, home: Location) -> Iterator[Finding]:
     """Check roles, the chat template, and special tokens that collide."""
-    specials, export = model.vocabulary.special_tokens, f"bpe-pipeline export {home}"
+    specials, export = model.vocabulary.special_tokens, _command("export", home)
     written = {text.encode(): text for text in specials}
     for id_, token in model.vocabulary.tokens.items():
         if (text := written.get(token)) is not None and specials[text] != id_:
@@ -212,7 +215,7 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
         remedy = "bpe-pipeline count TEXTS --like TOKENIZER, then --counts RUN"
         yield Finding(NOT_CHECKED, "tokens", "there are no counts that say which tokens are used", remedy)
         return
-    vocabulary = model.vocabulary
+    vocabulary, run, note = model.vocabulary, *_counted_like(model, run)
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
         uses = model.uses(counter.read_all())
     needed = bytearray(map(bool, uses))
@@ -222,12 +225,25 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
     unused = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1 and not needed[id_]]
     parts = sum(len(token) > 1 and not uses[id_] for id_, token in vocabulary.tokens.items()) - len(unused)
     message = f"{format_count(len(unused), 'tokens')} of several bytes and their longer forms never occur in the counts"
-    message += f" of {run.directory}; {parts:,} occur only as parts of longer ones"
+    message += f" of {run.directory}; {parts:,} occur only as parts of longer ones{note}"
     if not unused:
         yield Finding(FINE, "tokens", message)
         return
-    remedy = f"train a smaller vocabulary, or bpe-pipeline prune BASE {run.directory} --min-count 1"
+    remedy = f"train a smaller vocabulary, or {_command('prune', 'BASE', run.directory)} --min-count 1"
     yield Finding(ADVICE, "tokens", f"{message}: {_some([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy)
+
+
+def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
+    """Return the run, or its second count for superwords, that was cut as the tokenizer cuts; a note if neither was."""
+    cutting = cut_by(model.pattern)
+    for counted in filter(None, (run, load_run(run.coarse_location))):
+        if counted.manifest.cutting == cutting and counted.counter_path.exists():
+            return counted, ""
+    return run, "; they were not cut as the tokenizer cuts: bpe-pipeline count TEXTS --like TOKENIZER"
+
+
+def _command(*words: object) -> str:
+    return shlex.join(["bpe-pipeline", *map(str, words)])
 
 
 def _round_trip(model: Model) -> Iterator[Finding]:
@@ -267,7 +283,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Fi
         remedy = f"pip install {check.library}" if check.detail.endswith("is not installed") else ""
         if outcome == WRONG:
             remedy = (
-                f"bpe-pipeline export {home} writes its files again; a config.json next to them can change ids, too"
+                f"{_command('export', home)} writes its files again; a config.json next to them can change ids, too"
             )
         yield Finding(outcome, "runtimes", f"{check.format} with {check.library}: {check.detail}", remedy)
 

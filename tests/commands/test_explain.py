@@ -63,9 +63,22 @@ def test_the_page_has_the_text_and_nothing_that_runs(trained: Path, tmp_path: Pa
     parsed.feed(page.read_text())
     assert "script" not in parsed.tags
     assert "␣<" in parsed.text
-    assert parsed.tags.count("section") == 1 + len(pipeline.load(trained).explain(str(words[3])).pieces)
+    pieces = pipeline.load(trained).explain(str(words[3])).pieces
+    assert parsed.tags.count("section") == 1 + len({piece.piece for piece in pieces})
     assert "exists" in refused(run(*words), 1)
     assert run(*words, "--overwrite").returncode == 0
+
+
+def test_the_page_of_a_long_text_is_capped(trained: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    for different in (3, 600):
+        text = "".join(f" x{'abcdefghij'[number % 10] * (number // 10 + 1)}" for number in range(different)) * 2
+        words = ["explain", "--tokenizer", trained, text, "--html", page, "--overwrite"]
+        assert run(*words).returncode == 0
+        parsed = _Page()
+        parsed.feed(page.read_text())
+        assert parsed.tags.count("section") == 1 + min(different, 500)
+        assert ("The first 500 of 600 different pieces" in parsed.text) == (different == 600)
 
 
 def test_what_does_not_fit_is_refused(trained: Path, tmp_path: Path) -> None:

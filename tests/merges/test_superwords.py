@@ -20,6 +20,7 @@ from command import run, run_here
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 from reference import GPT2_BYTES, train_reference
 
 import pipeline
@@ -395,6 +396,29 @@ def test_tiktoken_files_are_written_only_if_asked_for(trained: Path, tmp_path: P
     ours = pipeline.load(trained)
     for text in [*DOCUMENTS, "1234567 ", "of  the\n\n day: 日本 -- 12"]:
         assert namespace["encoding"].encode(text) == ours.encode(text)
+
+
+def test_doctor_explain_and_like_know_the_second_stage(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    findings = json.loads(run("doctor", trained, "--json").stdout)["findings"]
+    [uses] = [one["message"] for one in findings if "longer forms never occur" in one["message"]]
+    assert int(uses.split()[0]) <= 1, uses  # a space before a line end, which the second stage cuts
+    assert str(trained / "superwords") in uses
+    result = run("doctor", trained, "--json", "--counts", write_other_counts(corpus, tmp_path))
+    assert "not cut as the tokenizer cuts" in result.stdout
+    explained = json.loads(run("explain", "--tokenizer", trained, "of the end of the day", "--json").stdout)
+    counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
+    merges = [merge for piece in explained["pieces"] for merge in piece["merges"]]
+    assert merges
+    assert [merge["count"] for merge in merges] == [counts[merge["rank"]] for merge in merges]
+    (tmp_path / "long.txt").write_text("one of the end of the day " * 2000)
+    like = run("count", tmp_path / "long.txt", "--like", trained, "--output", tmp_path / "like")
+    assert like.returncode == 0, like.stderr
+    assert "is --pattern right" not in like.stderr
+
+
+def write_other_counts(corpus: Path, home: Path) -> Path:
+    assert run("count", corpus, "--output", home / "other", "--quiet").returncode == 0
+    return home / "other"
 
 
 def test_a_dry_run_says_that_the_corpus_is_read_twice(corpus: Path, tmp_path: Path) -> None:
