@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.run.directory import Directory, Kind
-from pipeline.run.manifest import refuse_other_options
+from pipeline.run.manifest import refuse_other_options, run_of
 from pipeline.storage import Location, same_location
 from pipeline.tokenizer.extend_worker import PLAN_NAME
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
@@ -37,6 +37,10 @@ def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: 
     """Write what the directory will hold when the block ends; `RunDirectoryError` if it holds something else."""
     if same_location(directory.location, tokenizer_home(base)):
         raise UsageError(f"--output {directory} is the base itself; choose another directory")
+    if (run := run_of(directory.location)) is not None:
+        own = {name.partition("/")[0] for name in run.manifest.tokenizers}
+        if any(same_location(directory.location, run.directory / name) for name in own):
+            raise UsageError(f"--output {directory} belongs to the run {run.directory}; choose another directory")
     stored = None if overwrite else load(directory.location)
     if stored is None and not overwrite:
         directory.refuse_foreign_files()

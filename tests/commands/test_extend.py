@@ -198,6 +198,16 @@ def test_a_repeated_command_that_fails_leaves_what_there_was(
     assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir() if path.is_file()} == before
 
 
+def test_a_run_keeps_its_own_tokenizer(base: Path, counted: Path, tmp_path: Path) -> None:
+    one = tmp_path / "run"
+    assert run("combine", counted, "--output", one, "--quiet").returncode == 0
+    assert run("merge", one, "--vocab-size", 400, "--quiet").returncode == 0
+    for command in (("extend", base, counted, "--add", 5), ("prune", base, counted, "--keep", 400)):
+        reason = refused(run(*command, "--output", one / "tokenizer", "--overwrite"), 2)
+        assert f"--output {one / 'tokenizer'} belongs to the run {one}" in reason
+    assert run("verify", one).returncode == 0
+
+
 def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> None:
     result = run("extend", base, counted, "--add", 0, "--output", tmp_path / "new")
     totals = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("tokens ")]
