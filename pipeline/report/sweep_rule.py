@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline.base.errors import UsageError, unfit
+from pipeline.base.units import format_count
 from pipeline.tokenizer.sweep_worker import Point
 
 LEAST_SAVING, LEAST_COUNT = 0.05, 20
@@ -119,7 +120,10 @@ def recommend(points: Sequence[Point], model: ForModel) -> Recommendation:
     if rare := [one.mixture for one in points if one.vocab_size == size and one not in possible]:
         reasons.append(f"left out there: {', '.join(rare)}; the last pair occurred fewer than {LEAST_COUNT} times")
     if point.last_count < LEAST_COUNT:
-        reasons.append(f"too little text: its last pair occurred {point.last_count:,} times, fewer than {LEAST_COUNT}")
+        reasons.append(
+            f"too little text: its last pair occurred {format_count(point.last_count, 'times')}, "
+            f"fewer than {LEAST_COUNT}"
+        )
     return Recommendation(point.mixture, size, best, tuple(reasons))
 
 

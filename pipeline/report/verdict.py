@@ -63,11 +63,11 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> str:
         return f"{vocab_size:,} has no merges: every byte is a token"
     last = merged.ranks[-1][1]
     if last < LEAST_COUNT:
-        rare = f"its last pair occurred {last:,} times, fewer than {LEAST_COUNT}"
+        rare = f"its last pair occurred {format_count(last, 'times')}, fewer than {LEAST_COUNT}"
         return f"{vocab_size:,} is too large for this text: {rare}"
     least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
     saved = "" if least is None else f": the last doubling saved {least:.1%}"
-    return f"{vocab_size:,} or more{saved}; its last pair still occurred {last:,} times"
+    return f"{vocab_size:,} or more{saved}; its last pair still occurred {format_count(last, 'times')}"
 
 
 def _languages(numbers: Numbers) -> str:

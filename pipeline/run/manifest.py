@@ -25,6 +25,7 @@ from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory
 
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
+MERGING = "merging"  # what a run did with its counts, in words
 _COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
 _NAMES = (*RESULTS, "counts", "counter.parquet", _COARSE)
@@ -265,10 +266,10 @@ def refuse_other_options(directory: Directory, kind: str, stored: dict[str, Any]
             how = f"without {flag}, not with {now}" if before is None else f"with {flag} {_shown(before)}, not {now}"
             if value is None:
                 how = f"with {flag} {_shown(before)}, not without it"
-            raise RunDirectoryError(
-                f"{directory} holds another run: its {kind} was done {how}; choose another --output, or start again "
-                "with --overwrite"
-            )
+            remedy = "choose another --output, or start again with --overwrite"
+            if kind == MERGING:
+                remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
+            raise RunDirectoryError(f"{directory} holds another run: its {kind} was done {how}; {remedy}")
 
 
 def _shown(value: object) -> str:
@@ -308,7 +309,7 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     run.directory.refuse_linked_directories({*map(run.tokenizer_name, sizes)} - known)
     learned = before.merging is not None and run.merges_path.exists()
     if learned:
-        refuse_other_options(run.directory, "merging", before.merging or {}, asked)
+        refuse_other_options(run.directory, MERGING, before.merging or {}, asked)
     elif before.merging not in (None, asked):
         run = remove_results(run)
     has_own = learned or (run.directory / "tokenizer/tokenizer.json").exists()

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base.errors import UsageError
+from pipeline.base.units import format_count
 from pipeline.run.directory import fingerprint
 
 _MOST = 1_000_000  # merges, and last choices that are remembered
@@ -49,7 +50,8 @@ class Parity:
         for flag, values in (("--dev", self.dev), ("--ratio", self.ratios)):
             if values and len(values) != languages:
                 raise UsageError(
-                    f"{flag} is given {len(values)} times for {languages} runs; give one for each run, in their order"
+                    f"{flag} is given {format_count(len(values), 'times')} for {format_count(languages, 'runs')}; "
+                    "give one for each run, in their order"
                 )
         if self.dev and self.ratios:
             raise UsageError("--dev and --ratio exclude each other: leave one of them out")

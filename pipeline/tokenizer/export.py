@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError, UsageError
+from pipeline.base.units import format_count
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
@@ -191,4 +192,4 @@ def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
         return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
     if not learned.counts:
         return "at the 256 bytes: no merges were asked for"
-    return f"{AT_SIZE}; the last pair occurred {learned.counts[-1]:,} times"
+    return f"{AT_SIZE}; the last pair occurred {format_count(learned.counts[-1], 'times')}"

@@ -249,7 +249,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
         ("{en} --global-merges 3", "--global-merges means nothing without --parity"),
         ("{en} -o {x}", "--output means nothing without --parity"),
         ("{en} {en} --parity -o {x}", "is named twice"),
-        ("{en} {sw} --parity --dev {en-dev} -o {x}", "--dev is given 1 times for 2 runs"),
+        ("{en} {sw} --parity --dev {en-dev} -o {x}", "--dev is given 1 time for 2 runs"),
         ("{en} {sw} --parity --ratio 1 --ratio 0 -o {x}", "--ratio: expected numbers above 0"),
         ("{en} {sw} --parity --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "--dev and --ratio exclude"),
         ("{en} {sw} --parity --parity-alpha 2 -o {x}", "--parity-alpha means nothing without --parity-window"),

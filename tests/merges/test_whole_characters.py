@@ -56,6 +56,7 @@ def test_the_command_is_verified_and_keeps_to_its_rule(corpus: Path, tmp_path: P
     other = run("train", corpus, *options)
     assert other.returncode == 1
     assert "its merging was done with --whole-characters True, not False" in other.stderr
+    assert "`bpe-pipeline merge --overwrite`, which keeps the counts" in other.stderr  # merge has no --output
     assert run("merge", output, "--vocab-size", 350, "--quiet").returncode == 0
     by_hand = json.loads((output / "run.json").read_text())
     by_hand["merging"]["whole_characters"] = False
