@@ -7,6 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
+from pipeline.base.units import parse_whole_number
 from pipeline.run.options import OPTION_FIELDS
 from pipeline.run.values import EXPORT_FORMATS, SHARD_FORMATS
 from pipeline.storage import Location, parse_location
@@ -40,6 +41,21 @@ class _PathText(StringParamType):
 
 
 LOCATION, PATH_TEXT = _PathText(parsed=True), _PathText(parsed=False)
+
+
+class WholeNumber(StringParamType):
+    """A whole number as every option reads it: 5000, 5,000 or 5k."""
+
+    def __init__(self, at_least: int) -> None:
+        self._parse = parse_whole_number(at_least, (1 << 63) - 1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        del param, ctx
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            raise click.BadParameter(f"expected {error}, not {value!r}") from None
 
 
 class Names(StringParamType):

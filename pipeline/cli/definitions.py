@@ -29,7 +29,7 @@ from pipeline.cli.command import (
     summary_result,
     tokenizer_option,
 )
-from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
+from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, WholeNumber, location_type
 from pipeline.run.options import HELP, OPTION_FIELDS, READING_OPTIONS, flag_of, make_options, names_of
 from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
@@ -119,7 +119,7 @@ def count(session: Session) -> Result:
     help="with --parity: how much each RUN is to be compressed in relation to the others; repeatable",
 )  # fmt: skip
 @click.option(
-    "--parity-window", type=click.IntRange(1), metavar="N",
+    "--parity-window", type=WholeNumber(1), metavar="N",
     help="with --parity: let no RUN have more than its share of the last N choices",
 )  # fmt: skip
 @click.option(
@@ -127,7 +127,7 @@ def count(session: Session) -> Result:
     help="with --parity-window: a share is this, divided by the number of RUNs  [default: 2]",
 )  # fmt: skip
 @click.option(
-    "--global-merges", type=click.IntRange(0), metavar="N",
+    "--global-merges", type=WholeNumber(0), metavar="N",
     help="with --parity: choose the first N merges by the counts of all RUNs together",
 )  # fmt: skip
 def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> Result:
@@ -376,7 +376,7 @@ def verify(session: Session, run_directory: Location) -> Result:
     help="other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
 )  # fmt: skip
 @click.option(
-    "--hidden-size", type=click.IntRange(1), metavar="N", help="of the model: also report what its embedding costs"
+    "--hidden-size", type=WholeNumber(1), metavar="N", help="of the model: also report what its embedding costs"
 )
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",

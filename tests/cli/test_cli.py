@@ -253,3 +253,10 @@ def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
     found = (re.search(r"counting (\d+) (s|min)", plans[name]["time"]) for name in reversed(plans))
     slow, quick = (int(one[1]) * {"s": 1, "min": 60}[one[2]] for one in found)
     assert slow > quick
+
+
+def test_numbers_of_parity_and_report_are_read_as_those_of_other_options(tmp_path: Path) -> None:
+    words = ["merge", tmp_path / "a", tmp_path / "b", "--parity", "--parity-window", "1k", "--global-merges"]
+    assert "expected a whole number of at least 0, not '1e9'" in refused(run(*words, "1e9"), 2)
+    assert "holds no run" in refused(run(*words, "1,000"), 1)
+    assert "holds no run" in refused(run("report", tmp_path / "a", "--hidden-size", "4k"), 1)
