@@ -185,6 +185,21 @@ def test_longest_piece(text, most, window):
     assert counter.statistics()["pieces_cut"] == cut
 
 
+@pytest.mark.parametrize("at_the_ends", [False, True], ids=["any hashes", "hashes at both ends of the table"])
+def test_a_growing_table_keeps_every_piece(at_the_ends):
+    pieces = sorted({b" %d" % number + b"0" * (number % 3 * 7) for number in range(400_000)}, key=_core.hash64)
+    if at_the_ends:  # full there, so that pieces are far behind their homes, also across the end of the table
+        pieces = pieces[:10_000] + pieces[-10_000:]
+    arriving = random.Random(17).sample(pieces, len(pieces))
+    texts = [arriving[max(at - 1000, 0) : at + 1000] for at in range(0, len(arriving), 1000)]  # most of them twice
+    counter = _core.ChunkCounter(AUTOMATON, [])
+    for text in texts:
+        counter.feed(b"".join(text), end=True)
+    result = oracle_counting.as_counter(counter.columns())
+    assert list(result) == pieces
+    assert result == Counter(itertools.chain(*texts))
+
+
 def test_counts_in_order_of_hash_and_by_partition():
     generator = random.Random(2)
     words = [generator.randbytes(generator.randint(1, 40)).hex() for _ in range(30_000)]

@@ -1,13 +1,17 @@
 """Cut generated texts with the instructions that BPE_PIPELINE_SIMD chooses; print them and a digest of all boundaries.
 
-Each text is also cut one piece at a time, by the plain table, which reads one character after the other. The texts have
-long lines of few kinds of characters, with a rare other one among them. Usage: cut_alike.py SEED BYTES
+Each text is also cut one piece at a time, by the plain table, which reads one character after the other, and its pieces
+are counted. The texts have long lines of few kinds of characters, with a rare other one among them.
+Usage: cut_alike.py SEED BYTES
 """
 
 import hashlib
 import random
 import sys
+from collections import Counter
+from itertools import pairwise
 
+from oracle_counting import as_counter
 from pattern_texts import PATTERN_ALPHABET, pattern, texts
 
 from pipeline import _core
@@ -70,16 +74,21 @@ def main(seed: int, size: int) -> None:
         automaton = compile_pattern(expression).automaton
         assert automaton is not None
         done = 0
+        expected: Counter[bytes] = Counter()
+        counter = _core.ChunkCounter(automaton, [])
         while done < (size if expression in PRESETS else size // 10):
             data = _text(rng).encode()
             done += len(data)
             ends = automaton.cut(data)
             assert ends == automaton.cut(data, batch=1), (expression, data)
-            for batch in (170, 4096):  # all spaces for ends are used up at once, or never
+            for batch in (200, 4096):  # all spaces for ends are used up at once, or never
                 stop = rng.randint(0, len(data))
                 part, _ = automaton.cut_part(data[:stop], batch=batch)
                 assert part == ends[: len(part)], (expression, data, stop)
             digest.update(str(ends).encode())
+            expected.update(data[start:stop] for start, stop in pairwise([0, *ends]))
+            counter.feed(data, end=True)
+        assert as_counter(counter.columns()) == expected, expression
         for policy in ("replace", "skip"):  # bytes that are not UTF-8, in windows of any size
             counter = _core.ChunkCounter(automaton, ["<|x|>"], errors=policy, window_bytes=rng.choice((200, 1 << 18)))
             damaged = bytearray(_text(rng).encode() * 20)

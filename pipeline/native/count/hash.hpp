@@ -88,7 +88,9 @@ inline uint64_t hot_word(uint64_t beginning, size_t size) {
   return (beginning & ((uint64_t{1} << (8 * size & 63)) - 1)) | uint64_t{size} << 56;
 }
 
-inline size_t hot_slot(uint64_t word) { return (word * 0x9e6c63d0876a9a47) >> 51; }
+inline constexpr uint64_t kHotFactor = 0x9e6c63d0876a9a47;
+inline constexpr unsigned kHotShift = 51;
+inline size_t hot_slot(uint64_t word) { return (word * kHotFactor) >> kHotShift; }
 
 // Scales a hash to [0, count) so that a greater hash never gets a smaller number.
 inline uint64_t scale_hash(uint64_t hash, uint64_t count) {

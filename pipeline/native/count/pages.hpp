@@ -4,8 +4,9 @@
 // Idea: memory comes from the system untouched (a page that is never used costs nothing). On Linux blocks of at least 2
 // MiB are aligned to that and advised to use huge pages, which saves translation misses in random access (a sixth of
 // the time of merging); where the system does not have them nothing is said. `release_front` returns what a table being
-// rebuilt has already read, `release_back` what an array that shrinks in place no longer needs.
-// Invariant: the block is all zero when made.
+// rebuilt has already read, `release_back` what an array that shrinks in place no longer needs. `grow` moves a block
+// without copying it where the system can: it gets another address, not other pages.
+// Invariant: the block is all zero when made, and so is what growing adds.
 #pragma once
 #include "text/base.hpp"
 
@@ -17,11 +18,14 @@ void give_back_memory();
 class Pages {
  public:
   static constexpr size_t kReleaseStep = size_t{4} << 20;  // at least as much is returned at once
+  static constexpr size_t kHuge = size_t{2} << 20;         // a huge page
 
   Pages() = default;
   explicit Pages(size_t bytes);  // throws std::bad_alloc
 
-  void* data() const { return data_; }
+  void* data() const { return memory_.get(); }
+  // Makes the block larger, perhaps elsewhere. None of it was released. Throws std::bad_alloc and leaves it as it was.
+  void grow(size_t bytes);
   // The first `bytes` will not be read again. Call with growing values.
   void release_front(size_t bytes);
   // Only the first `bytes` will be used again.
@@ -33,7 +37,6 @@ class Pages {
     void operator()(void* memory) const;
   };
   std::unique_ptr<void, Free> memory_{nullptr, Free{0}};
-  void* data_ = nullptr;  // what is used of it
   size_t bytes_ = 0, released_ = 0;
 };
 
@@ -43,6 +46,7 @@ class Array {
   Array() = default;
   explicit Array(size_t size) : pages_(size * sizeof(T)) {}
   T* data() const { return static_cast<T*>(pages_.data()); }
+  void grow(size_t size) { pages_.grow(size * sizeof(T)); }
   // The first `size` items will not be read again.
   void release_front(size_t size) { pages_.release_front(size * sizeof(T)); }
   // Only the first `size` items will be used again.

@@ -1,6 +1,7 @@
 #include "count/piece_table.hpp"
 
 #include <numeric>
+#include <utility>
 
 namespace bpe {
 namespace {
@@ -14,9 +15,11 @@ constexpr size_t kBatchesWithout = 24;  // that skip the hot pieces after a batc
 constexpr size_t kTellingBatch = 64;    // pieces of a batch that is a sample of the text
 constexpr size_t kAhead = 24;          // slots that a prefetch runs ahead
 constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
+constexpr size_t kHugeCapacity = Pages::kHuge / 24;  // slots of a huge page
 
-// The most pieces in `capacity` slots: small tables can afford the speed of a low load.
+// The most pieces in `capacity` slots: small tables can afford the speed of a low load. Two huge pages follow one.
 constexpr size_t most_pieces(size_t capacity) {
+  if (capacity == kHugeCapacity) return capacity / 5 * 3;
   return capacity <= kSmallCapacity ? capacity / 2 : capacity / 4 * 3;
 }
 
@@ -83,38 +86,54 @@ size_t PieceTable::bytes() const {
 size_t PieceTable::bytes_with(size_t more, size_t piece_bytes) const {
   size_t total = bytes();
   if (size_ + more > limit_) {
-    // The old slots are returned while they are read, those of a small table at the end.
-    total += grown_for(more) * sizeof(Slot) + Pages::kReleaseStep;
-    total -= capacity_ * sizeof(Slot) - std::min(capacity_ * sizeof(Slot), Pages::kReleaseStep);
+    // Copied where it is small or the system cannot move it.
+    total += (grown_for(more) - capacity_) * sizeof(Slot) + std::min(capacity_ * sizeof(Slot), Pages::kReleaseStep);
   }
   const size_t stored = piece_bytes + more * kLengthBytes;
   if (arena_used_ + stored > kArenaBlock) total += std::max(stored, kArenaBlock) + kArenaBlock;
   return total;
 }
 
-// How many slots `more` further pieces need.
+// How many slots `more` further pieces need. Larger tables fill huge pages, which a small page in them would prevent.
 size_t PieceTable::grown_for(size_t more) const {
+  static_assert(kHugeCapacity == Pages::kHuge / sizeof(Slot));
   size_t capacity = std::max(kLeastCapacity, capacity_);
-  while (size_ + more > most_pieces(capacity)) capacity += capacity / 2;
+  while (size_ + more > most_pieces(capacity)) {
+    const size_t least = capacity;
+    capacity += capacity / 2;
+    const size_t huge = (capacity * sizeof(Slot) + Pages::kHuge / 64) / Pages::kHuge;
+    if (huge != 0) capacity = huge * kHugeCapacity;
+    if (capacity <= least) capacity += kHugeCapacity;
+  }
   return capacity;
 }
 
 void PieceTable::reserve(size_t more) {
   if (capacity_ && size_ + more <= limit_) return;
   settle();
-  const size_t capacity = grown_for(more);
-  Array<Slot> old = std::move(slots_);
-  const size_t old_capacity = capacity_;
-  slots_ = Array<Slot>(capacity);
+  const size_t old_capacity = capacity_, capacity = grown_for(more);
+  slots_.grow(capacity);
   capacity_ = capacity;
   limit_ = most_pieces(capacity);
-  const Slot* from = old.data();
-  for (size_t i = 0; i < old_capacity; ++i) {
-    if (i % 4096 == 0) old.release_front(i);
-    if (from[i].high == 0) continue;
-    size_t at = home(slot_hash(from[i]));
-    while (slots()[at].high != 0) at = at + 1 == capacity ? 0 : at + 1;
-    slots()[at] = from[i];
+  // From the last one on, each slot moves to its new home or behind it, among those that are already moved. A few homes
+  // at the front are before their slots: these wait.
+  Slot* const all = slots();
+  std::vector<Slot> waiting;
+  for (size_t i = old_capacity; i-- > 0;) {
+    if (all[i].high == 0) continue;
+    const Slot slot = std::exchange(all[i], Slot{});
+    size_t at = home(slot_hash(slot));
+    if (at < i) at = capacity;
+    while (at < capacity && all[at].high != 0) ++at;
+    if (at < capacity)
+      all[at] = slot;
+    else
+      waiting.push_back(slot);
+  }
+  for (const Slot& slot : waiting) {
+    size_t at = home(slot_hash(slot));
+    while (all[at].high != 0) at = at + 1 == capacity ? 0 : at + 1;
+    all[at] = slot;
   }
 }
 
@@ -160,7 +179,7 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
   if (!hot_) {
     hot_ = std::make_unique<HotPieces>();
     pending_ = std::make_unique_for_overwrite<Pending[]>(kBatch);
-    missed_ = std::make_unique_for_overwrite<uint32_t[]>(kBatch + 1);
+    missed_ = std::make_unique_for_overwrite<uint32_t[]>(kBatch + HotPieces::kSpare);
   }
   if (batches_without_ != 0) {
     --batches_without_;
@@ -169,26 +188,11 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
     add_missed(text, start, ends, pieces);
     return;
   }
-  const size_t misses = count_hot(text, start, ends, pieces);
+  const size_t misses = hot_->count(text, start, ends, pieces, missed_.get());
   if (pieces >= kTellingBatch && 8 * misses > 5 * pieces) batches_without_ = kBatchesWithout;
   reserve(misses);
   hot_in_use_ = true;
   add_missed(text, start, ends, misses);
-}
-
-// Counts the hot pieces of a batch; returns the number of the others, which missed_ then lists.
-size_t PieceTable::count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
-  HotPieces& hot = *hot_;
-  uint32_t* const missed = missed_.get();
-  size_t misses = 0;
-  size_t at = start;
-  for (size_t i = 0; i < pieces; ++i) {
-    const size_t size = ends[i] - at;
-    missed[misses] = static_cast<uint32_t>(i);
-    misses += 1 - hot.count(text + at, size);
-    at = ends[i];
-  }
-  return misses;
 }
 
 // Counts the pieces missed_[0, misses) of a batch in the large table.

@@ -2,8 +2,8 @@
 //
 // Idea: open addressing in slots of 24 bytes. A piece of at most 15 bytes is stored in its slot (see hash.hpp's Key); a
 // longer one is its 64-bit hash and a position in the arena, compared byte by byte when the hashes agree. A slot's home
-// is its hash scaled to the capacity, so slots are nearly in the order of their hashes, growing reads and writes in
-// sequence, and ordered output sorts only within clusters. Pieces come in batches: count the hot ones (see
+// is its hash scaled to the capacity, so slots are nearly in the order of their hashes, the table grows in place from
+// the last slot on, and ordered output sorts only within clusters. Pieces come in batches: count the hot ones (see
 // hot_pieces.hpp) unless few were lately, hash and prefetch the others, then probe.
 // Slot: low, high, count, 64 bits each. The top byte of `high` is 0 for an empty slot, 1..15 the length of an inline
 // piece, 255 for a long one, whose `low` is the hash and whose `high` holds the arena position in 56 bits. Counts have
@@ -11,8 +11,8 @@
 // Invariants: a slot is at its home or after it with no empty slot between (wrapping at the end); never full. Hot
 // pieces point to their slots: before slots move, or counts are read, they are settled.
 // Cost: 24 bytes at a load of 1/3 to 1/2 in small tables and 1/2 to 3/4 in large ones, plus the bytes of long pieces
-// and 4 each; 224 KiB for hot pieces and batches. While growing, old pages are returned as they are read, so the peak
-// is about the new table alone.
+// and 4 each; 224 KiB for hot pieces and batches. While growing, the peak is the new table alone; tables of less than
+// 2 MiB are copied.
 #pragma once
 #include "count/columns.hpp"
 #include "count/hash.hpp"
@@ -23,7 +23,7 @@ namespace bpe {
 
 class PieceTable {
  public:
-  static constexpr size_t kBatch = 1024;
+  static constexpr size_t kBatch = HotPieces::kBatch;
 
   // `known_bits`: all pieces share that many top bits of their hash (a window of a combination).
   explicit PieceTable(unsigned known_bits = 0, size_t expected_pieces = 0);
@@ -70,7 +70,6 @@ class PieceTable {
   std::string_view piece_of(const Slot& slot, uint8_t (&copy)[16]) const;
 
   void settle();  // adds the counts of hot pieces to their slots
-  size_t count_hot(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces);
   void add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses);
   size_t grown_for(size_t more) const;  // slots
   void reserve(size_t more);

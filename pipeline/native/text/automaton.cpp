@@ -6,7 +6,7 @@ namespace bpe {
 namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;  // the class of a byte that is not valid UTF-8
-constexpr size_t kMargin = 80;  // ends that one block of a window, or one group of pairs, may write
+constexpr size_t kMargin = 96;  // ends that one block of a window, or one group of pairs, may write
 constexpr size_t kBlock = 64, kMostBlocks = 32;
 constexpr int kManyUndecided = 20;                // of a block: the automaton reads it
 constexpr size_t kNear = 64, kFar = 256;          // bytes from the last boundary: windows start, windows end

@@ -2,31 +2,7 @@
 
 #include <cstdlib>
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // of gcc 12, about its own avx512fintrin.h
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#define BPE_X86 1
-#elif defined(__aarch64__) && defined(__GNUC__)
-#include <arm_neon.h>
-#define BPE_NEON 1
-#endif
-
-// Code between these is compiled for more instructions than the rest of the core.
-#if defined(__clang__)
-#define BPE_TARGET_BEGIN(attribute) _Pragma(attribute)
-#define BPE_TARGET_END _Pragma("clang attribute pop")
-#define BPE_AVX2 "clang attribute push(__attribute__((target(\"avx2\"))), apply_to = function)"
-#define BPE_AVX512 \
-  "clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512vbmi\"))), apply_to = function)"
-#else
-#define BPE_TARGET_BEGIN(attribute) _Pragma("GCC push_options") _Pragma(attribute)
-#define BPE_TARGET_END _Pragma("GCC pop_options")
-#define BPE_AVX2 "GCC target(\"avx2\")"
-#define BPE_AVX512 "GCC target(\"avx512f,avx512bw,avx512vbmi\")"
-#endif
+#include "text/targets.hpp"
 
 namespace bpe {
 namespace {
@@ -123,6 +99,28 @@ struct Lanes {
   static uint64_t nonzero(Vector a) { return _mm512_test_epi8_mask(a, a); }
 };
 #include "text/window_masks.hpp"
+
+// Sixteen ends in each of two stores, and as many more as there are.
+static size_t write_marks(uint32_t* ends, uint64_t marks, uint32_t base) {
+  alignas(64) static constexpr auto kBytes = [] {
+    std::array<uint8_t, 64> bytes{};
+    for (uint8_t byte = 0; byte < 64; ++byte) bytes[byte] = byte;
+    return bytes;
+  }();
+  const auto count = static_cast<size_t>(std::popcount(marks));
+  const __m512i places = _mm512_maskz_compress_epi8(marks, _mm512_load_si512(kBytes.data()));
+  const __m512i from = _mm512_set1_epi32(static_cast<int>(base));
+  const auto store = [&](uint32_t* to, __m128i sixteen) {
+    _mm512_storeu_si512(to, _mm512_add_epi32(_mm512_cvtepu8_epi32(sixteen), from));
+  };
+  store(ends, _mm512_castsi512_si128(places));
+  store(ends + 16, _mm512_extracti32x4_epi32(places, 1));
+  if (count > 32) [[unlikely]] {
+    store(ends + 32, _mm512_extracti32x4_epi32(places, 2));
+    store(ends + 48, _mm512_extracti32x4_epi32(places, 3));
+  }
+  return count;
+}
 }  // namespace avx512
 BPE_TARGET_END
 #endif
@@ -165,6 +163,17 @@ static size_t write_marks(uint32_t* ends, uint64_t marks, uint32_t base) {
 }  // namespace neon
 #endif
 
+#if BPE_X86
+// Processors without AVX512-FP16 may have gathers that are slow, some since the mitigation of "gather data sampling".
+bool gathers_fast() {
+#if (defined(__clang__) && __clang_major__ >= 14) || (!defined(__clang__) && __GNUC__ >= 12)
+  return __builtin_cpu_supports("avx512fp16");
+#else
+  return false;
+#endif
+}
+#endif
+
 Simd chosen_simd() {
   const std::vector<Simd> all = available_simd();
   const char* const wanted = std::getenv("BPE_PIPELINE_SIMD");
@@ -183,15 +192,14 @@ Simd chosen_simd() {
 std::vector<Simd> available_simd() {
   std::vector<Simd> all;
 #if BPE_X86
-  if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks});
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"))
+    all.push_back({"avx512", avx512::window_masks, avx512::write_marks, gathers_fast()});
+  if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks, false});
 #endif
-  all.push_back({"baseline", nullptr, nullptr});
-  // Never run by its authors: used only where it is named.
-#if BPE_X86
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi"))
-    all.push_back({"avx512", avx512::window_masks, avx2::write_marks});
-#elif BPE_NEON
-  all.push_back({"neon", neon::window_masks, neon::write_marks});
+  all.push_back({"baseline", nullptr, nullptr, false});
+#if BPE_NEON  // never run by its authors: used only where it is named
+  all.push_back({"neon", neon::window_masks, neon::write_marks, false});
 #endif
   return all;
 }

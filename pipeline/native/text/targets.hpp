@@ -1,0 +1,28 @@
+// Marks of code that is compiled for more instructions than the rest of the core: simd.hpp says where it may run.
+#pragma once
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // of gcc 12, about its own avx512fintrin.h
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define BPE_X86 1
+#elif defined(__aarch64__) && defined(__GNUC__)
+#include <arm_neon.h>
+#define BPE_NEON 1
+#endif
+
+// Code between these is compiled for more instructions than the rest of the core.
+#if defined(__clang__)
+#define BPE_TARGET_BEGIN(attribute) _Pragma(attribute)
+#define BPE_TARGET_END _Pragma("clang attribute pop")
+#define BPE_AVX2 "clang attribute push(__attribute__((target(\"avx2\"))), apply_to = function)"
+#define BPE_AVX512 \
+  "clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt\"))), apply_to = function)"
+#else
+#define BPE_TARGET_BEGIN(attribute) _Pragma("GCC push_options") _Pragma(attribute)
+#define BPE_TARGET_END _Pragma("GCC pop_options")
+#define BPE_AVX2 "GCC target(\"avx2\")"
+#define BPE_AVX512 "GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt\")"
+#endif
