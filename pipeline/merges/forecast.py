@@ -3,7 +3,7 @@
 The engine reads the counter partition by partition into words. Then come phases, each with an index of pairs and their
 positions: the first is known from the pairs of bytes; later ones hold pairs that do not exist yet, the more the rarer
 the pieces are. The factors were measured; tests hold that the forecast is above what is taken, not far above it.
-Compact words take half the memory and a third more time. Where these are too much, the engine keeps words on disk, in
+Compact words take half the memory and a fifth more time. Where these are too much, the engine keeps words on disk, in
 any budget above a small one, and takes longer.
 """
 
@@ -20,13 +20,13 @@ _WORDS_BYTES, _COMPACT_BYTES, _COMPACT_LATER_BYTES = (
     1.56,
 )  # of a slot: compact, then after a thousand merges
 COMPACT_FROM = 1 << 28  # slots: memory is dearer than time
-_COMPACT_TIME = 0.35
+_COMPACT_TIME = 0.2
 _FEW_SLOTS = 1 << 22  # that words on disk would save little of
 _LANES, _LANE_SLOTS, _SMALL_LANE_SLOTS = 12_000, 128, 16  # of a thread, whose words end amid a block
 _READ_BYTES = 16 << 20  # for the partition of the counter that is being read; half of it stays
 _FIXED_BYTES, _THREAD_BYTES = 6 << 20, 3 << 20
 ENGINE_BYTES = _FIXED_BYTES + _THREAD_BYTES + _READ_BYTES // 2  # with one thread, before words and pairs
-_FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 4.6, 8, 5.5  # of a position: in a first index of long lists, of short
+_FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 2.6, 6, 3.6  # of a position: in a first index of long lists, of short
 _LONG_LIST = 4096
 _LISTED_BYTES = 7.5  # of a position of the longest list, which is copied, and followed by others half as long
 _PAIR_BYTES, _PAIR_THREAD_BYTES = 80, 165  # of a pair that may still be merged
@@ -138,7 +138,7 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bo
         + first_pairs * each
     )
     later_slots = _COMPACT_LATER_BYTES / 2 * shape.slots if compact else shape.slots
-    positions = min(max(_LEAST_POSITIONS, later_slots / (8 if compact else 4)), shape.slots)
+    positions = min(max(_LEAST_POSITIONS, later_slots / 4), shape.slots)
     # If many pairs are indexed they are rare ones, and the words are shorter by then.
     later = max(
         positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each,

@@ -187,6 +187,19 @@ def test_compact_words_tell_a_byte_from_a_number_that_looks_like_it() -> None:
     assert bytes(compact.joined) == bytes(usual.joined)
 
 
+@pytest.mark.parametrize("options", [{}, {"compact": True}, {"threads": 2, "thread_bytes": 1}, {"index_positions": 1}])
+@pytest.mark.parametrize("first", range(8, 14))  # a distance of several digits is then in two chunks of its list
+def test_lists_of_positions_that_are_far_apart(first: int, options: dict[str, Any]) -> None:
+    """Words are in the order of their counts: other slots, 33,000 or 70,000, are between those of the same letters."""
+    chance = random.Random(first)
+    others = [byte for byte in range(33, 127) if byte not in b"qzr"]
+    counter = Counter()
+    for level in range(6):
+        counter[b"qzr" * (first if level == 0 else 40 + level)] = 13 - 2 * level
+        counter[bytes(chance.choices(others, k=33_000 if level % 2 else 70_000))] = 12 - 2 * level
+    assert [merge[:2] for merge in train(counter, 12, **options)] == train_huggingface(counter, 12)
+
+
 def test_compact_words_end_where_no_pair_is_left() -> None:
     counter = Counter({b"banana bandana": 5, "ばなな".encode(): 3})
     compact, usual = (engine_of(counter).run(500, min_frequency=3, compact=chosen) for chosen in (True, False))

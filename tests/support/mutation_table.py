@@ -23,6 +23,7 @@ _LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_brea
 _LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
 _RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
 _TAKEN_APART = (f"{_ENGINE}::test_a_pair_that_a_batch_makes_and_takes_apart_again",)
+_FAR_APART = (f"{_ENGINE}::test_lists_of_positions_that_are_far_apart",)
 _SHARED = ("merges/test_shared_worker.py::test_parts_make_the_merges_of_the_reference_also_if_some_are_lost",)
 _REPLAY = ("commands/test_verify.py::test_the_replay_is_the_definition",)
 _LONG_REPLAY = ("commands/test_verify.py::test_long_pieces_are_replayed_by_the_definition",)
@@ -265,6 +266,20 @@ MUTATIONS = (
         "if (pair.key == change.key) pair.weight -= change.weight;",
         "if (pair.key == change.key) static_cast<void>(pair);",
         _TAKEN_APART,
+    ),
+    Mutation(
+        "a list forgets the high digits of a distance",
+        "native/merge/positions.hpp",
+        "if (distance >= kMore) [[unlikely]]",
+        "if (distance >= 2 * kMore) [[unlikely]]",
+        _FAR_APART,
+    ),
+    Mutation(
+        "a distance begins anew in each chunk of a list",
+        "native/merge/positions.hpp",
+        "    high_ = high;\n",
+        "    high_ = 0;\n",
+        _FAR_APART,
     ),
     Mutation(
         "a wrong guess stays in the words",

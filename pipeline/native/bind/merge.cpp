@@ -125,7 +125,7 @@ void bind_merge(nb::module_& module) {
            "Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
            "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
-           "(occurrences of a pair) are tuning and change no result. compact: in less memory, a third slower. With resident_bytes, words that a phase does not need are "
+           "(occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With resident_bytes, words that a phase does not need are "
            "in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes "
            "is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with "
            "the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their "

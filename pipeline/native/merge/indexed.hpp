@@ -305,16 +305,19 @@ class IndexedMerging {
       if (pair == kNoPair || index_.pair(pair).positions > kSmall) return;
       if (const auto list = index_.list(pair, s); list != 0) use(arena.at(list));
     };
-    chunk(7, [](const uint32_t* words) { __builtin_prefetch(words); });
-    chunk(5, [&](const uint32_t* words) {
-      if (words[0] != 0) __builtin_prefetch(arena.at(words[0]));
+    chunk(7, [](const uint16_t* words) { __builtin_prefetch(words); });
+    chunk(5, [&](const uint16_t* words) {
+      if (const auto next = Chunk::link(words); next != 0) __builtin_prefetch(arena.at(next));
     });
-    chunk(2, [&](const uint32_t* words) {
+    chunk(2, [&](const uint16_t* words) {
       const auto* symbols = shards_[s].symbols.data();
+      ListReader reader;
+      std::array<Position, kSmall> positions;
       for (int several = 0; several < 2; ++several) {
-        for (uint32_t i = 0; i < words[1]; ++i) __builtin_prefetch(symbols + words[2 + i], 1);
-        if (words[0] == 0) break;
-        words = arena.at(words[0]);
+        const auto n = reader.read(Chunk::digits(words), positions.data());
+        for (size_t i = 0; i < n; ++i) __builtin_prefetch(symbols + positions[i], 1);
+        if (Chunk::link(words) == 0) break;
+        words = arena.at(Chunk::link(words));
       }
     });
   }

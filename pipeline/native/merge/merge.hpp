@@ -46,7 +46,7 @@ struct MergeOptions {
   uint64_t index_positions = 0;     // positions indexed in one phase; 0 chooses by the corpus
   uint64_t thread_bytes = 4 << 20;  // bytes of pieces for each thread beyond the first
   uint64_t share_from = 1500;       // occurrences from which a merge is shared by the threads
-  bool compact = false;             // less memory for words and lists: a third more time
+  bool compact = false;             // less memory for words and lists: a fifth more time
   // Bytes for the words, their lists and pairs; 0: all of them stay in memory. Otherwise words that a phase does not need
   // are in scratch files, whose names begin with `scratch`.
   uint64_t resident_bytes = 0;
