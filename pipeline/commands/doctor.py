@@ -3,10 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
+from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.report import progress
 from pipeline.run import manifest
-from pipeline.storage import Location
+from pipeline.storage import Location, same_location
 from pipeline.tokenizer.check import texts_to_check
 from pipeline.tokenizer.doctor import ADVICE, FINE, NOT_CHECKED, WRONG, Finding, examine
 
@@ -17,7 +19,11 @@ def doctor_command(
     path: Location, samples: Sequence[Location], counts: Location | None, *, strict: bool, as_json: bool
 ) -> int:
     """Print the findings; returns the exit code: 1 if something is wrong, or with `strict` if there is advice."""
+    if isinstance(path, Path) and not path.exists():
+        raise InputError(f"{path} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json")
     own = manifest.run_of(path)
+    if own is not None and same_location(path, own.directory.location) and not own.manifest.tokenizers:
+        raise RunDirectoryError(f"{path} has no tokenizer yet: bpe-pipeline merge {path}")
     run = own if counts is None else manifest.require(counts)
     counted = run is not None and run.counter_path.exists()
     found = examine(path, texts_to_check(own, samples), run if counted else None)

@@ -52,3 +52,22 @@ def test_a_tokenizer_of_another_kind_is_one_finding(
     assert finding.startswith("wrong:")
     assert named in finding
     assert "byte-level BPE" in remedy
+
+
+def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: Path) -> None:
+    corpus, home = tmp_path / "corpus.txt", tmp_path / "run"
+    corpus.write_text("at the end of the day, at the end of the year. " * 50)
+    asked = ["--pattern", "superbpe", "--vocab-size", 290, "--superwords-from", 270, "--output", home, "--quiet"]
+    assert run("train", corpus, *asked).returncode == 0
+    found = json.loads(run("doctor", home, "--json").stdout)["findings"]
+    [said] = [one["message"] for one in found if "never occur" in one["message"]]
+    assert said.startswith("0 tokens")
+    assert "superwords;" in said
+    assert "were not cut as the tokenizer cuts" in run("doctor", trained, "--counts", home).stdout
+
+
+def test_nothing_to_examine_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a text")
+    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "run").returncode == 0
+    assert "does not exist" in refused(run("doctor", tmp_path / "nowhere"), 1)
+    assert "has no tokenizer yet: bpe-pipeline merge" in refused(run("doctor", tmp_path / "run"), 1)
