@@ -9,7 +9,6 @@ namespace bpe {
 BPE_TARGET_BEGIN(BPE_AVX512)
 size_t HotPieces::count_by_eights(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces,
                                   uint32_t* missed) {
-  static_assert(sizeof(Entry) == 16);
   std::array<uint32_t, kBatch + kSpare> found;  // slots, to be counted once all are known: one may occur twice in eight
   const __m512i none = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
   const __m512i factor = _mm512_set1_epi64(static_cast<long long>(kHotFactor));
@@ -27,7 +26,7 @@ size_t HotPieces::count_by_eights(const uint8_t* text, size_t start, const uint3
     words = _mm512_andnot_si512(_mm512_sllv_epi64(ones, _mm512_slli_epi64(sizes, 3)), words);
     words = _mm512_or_si512(words, _mm512_slli_epi64(sizes, 56));
     const __m512i slots = _mm512_srli_epi64(_mm512_mullo_epi64(words, factor), kHotShift);
-    const __m512i entries = _mm512_mask_i64gather_epi64(none, brief, _mm512_slli_epi64(slots, 1), entries_.data(), 8);
+    const __m512i entries = _mm512_mask_i64gather_epi64(none, brief, slots, words_.data(), 8);
     const __mmask8 hit = _mm512_mask_cmpeq_epi64_mask(brief, entries, words);
     const auto miss = static_cast<__mmask8>(all & ~hit);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(found.data() + hits),
@@ -37,7 +36,7 @@ size_t HotPieces::count_by_eights(const uint8_t* text, size_t start, const uint3
     misses += static_cast<size_t>(std::popcount(miss));
     numbers = _mm256_add_epi32(numbers, _mm256_set1_epi32(8));
   }
-  for (size_t n = 0; n < hits; ++n) ++entries_[found[n]].count;
+  for (size_t n = 0; n < hits; ++n) ++counts_[found[n]];
   return misses;
 }
 BPE_TARGET_END
@@ -51,10 +50,10 @@ size_t HotPieces::count(const uint8_t* text, size_t start, const uint32_t* ends,
   for (size_t i = 0; i < pieces; ++i) {
     const size_t size = ends[i] - at;
     const uint64_t word = hot_word(load64(text + at), size);
-    Entry& entry = entries_[hot_slot(word)];
-    const size_t hit = static_cast<size_t>(entry.word == word) & static_cast<size_t>(size <= kHotBytes);
+    const size_t slot = hot_slot(word);
+    const size_t hit = static_cast<size_t>(words_[slot] == word) & static_cast<size_t>(size <= kHotBytes);
+    counts_[slot] += hit;
     missed[misses] = static_cast<uint32_t>(i);
-    entry.count += hit;
     misses += 1 - hit;
     at = ends[i];
   }
