@@ -116,19 +116,28 @@ void PieceTable::reserve(size_t more) {
   capacity_ = capacity;
   limit_ = most_pieces(capacity);
   // From the last one on, each slot moves to its new home or behind it, among those that are already moved. A few homes
-  // at the front are before their slots: these wait.
+  // at the front are before their slots: these wait. Slots are listed first, a group at a time, without a branch.
   Slot* const all = slots();
   std::vector<Slot> waiting;
-  for (size_t i = old_capacity; i-- > 0;) {
-    if (all[i].high == 0) continue;
-    const Slot slot = std::exchange(all[i], Slot{});
-    size_t at = home(slot_hash(slot));
-    if (at < i) at = capacity;
-    while (at < capacity && all[at].high != 0) ++at;
-    if (at < capacity)
-      all[at] = slot;
-    else
-      waiting.push_back(slot);
+  std::array<size_t, 256> full, homes;
+  for (size_t end = old_capacity; end > 0;) {
+    const size_t begin = end - std::min(end, full.size());
+    size_t count = 0;
+    for (size_t i = end; i-- > begin;) {
+      full[count] = i;
+      count += all[i].high != 0;
+    }
+    for (size_t n = 0; n < count; ++n) homes[n] = home(slot_hash(all[full[n]]));
+    for (size_t n = 0; n < count; ++n) {
+      const Slot slot = std::exchange(all[full[n]], Slot{});
+      size_t at = homes[n] < full[n] ? capacity : homes[n];
+      while (at < capacity && all[at].high != 0) ++at;
+      if (at < capacity)
+        all[at] = slot;
+      else
+        waiting.push_back(slot);
+    }
+    end = begin;
   }
   for (const Slot& slot : waiting) {
     size_t at = home(slot_hash(slot));
