@@ -194,12 +194,12 @@ std::vector<Simd> available_simd() {
 #if BPE_X86
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"))
-    all.push_back({"avx512", avx512::window_masks, avx512::write_marks, gathers_fast()});
-  if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks, false});
+    all.push_back({"avx512", avx512::window_masks, avx512::write_marks, true, gathers_fast()});
+  if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks, true, false});
 #endif
-  all.push_back({"baseline", nullptr, nullptr, false});
+  all.push_back({"baseline", nullptr, nullptr, false, false});
 #if BPE_NEON  // never run by its authors: used only where it is named
-  all.push_back({"neon", neon::window_masks, neon::write_marks, false});
+  all.push_back({"neon", neon::window_masks, neon::write_marks, false, false});
 #endif
   return all;
 }

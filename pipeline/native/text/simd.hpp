@@ -22,6 +22,7 @@ struct Simd {
   const char* name;
   WindowMasks window_masks;  // nullptr: none of the two
   WriteMarks write_marks;
+  bool avx2;     // its code may be used
   bool gathers;  // AVX-512's are fast, and may be used
 };
 

@@ -13,6 +13,13 @@
 #define BPE_NEON 1
 #endif
 
+// A function that is compiled again for the instructions of each function that calls it.
+#if defined(__GNUC__)
+#define BPE_EVERYWHERE __attribute__((always_inline)) inline
+#else
+#define BPE_EVERYWHERE inline
+#endif
+
 // Code between these is compiled for more instructions than the rest of the core.
 #if defined(__clang__)
 #define BPE_TARGET_BEGIN(attribute) _Pragma(attribute)

@@ -1,5 +1,8 @@
 #include "text/utf8.hpp"
 
+#include "text/simd.hpp"
+#include "text/targets.hpp"
+
 namespace bpe {
 namespace {
 
@@ -7,7 +10,7 @@ constexpr size_t kBlock = 64;
 
 // Whether the bytes of a block are what UTF-8 allows after the three bytes before it. What the block's own last bytes
 // ask for is judged with the next block.
-bool block_is_valid(const uint8_t* block) {
+BPE_EVERYWHERE bool block_is_valid(const uint8_t* block) {
   uint8_t bad = 0;
   for (size_t i = 0; i < kBlock; ++i) {
     const uint8_t byte = block[i], before = block[i - 1], before2 = block[i - 2], before3 = block[i - 3];
@@ -21,10 +24,31 @@ bool block_is_valid(const uint8_t* block) {
   return bad == 0;
 }
 
-bool block_is_ascii(const uint8_t* block) {
+BPE_EVERYWHERE bool block_is_ascii(const uint8_t* block) {
   uint8_t all = block[-1] | block[-2] | block[-3];
   for (size_t i = 0; i < kBlock; ++i) all |= block[i];
   return all < 0x80;
+}
+
+// Where the first block from `at` on is that is not valid, or not whole.
+BPE_EVERYWHERE size_t end_of_valid_blocks(const uint8_t* text, size_t at, size_t size) {
+  while (size - at >= kBlock && (block_is_ascii(text + at) || block_is_valid(text + at))) at += kBlock;
+  return at;
+}
+
+#if BPE_X86
+BPE_TARGET_BEGIN(BPE_AVX2)
+size_t end_of_valid_blocks_avx2(const uint8_t* text, size_t at, size_t size) {
+  return end_of_valid_blocks(text, at, size);
+}
+BPE_TARGET_END
+#endif
+
+size_t skip_valid_blocks(const uint8_t* text, size_t at, size_t size) {
+#if BPE_X86
+  if (simd().avx2) return end_of_valid_blocks_avx2(text, at, size);
+#endif
+  return end_of_valid_blocks(text, at, size);
 }
 
 }  // namespace
@@ -57,8 +81,7 @@ size_t valid_utf8_prefix(const uint8_t* text, size_t size) {
   while (true) {
     // Blocks need three bytes before them, and a start between characters.
     if (at >= 3 && size - at >= kBlock) {
-      size_t end = at;
-      while (size - end >= kBlock && (block_is_ascii(text + end) || block_is_valid(text + end))) end += kBlock;
+      size_t end = skip_valid_blocks(text, at, size);
       if (end > at) {
         // The last character may reach beyond the blocks: step back to its start.
         for (size_t back = 1; back <= 3; ++back) {
