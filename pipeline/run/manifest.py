@@ -21,7 +21,7 @@ from pipeline.run.parity import Parity
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
-from pipeline.storage import Location
+from pipeline.storage import Location, existing
 from pipeline.storage.atomic import make_directory
 
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
@@ -254,6 +254,8 @@ def run_of(path: Location) -> Run | None:
 def require(location: Location) -> Run:
     """Return the run in a directory; raises `RunDirectoryError` if there is none."""
     if (run := load(location)) is None:
+        if any(existing([location / "sweep.json"])):
+            raise RunDirectoryError(f"{location} is a sweep: name one of the runs in {location / 'mixtures'}")
         raise RunDirectoryError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
 

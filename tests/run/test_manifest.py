@@ -71,3 +71,9 @@ def test_special_options_that_make_no_sense_are_damage(old: Path) -> None:
     manifest.save(run)
     with pytest.raises(RunDirectoryError, match=r"run\.json is damaged \(option 'reserve_tokens'"):
         manifest.require(old)
+
+
+def test_a_sweep_is_no_run_and_says_where_its_runs_are(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match="is a sweep: name one of the runs in"):
+        manifest.require(tmp_path)
