@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import peers
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from command import refused, run
 from vocabulary_cases import recorded_cases, require_probes
 
 import pipeline
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import ExportRefusedError, RunDirectoryError, UsageError
 from pipeline.merges.vocabulary import text_to_token
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -94,6 +95,24 @@ def test_ids_in_the_other_files_move_too(trained: Path, counted: Path, tmp_path:
     generation = json.loads((tmp_path / "new/generation_config.json").read_text())
     assert generation == {"eos_token_id": [399], "pad_token_id": 399}
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json")).encode("a").ids[-1] == 399
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "id_"),
+    [
+        ("tokenizer_config.json", {"added_tokens_decoder": {"9999": {"content": "<x>"}}}, "'9999'"),
+        ("tokenizer_config.json", {"eos_token_id": [598]}, "598"),
+        ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "sep": ["x", 598], "cls": ["x", 598]}}, "598"),
+    ],
+)
+def test_a_file_that_names_a_token_that_goes_is_refused(
+    name: str, change: dict[str, Any], id_: str, trained: Path, counted: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained / "tokenizer", tmp_path / "base")
+    document = json.loads((tmp_path / "base" / name).read_text())
+    (tmp_path / "base" / name).write_text(json.dumps(document | change))
+    with pytest.raises(ExportRefusedError, match=rf"{name} names the token id {id_}, which no token has that stays"):
+        pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "new", workers=1)
 
 
 @pytest.mark.filterwarnings("ignore:1 added token moved")

@@ -65,7 +65,7 @@ def _document(file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] 
         ]
         for token in document.get("added_tokens") or []:
             token["id"] = new_of[token["id"]]
-        _move_ids(document.get("post_processor"), new_of)
+        _move_ids(document.get("post_processor"), new_of, file)
     document["model"] |= {"vocab": entries, "merges": merges}
     added = document.get("added_tokens") or []
     try:
@@ -75,19 +75,30 @@ def _document(file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] 
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-def _move_ids(processor: Any, new_of: Mapping[int, int]) -> None:
+def _moved(id_: Any, new_of: Mapping[int, int], file: Location) -> int:
+    """Return the new id of a token that a file names; `ExportRefusedError` if it has none."""
+    try:
+        return new_of[int(id_)]
+    except (KeyError, TypeError, ValueError):
+        raise ExportRefusedError(
+            f"{file} names the token id {id_!r}, which no token has that stays: protect its token with --protect, or "
+            "take it out of the file"
+        ) from None
+
+
+def _move_ids(processor: Any, new_of: Mapping[int, int], file: Location) -> None:
     """Move the ids of tokens that a post-processor puts around a text."""
     if not isinstance(processor, dict):
         return
     for step in processor.get("processors", ()):
-        _move_ids(step, new_of)
+        _move_ids(step, new_of, file)
     special = processor.get("special_tokens")
     for one in special.values() if isinstance(special, dict) else ():
-        one["ids"] = [new_of[id_] for id_ in one["ids"]]
+        one["ids"] = [_moved(id_, new_of, file) for id_ in one["ids"]]
     for name in ("sep", "cls"):
         if isinstance(processor.get(name), list):
             text, id_ = processor[name]
-            processor[name] = [text, new_of[id_]]
+            processor[name] = [text, _moved(id_, new_of, file)]
 
 
 def _settings(file: Location, new_of: Mapping[int, int] | None) -> str | bytes:
@@ -96,10 +107,11 @@ def _settings(file: Location, new_of: Mapping[int, int] | None) -> str | bytes:
         return read_bytes(file)
     document = read_json(file).read(dict)
     if isinstance(decoder := document.get("added_tokens_decoder"), dict):
-        document["added_tokens_decoder"] = {str(new_of[int(id_)]): token for id_, token in decoder.items()}
+        document["added_tokens_decoder"] = {str(_moved(id_, new_of, file)): token for id_, token in decoder.items()}
     for name, value in document.items():
         if name.endswith("_token_id"):
             several = isinstance(value, list)
-            moved = [new_of.get(id_, id_) for id_ in (value if several else [value])]
+            ids = value if several else [value]
+            moved = [_moved(id_, new_of, file) if isinstance(id_, int) and id_ >= 0 else id_ for id_ in ids]  # or none
             document[name] = moved if several else moved[0]
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
