@@ -200,6 +200,14 @@ def test_lists_of_positions_that_are_far_apart(first: int, options: dict[str, An
     assert [merge[:2] for merge in train(counter, 12, **options)] == train_huggingface(counter, 12)
 
 
+@pytest.mark.parametrize("options", [{}, {"compact": True}, {"threads": 2, "thread_bytes": 1, "share_from": 1}])
+def test_a_list_of_more_positions_than_are_read_at_once(options: dict[str, Any]) -> None:
+    """Pairs that merges make are listed, too: all that they are made of is in one phase."""
+    chance = random.Random(1)
+    counter = Counter({bytes(chance.choices(b"aab", k=90_000)): 2, bytes(chance.choices(b"abbc", k=90_000)): 1})
+    assert [merge[:2] for merge in train(counter, 40, **options)] == train_huggingface(counter, 40)
+
+
 def test_compact_words_end_where_no_pair_is_left() -> None:
     counter = Counter({b"banana bandana": 5, "ばなな".encode(): 3})
     compact, usual = (engine_of(counter).run(500, min_frequency=3, compact=chosen) for chosen in (True, False))

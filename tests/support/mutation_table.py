@@ -23,6 +23,7 @@ _LEVELS = (f"{_ENGINE}::test_many_equal_counts_come_in_the_order_of_the_tie_brea
 _LARGE = (f"{_ENGINE}::test_counts_beyond_32_bits", *_REFERENCE)
 _RARE = (f"{_ENGINE}::test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed",)
 _TAKEN_APART = (f"{_ENGINE}::test_a_pair_that_a_batch_makes_and_takes_apart_again",)
+_LONG_LISTS = (f"{_ENGINE}::test_a_list_of_more_positions_than_are_read_at_once",)
 _FAR_APART = (f"{_ENGINE}::test_lists_of_positions_that_are_far_apart",)
 _SHARED = ("merges/test_shared_worker.py::test_parts_make_the_merges_of_the_reference_also_if_some_are_lost",)
 _REPLAY = ("commands/test_verify.py::test_the_replay_is_the_definition",)
@@ -289,11 +290,11 @@ MUTATIONS = (
         _SHARED,
     ),
     Mutation(
-        "new pairs are listed where a later merge has taken their token",
-        "native/merge/part.cpp",
-        "return shard.symbols.data()[at] != join.made;",
-        "return shard.symbols.data()[at] == join.made;",
-        _SHARED,
+        "new pairs are listed where their token does not start",
+        "native/merge/join.hpp",
+        "Slots<S>::starting(symbols + position) != join.made) continue;",
+        "Slots<S>::starting(symbols + position) == join.made) continue;",
+        _LONG_LISTS,
     ),
     Mutation(
         "a guess ends with the last pair that is in the queue, in any order",

@@ -14,7 +14,6 @@ namespace bpe::merge {
 
 inline constexpr size_t kMostInBatch = 64;
 inline constexpr uint64_t kBatchPositions = uint64_t{1} << 16;  // of a batch of several merges
-inline constexpr size_t kLongList = size_t{1} << 18;            // positions
 inline constexpr uint32_t kCountersTogether = 16;               // that one member enters: those of a cache line
 inline constexpr size_t kChangesAhead = 32;
 inline constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
@@ -23,23 +22,15 @@ inline constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is p
 // its memory.
 struct ShardBatch {
   struct Ends {
-    size_t positions, left, right;
+    size_t left, right;
   };
-  std::vector<Position> positions;  // where merges joined, one merge after the other
   std::vector<Neighbour> neighbours;
-  std::vector<Ends> ends;           // of each merge's: positions; left neighbours, then right ones
+  std::vector<Ends> ends;           // of each merge's left neighbours, then right ones
   std::vector<ListWriter> writers;  // of the pairs that get a list
 
-  // For lists of `most` positions; few of the merges have lists that are worth their memory.
-  void clear(uint64_t most) {
-    if (positions.capacity() > kLongList && most < positions.capacity() / 4) std::vector<Position>().swap(positions);
-    positions.clear();
-    positions.reserve(static_cast<size_t>(most));
+  void clear() {
     neighbours.clear();
-    ends.assign(1, {0, 0, 0});
-  }
-  std::span<const Position> joined(size_t merge) const {
-    return {positions.data() + ends[merge].positions, ends[merge + 1].positions - ends[merge].positions};
+    ends.assign(1, {0, 0});
   }
   std::span<const Neighbour> left(size_t merge) const {
     return {neighbours.data() + ends[merge].right, ends[merge + 1].left - ends[merge].right};
@@ -61,6 +52,7 @@ struct Change {
 // What one member of the team works with.
 struct MemberWork {
   Surroundings around;
+  std::vector<Position> listed;              // some of those of a list
   std::vector<Neighbour> left, right;        // of a merge, in all shards
   std::vector<std::vector<Change>> changes;  // by the member that enters them
   std::vector<size_t> entered;               // by the member that noted them
@@ -158,21 +150,20 @@ class IndexedMerging {
     auto& batch = work_.batches[s];
     auto& around = work_.members[member].around;
     auto& arena = work_.arenas[s];
-    batch.clear(std::min<uint64_t>(positions_, shards_[s].size));
+    batch.clear();
     around.make_space(learned_.tokens.next());
     for (size_t merge = 0; merge < pairs_.size(); ++merge) {
       const auto upcoming = [&](size_t ahead) {
         return merge + ahead < pairs_.size() ? pairs_[merge + ahead] : kNoPair;
       };
       if (highest_) prefetch(s, upcoming);
-      const auto begin = batch.positions.size();
-      read_list(arena, index_.list(pairs_[merge], s), batch.positions);
-      join_listed(shards_[s], certificate_.joins()[merge], learned_.spans, batch.positions, begin, around, pulse_,
-                  member);
+      read_list(arena, index_.list(pairs_[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
+        join_listed(shards_[s], certificate_.joins()[merge], learned_.spans, positions, around, pulse_, member);
+      });
       around.left.move_to(batch.neighbours);
       const auto left = batch.neighbours.size();
       around.right.move_to(batch.neighbours);
-      batch.ends.push_back({batch.positions.size(), left, batch.neighbours.size()});
+      batch.ends.push_back({left, batch.neighbours.size()});
     }
   }
 
@@ -274,14 +265,17 @@ class IndexedMerging {
   void list(size_t s, unsigned member) {
     auto& batch = work_.batches[s];
     auto& around = work_.members[member].around;
+    auto& arena = work_.arenas[s];
     batch.writers.assign(fresh_.size(), {});
     for (size_t i = 0; i < fresh_.size();) {
       const auto merge = fresh_[i].merge;
       size_t end = i;
       for (; end < fresh_.size() && fresh_[end].merge == merge; ++end)
         writer_of(around, end) = static_cast<uint32_t>(end + 1);
-      list_neighbours(shards_[s], certificate_.joins()[merge], learned_.spans, batch.joined(merge), around,
-                      work_.arenas[s], batch.writers, pulse_, member);
+      read_list(arena, index_.list(pairs_[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
+        list_neighbours(shards_[s], certificate_.joins()[merge], learned_.spans, positions, around, arena, batch.writers,
+                        pulse_, member);
+      });
       for (; i < end; ++i) writer_of(around, i) = 0;
     }
   }

@@ -6,8 +6,8 @@
 // left and right are added up in arrays indexed by symbol, so the cost of a hash lookup is paid once per different
 // neighbour, not per occurrence.
 //
-// Pass 2 (list_neighbours) runs only where a new pair reaches the phase's threshold: it visits the joined positions
-// again and lists those pairs. Both passes take a shard at a time and touch nothing outside it.
+// Pass 2 (list_neighbours) runs only where a new pair reaches the phase's threshold: it visits the list
+// again, where the symbol that was made starts now, and lists those pairs. Both passes take a shard at a time and touch nothing outside it.
 //
 // Overlaps: with (a, b) -> x in `abab`, the first join sees the right neighbour a and counts (x, a); the second sees x
 // on its left, which means that a pair (x, a) is gone again. So the weight of x on the left, counted separately, is
@@ -159,17 +159,16 @@ class WeightCursor {
   const Run* last_;  // the guard
 };
 
-// Pass 1. `positions` holds the pair's list from `begin` on, which is cut down to the occurrences joined.
+// Pass 1, for listed positions, which are cut down to the occurrences joined; returns how many these are.
 template <class S>
-void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
-                 std::vector<Position>& positions, size_t begin, Surroundings& around, Pulse& pulse, unsigned member) {
+size_t join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans, std::span<Position> listed,
+                   Surroundings& around, Pulse& pulse, unsigned member) {
   S* const symbols = shard.symbols.data();
   const auto reach = spans[join.left] + spans[join.right];
   const typename Slots<S>::Joiner joiner(join.left, join.right, join.made, spans[join.left], spans[join.right]);
   WeightCursor weights(shard.runs);
   Neighbours::Adder left(around.left), right(around.right);
-  Position* const listed = positions.data() + begin;
-  const size_t n = positions.size() - begin;
+  const size_t n = listed.size();
   size_t joined = 0;
   for (size_t i = 0; i < n;) {
     pulse.beat(member);
@@ -188,10 +187,11 @@ void join_listed(Shard<S>& shard, const Join& join, const std::vector<uint32_t>&
       listed[joined++] = first;
     }
   }
-  positions.resize(begin + joined);
+  return joined;
 }
 
-// Pass 2, for the positions that were joined: neighbours that have a writer say which list their pair is added to.
+// Pass 2, for listed positions of which some were joined: neighbours that have a writer say which list their pair is
+// added to.
 template <class S>
 void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans,
                      std::span<const Position> positions, Surroundings& around, PositionArena& arena,
@@ -204,6 +204,7 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
     for (const size_t stop = std::min(n, i + kJoinsPerBeat); i < stop; ++i) {
       if (i + kJoinsAhead < n) __builtin_prefetch(symbols + positions[i + kJoinsAhead]);
       const Position position = positions[i];
+      if (!Slots<S>::starts(symbols + position) || Slots<S>::starting(symbols + position) != join.made) continue;
       const Symbol before = Slots<S>::ending(symbols + position);
       const Symbol after = Slots<S>::starting(symbols + position + made_span);
       if (const auto left = around.left.writer(before); left != 0) writers[left - 1].append(arena, position - spans[before]);

@@ -32,7 +32,7 @@ class ParityTraining {
                  std::vector<uint32_t> chosen_by, const std::vector<PieceSource>& texts)
       : options_(options), languages_(static_cast<uint32_t>(parity.languages)),
         measured_from_(parity.dev ? languages_ : 0), global_merges_(parity.global_merges), choice_(parity),
-        team_(options.threads, pulse_), tokens_(options_), around_(team_.members()), result_(std::move(known)),
+        team_(options.threads, pulse_), tokens_(options_), around_(team_.members()), listed_(team_.members()), result_(std::move(known)),
         chosen_by_(std::move(chosen_by)) {
     if (languages_ == 0 || texts.size() != languages_ + measured_from_)
       throw std::invalid_argument("parity needs the texts of each language");
@@ -113,7 +113,6 @@ class ParityTraining {
   };
   // Of a shard, while a merge is made in it.
   struct ShardWork {
-    std::vector<Position> positions;
     std::vector<Neighbour> left, right;
     std::vector<Appeared> appeared;
     std::vector<ListWriter> writers;
@@ -331,12 +330,12 @@ class ParityTraining {
     on_cells([&](const Cell& cell, unsigned member) {
       auto& work = work_[cell.shard];
       auto& around = around_[member];
-      work.positions.clear();
       work.left.clear();
       work.right.clear();
-      read_list(arenas_[cell.shard], cell.list, work.positions);
       around.make_space(tokens_.next());
-      join_listed(shards[cell.shard], join, spans_, work.positions, 0, around, pulse_, member);
+      read_list(arenas_[cell.shard], cell.list, listed_[member], [&](std::span<Position> listed) {
+        join_listed(shards[cell.shard], join, spans_, listed, around, pulse_, member);
+      });
       around.left.move_to(work.left);
       around.right.move_to(work.right);
     });
@@ -347,7 +346,7 @@ class ParityTraining {
     chosen_by_.push_back(global_ ? kGlobal : chooser);
     if (!global_) choice_.chose(chooser);
     if (!fresh_.empty()) {
-      on_cells([&](const Cell& cell, unsigned member) { list(shards[cell.shard], cell.shard, join, member); });
+      on_cells([&](const Cell& cell, unsigned member) { list(shards[cell.shard], cell, join, member); });
       add_fresh();
     }
     queues_[chooser].pairs->narrow(enough());
@@ -416,7 +415,8 @@ class ParityTraining {
 
   // Lists the pairs that are fresh, where the merge has joined in a shard.
   template <class S>
-  void list(const Shard<S>& shard, uint32_t s, const Join& join, unsigned member) {
+  void list(const Shard<S>& shard, const Cell& cell, const Join& join, unsigned member) {
+    const auto s = cell.shard;
     auto& work = work_[s];
     auto& around = around_[member];
     const auto writer = [&](PairKey key) -> uint32_t& {
@@ -430,7 +430,9 @@ class ParityTraining {
     if (work.appeared.empty()) return;
     work.writers.assign(work.appeared.size(), {});
     for (size_t w = 0; w < work.appeared.size(); ++w) writer(work.appeared[w].key) = static_cast<uint32_t>(w + 1);
-    list_neighbours(shard, join, spans_, work.positions, around, arenas_[s], work.writers, pulse_, member);
+    read_list(arenas_[s], cell.list, listed_[member], [&](std::span<Position> listed) {
+      list_neighbours(shard, join, spans_, listed, around, arenas_[s], work.writers, pulse_, member);
+    });
     for (size_t w = 0; w < work.appeared.size(); ++w) {
       const auto& [key, weight] = work.appeared[w];
       writer(key) = 0;
@@ -463,6 +465,7 @@ class ParityTraining {
   std::vector<PositionArena> arenas_;  // by shard
   std::vector<ShardWork> work_;
   std::vector<Surroundings> around_;  // by member
+  std::vector<std::vector<Position>> listed_;  // by member: some of those of a list
   bool global_ = false, in_phase_ = false, full_ = false;
   Symbol end_symbol_ = 0;
   std::vector<Queue> queues_;  // by language; while all choose together, one

@@ -169,8 +169,6 @@ void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vect
   for (size_t i = 0; i < fresh.size(); ++i) {
     if (fresh[i].empty() || lists.joined[i].empty()) continue;
     const auto& join = guess_[i];
-    // Where a later merge has taken the token, no pair of it is left.
-    std::erase_if(lists.joined[i], [&](Position at) { return shard.symbols.data()[at] != join.made; });
     lists.around.make_space(static_cast<Symbol>(spans_.size()));
     lists.writers.assign(fresh[i].size(), {});
     const auto writer = [&](PairKey key) -> uint32_t& {
@@ -199,9 +197,11 @@ void Part::make_guess(Shard<S>& shard, Lists& lists, unsigned member) {
       lists.found.sizes.insert(lists.found.sizes.end(), 2, 0);
       continue;
     }
-    read_list(lists.arena, list, positions);
     lists.around.make_space(static_cast<Symbol>(spans_.size()));
-    join_listed(shard, guess_[i], spans_, positions, 0, lists.around, pulse_, member);
+    read_list(lists.arena, list, lists.listed, [&](std::span<Position> listed) {
+      const auto n = join_listed(shard, guess_[i], spans_, listed, lists.around, pulse_, member);
+      positions.insert(positions.end(), listed.begin(), listed.begin() + static_cast<std::ptrdiff_t>(n));
+    });
     lists.found.add(lists.around.left);
     lists.found.add(lists.around.right);
   }

@@ -57,6 +57,7 @@ class Part {
     PositionArena arena;
     PairMap<false> of;                           // pair -> its list
     std::vector<std::vector<Position>> joined;  // by join of the guess
+    std::vector<Position> listed;                // some of those of a list
     Surroundings around;
     std::vector<ListWriter> writers;
     JoinedAround found;

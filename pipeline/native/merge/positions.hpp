@@ -53,7 +53,7 @@ class PositionArena {
 // A chunk: link, number of digits, the digits. While its list grows a chunk links to the one before it, and the last one
 // holds its own handle in place of the number.
 struct Chunk {
-  static constexpr uint32_t kHeaderWords = 2;
+  static constexpr uint32_t kHeaderWords = 2, kMostDigits = 8188;
   static uint32_t get(const uint16_t* chunk, size_t word) {
     uint32_t value;
     std::memcpy(&value, chunk + 2 * word, sizeof value);
@@ -98,7 +98,7 @@ class ListWriter {
   void prefetch() const { __builtin_prefetch(next_, 1); }
 
  private:
-  static constexpr uint32_t kFirstCapacity = 6, kMaxCapacity = 4094;  // words
+  static constexpr uint32_t kFirstCapacity = 6, kMaxCapacity = Chunk::kMostDigits / 2;  // words
   void append_digit(PositionArena& arena, uint32_t digit) {
     if (budget_ == 0) grow(arena);
     --budget_;
@@ -156,17 +156,19 @@ class ListReader {
   uint32_t high_ = 0;  // what has been read of a distance
 };
 
-// Appends a finished list to `out`.
-inline void read_list(PositionArena& arena, ListHandle list, std::vector<Position>& out) {
+// Calls use(positions) with those of a finished list, some thousands at a time, which are in `buffer`.
+template <class Use>
+void read_list(PositionArena& arena, ListHandle list, std::vector<Position>& buffer, Use&& use) {
+  buffer.resize(size_t{2} * Chunk::kMostDigits);
   ListReader reader;
-  while (list != 0) {
+  for (size_t n = 0; list != 0;) {
     const uint16_t* const chunk = arena.at(list);
     list = Chunk::link(chunk);
     if (list != 0) __builtin_prefetch(arena.at(list));
-    const auto digits = Chunk::digits(chunk);
-    const auto before = out.size();
-    out.resize(before + digits.size());
-    out.resize(before + reader.read(digits, out.data() + before));
+    n += reader.read(Chunk::digits(chunk), buffer.data() + n);
+    if (list != 0 && n <= Chunk::kMostDigits) continue;
+    use(std::span(buffer.data(), n));
+    n = 0;
   }
 }
 
