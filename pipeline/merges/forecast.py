@@ -138,7 +138,7 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bo
         + first_pairs * each
     )
     later_slots = _COMPACT_LATER_BYTES / 2 * shape.slots if compact else shape.slots
-    positions = min(max(_LEAST_POSITIONS, later_slots / 4), shape.slots)
+    positions = min(max(_LEAST_POSITIONS, later_slots / (6 if compact else 4)), shape.slots)
     # If many pairs are indexed they are rare ones, and the words are shorter by then.
     later = max(
         positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each,

@@ -308,7 +308,7 @@ class Training {
     if (options_.index_positions != 0) return options_.index_positions;
     uint64_t slots = 0;
     for (const auto& shard : shards) slots += shard.size;
-    return std::max<uint64_t>(uint64_t{1} << 20, slots / (sizeof(S) == 1 ? 6 : 4));
+    return std::max<uint64_t>(uint64_t{1} << 20, slots / (options_.compact ? 6 : 4));
   }
 
   // Merges until no indexed pair reaches the threshold, or the lists of new pairs have grown far beyond those that the
