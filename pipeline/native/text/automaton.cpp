@@ -6,7 +6,7 @@ namespace bpe {
 namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;  // the class of a byte that is not valid UTF-8
-constexpr size_t kMargin = 96;  // ends that one block of a window, or one group of pairs, may write
+constexpr size_t kMargin = 104;  // ends that one block of a window, or one group of pairs, may write
 constexpr size_t kBlock = 64, kMostBlocks = 32;
 constexpr int kManyUndecided = 20;                // of a block: the automaton reads it
 constexpr size_t kNear = 64, kFar = 256;          // bytes from the last boundary: windows start, windows end
@@ -145,9 +145,9 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
 }
 
 // Takes steps from a boundary until the windows decide again, past the first bit of `undecided`, whose bits count from
-// `base`. False: they do not for a while, and `now` is where steps go on.
+// `base`. False: they do not for a while, or more ends than `limit` were written; `now` is where steps go on.
 bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
-                               uint32_t* ends, AheadStretch& ahead) const {
+                               uint32_t* ends, size_t limit, AheadStretch& ahead) const {
   const size_t start = now.at;
   const auto first = static_cast<std::ptrdiff_t>(std::countr_zero(undecided));
   while (true) {
@@ -160,7 +160,7 @@ bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, con
     // The boundaries before `previous` are written.
     const auto bit = static_cast<std::ptrdiff_t>(now.previous - base);  // negative in blocks before
     if (bit > first && !tentative_[now.state] && (bit >= 64 || (undecided >> bit & 3) == 0)) return true;
-    if (now.at - start > kFar) return false;
+    if (now.at - start > kFar || now.count > limit) return false;
   }
 }
 
@@ -186,7 +186,8 @@ Automaton::Cursor Automaton::run_windows(Cursor now, const uint8_t* text, size_t
       while (open) {
         now.count += simd_.write_marks(ends + now.count, found & ((open & -open) - 1), static_cast<uint32_t>(base));
         Cursor steps = restart();
-        if (!pass_undecided(steps, base, open, text, size, ends, ahead)) return size - steps.at < 4 ? restart() : steps;
+        if (!pass_undecided(steps, base, open, text, size, ends, limit + kBlock, ahead))
+          return size - steps.at < 4 ? restart() : steps;
         now.count = steps.count;
         settled = steps.previous + (now.count && ends[now.count - 1] == steps.previous);
         open &= unsettled();

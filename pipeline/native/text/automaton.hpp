@@ -78,7 +78,7 @@ class Automaton {
   Cursor run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends, size_t limit,
                      AheadStretch& ahead) const;
   bool pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
-                      uint32_t* ends, AheadStretch& ahead) const;
+                      uint32_t* ends, size_t limit, AheadStretch& ahead) const;
   bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
   bool run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, AheadStretch& ahead) const;
   bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, size_t limit,
