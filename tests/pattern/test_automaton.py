@@ -124,14 +124,14 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("pattern", [r"aab|[\s\S]", r"a{1,2}b|a|[^a]"])
+@pytest.mark.parametrize("pattern", [r"aaab| ?d+|.", r"aab|[\s\S]"])
 def test_pieces_of_a_byte_that_may_change_fit_the_space_for_ends(pattern):
-    """A long run in which the next byte could still join two pieces; the sanitizers see what is written behind."""
-    chance = random.Random(3)
+    """A long run in which the next byte could still join pieces; the sanitizers see what is written behind."""
+    chance = random.Random(4)
     automaton = compile_pattern(pattern).automaton
-    for _ in range(300):
-        kinds = ("c" * chance.randint(1, 80), "a" * chance.randint(1, 400), "b", "d" * chance.randint(1, 900))
-        text = "".join(chance.choices(kinds, k=12))
+    for _ in range(100):
+        kinds = ("c" * chance.randint(1, 8), ". " * 20, "a" * chance.randint(1, 600), "b", " d" * chance.randint(1, 60))
+        text = "".join(chance.choices(kinds, k=40))
         expected = [match.end() for match in regex.finditer(pattern, text)]
         assert automaton.cut(text.encode(), batch=chance.choice([208, 256, 1024])) == expected
 
