@@ -152,21 +152,11 @@ class ZstdWindows:
 def _by_bz2(stream: OpenFile) -> Iterator[bytes]:
     import bz2
 
-    decoder, data = bz2.BZ2Decompressor(), b""
-    while True:
-        if decoder.eof:  # another stream may follow
-            data = decoder.unused_data or stream.read(_BZIP2_READ_BYTES)
-            if not data:
-                return
-            decoder = bz2.BZ2Decompressor()
-        elif decoder.needs_input and not data:
-            data = stream.read(_BZIP2_READ_BYTES)
-            if not data:
-                raise EOFError("the stream does not end")
-        block = decoder.decompress(data, _BLOCK_BYTES)
-        data = b""
-        if block:
-            yield block
+    def following(data: bytes) -> tuple[bz2.BZ2Decompressor, bytes] | None:
+        data = data or stream.read(_BZIP2_READ_BYTES)
+        return (bz2.BZ2Decompressor(), data) if data else None
+
+    return _streams(bz2.BZ2Decompressor(), b"", following, stream, _BZIP2_READ_BYTES)
 
 
 def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
@@ -176,21 +166,37 @@ def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Ite
         data = _behind_padding(stream, data)
         if not data:
             return
-    decoder, data = _decoder(stream, data, note)
+
+    def following(data: bytes) -> tuple[lzma.LZMADecompressor, bytes] | None:
+        data = _behind_padding(stream, data)
+        return _decoder(stream, data, note) if data else None
+
+    yield from _streams(*_decoder(stream, data, note), following, stream, _BLOCK_BYTES)
+
+
+def _streams(
+    decoder: Any,
+    data: bytes,
+    following: Callable[[bytes], tuple[Any, bytes] | None],
+    stream: OpenFile,
+    read_bytes: int,
+) -> Iterator[bytes]:
+    """Yield the text of streams that follow each other: of a decoder and its first bytes, then `following(unused)`."""
     while True:
-        if decoder.eof:  # another stream may follow, after padding of zeros
-            data = _behind_padding(stream, decoder.unused_data)
-            if not data:
-                return
-            decoder, data = _decoder(stream, data, note)
-        elif decoder.needs_input and not data:
-            data = stream.read(_BLOCK_BYTES)
-            if not data:
-                raise EOFError("the stream does not end")
-        block = decoder.decompress(data, _BLOCK_BYTES)
-        data = b""
-        if block:
-            yield block
+        while not decoder.eof:
+            if decoder.needs_input and not data:
+                data = stream.read(read_bytes)
+                if not data:
+                    raise EOFError("the stream does not end")
+            block = decoder.decompress(data, _BLOCK_BYTES)
+            data = b""
+            if block:
+                yield block
+        opened = following(decoder.unused_data)
+        if opened is None:
+            return
+        decoder, data = opened
+        del opened  # it would keep the first bytes
 
 
 def _behind_padding(stream: OpenFile, data: bytes) -> bytes:
