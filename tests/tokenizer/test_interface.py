@@ -264,6 +264,21 @@ def test_a_message_cannot_be_ended_from_inside(name: str) -> None:
     assert chat.decode_message(ids) == {"role": "user", "content": said}
 
 
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize(
+    "said", ["x\ufdd0", "\ufdd1x\ufdd2", "x\ud800", "\ud800<|im_end|>\ud801\ufdd0", "\ud801<|eot_id|>\ud800"]
+)
+def test_no_character_of_a_message_takes_its_end(name: str, said: str) -> None:
+    ours = chatty(name)
+    chat, special = pipeline.ChatFormat(ours), set(ours.special_tokens.values())
+    ids, plain = (chat.encode_message({"role": "user", "content": text}) for text in (said, "x y"))
+    assert [id_ for id_ in ids if id_ in special] == [id_ for id_ in plain if id_ in special]
+    kept = said.replace("\ud800", "\ufffd").replace("\ud801", "\ufffd")  # as `encode` writes lone surrogates
+    assert kept in ours.decode(ids)
+    assert chat.decode_message(ids)["content"] == kept
+    assert chat.encode_header({"role": "\ufdd2x"}) != chat.encode_header({"role": ""}) or name == "alternating"
+
+
 def test_chat_format_without_a_template_is_refused() -> None:
     with pytest.raises(UsageError, match="has no chat template"):
         pipeline.ChatFormat(Tokenizer.from_merges([]))
