@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     if debug:
         logging.getLogger(log.ROOT).setLevel(logging.DEBUG)
     try:
-        result = commands.main([word for word in arguments if word != "--debug"], PROGRAM, standalone_mode=False)
+        result = commands.main(list(arguments), PROGRAM, standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:  # click turns the second into the first
         return _fail(str(error.__cause__ or error) or "interrupted before any work started", 130)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -17,7 +17,16 @@ from pipeline import __version__
 from pipeline.base import log
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
 from pipeline.run.llamafactory_names import THEIRS, with_our_names
-from pipeline.run.options import HELP, OPTION_FIELDS, Options, check_vocabulary, flag_of, make_options, read_config
+from pipeline.run.options import (
+    HELP,
+    OPTION_FIELDS,
+    Options,
+    check_vocabulary,
+    flag_of,
+    holds_several,
+    make_options,
+    read_config,
+)
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
@@ -90,7 +99,25 @@ tokenizer_option = click.option(
 )  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=_DEBUGGING)
+class _Once(click.Command):
+    """Refuse to repeat an option that holds one value: the last one would win without a word."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what is given, each option once."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
+        if twice := next((one for one in once if once.count(one) > 1), None):
+            raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
+class _Group(_Once, click.Group):
+    pass
+
+
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=_DEBUGGING
+)
 @click.version_option(__version__, prog_name=PROGRAM)
 def commands() -> None:
     """Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable.
@@ -120,7 +147,7 @@ def command(*names: str, name: str | None = None) -> Callable[[Callable[..., int
             return None if request is None else function(request, **own_values)
 
         help_text = inspect.cleandoc(function.__doc__ or "")
-        found = click.Command(
+        found = _Once(
             name or function.__name__,
             callback=call,
             params=[*own, *_flags(names), *_DEBUGGING],
@@ -184,7 +211,7 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         if option.type is not bool:
             kind = {"metavar": option.metadata["metavar"]}
             kind["type"] = PATH_TEXT if name == "output" else Names(name)
-        kind["multiple"] = name in ("special_tokens", "weights")
+        kind["multiple"] = holds_several(name)
         spellings = [flag_of(name), name, *([_SHORT[name]] if name in _SHORT else [])]
         flags.append(click.Option(spellings, default=None, help=help_text, **kind))
         if name == "special_tokens":

@@ -209,9 +209,9 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
 @run_command("output", *(name for name in _MERGE if not name.startswith(("stop_", "superword"))), only_here=True)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
-    "--weights", metavar="'NAME=W,W ...'",
+    "--weights", multiple=True, metavar="'NAME=W,W ...'",
     help="of runs, by the last part of their paths: every choice of one weight for each is a mixture; 0 leaves a run "
-    "out  [default: 1]",
+    "out; repeatable  [default: 1]",
 )  # fmt: skip
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH...",
@@ -229,7 +229,7 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
 def sweep(
     session: Session,
     runs: tuple[Location, ...],
-    weights: str | None,
+    weights: tuple[str, ...],
     held_out: tuple[Location, ...],
     **model: str | None,
 ) -> Result:
@@ -444,7 +444,11 @@ def report(
     "--output", "-o", type=LOCATION, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
 @click.option(
-    "--export", type=Names("export"), metavar="LIST", help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit"
+    "--export",
+    multiple=True,
+    type=Names("export"),
+    metavar="LIST",
+    help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit",
 )
 @click.option(
     "--chat-template",
@@ -520,7 +524,7 @@ def export(
     from pipeline.tokenizer.hub import card_in, push, require_login
     from pipeline.tokenizer.tokenizer import Tokenizer
 
-    options = make_options(values, flag_of)
+    options = make_options({**values, "export": values["export"] or None}, flag_of)
     if push_to_hub is not None:
         require_login("--push-to-hub", push_to_hub)
     loaded = load_tokenizer(tokenizer)
@@ -553,10 +557,10 @@ def export(
 
 @command(*_ENCODE)
 @inputs
-@click.option("--text", metavar="STRING", help="encode this text instead of files")
+@click.option("--text", "texts", multiple=True, metavar="STRING", help="encode this text instead of files; repeatable")
 @tokenizer_option
 @click.option("--ordinary", is_flag=True, help="encode special tokens in the text as plain text")
-def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bool) -> None:
+def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordinary: bool) -> None:
     """Print the token ids of a text, or encode a corpus into shards.
 
     Without --output, print the ids of INPUTs (`-`: standard input) or of --text, a line each. A corpus is files,
@@ -579,9 +583,10 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
         raise UsageError(f"{flag_of(given[0])} {whose}")
     if not is_chat and options.pack in ("greedy", "neat"):
         raise UsageError(f"--pack {options.pack} is for chat data: give --chat, or choose concat, best-fit or none")
-    if not is_chat and (text is None) == (not options.inputs):
+    if not is_chat and bool(texts) == bool(options.inputs):
         raise UsageError("encode needs either files or --text STRING")
-    if text is not None and re.search("[\ud800-\udfff]", text := as_utf8(text)):
+    texts = tuple(map(as_utf8, texts))
+    if re.search("[\ud800-\udfff]", "".join(texts)):
         raise UsageError("--text is not valid UTF-8: pipe it into `encode -`, which replaces invalid bytes by U+FFFD")
     if options.output is None:
         unfit = next((name for name in request.given if name not in ("inputs", *RUN_OPTIONS)), None)
@@ -589,8 +594,8 @@ def encode(request: Request, text: str | None, tokenizer: Location, ordinary: bo
             raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
         from pipeline.commands.encode_text import encode_command
 
-        encode_command(tokenizer, [location_type(name) for name in options.inputs or ()], text, ordinary=ordinary)
-    elif text is not None or ordinary:
+        encode_command(tokenizer, [location_type(name) for name in options.inputs or ()], texts, ordinary=ordinary)
+    elif texts or ordinary:
         raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
     else:
         from pipeline.run.workers import CHAT, ENCODING, executor_for

@@ -21,11 +21,13 @@ def load_tokenizer(path: Location) -> Tokenizer:
     return Tokenizer.from_model(load_model(path))
 
 
-def encode_command(tokenizer_path: Location, paths: Sequence[Location], text: str | None, *, ordinary: bool) -> None:
-    """Print the ids of the text or of each file, one line each."""
+def encode_command(
+    tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], *, ordinary: bool
+) -> None:
+    """Print the ids of each text or else of each file, one line each."""
     tokenizer = load_tokenizer(tokenizer_path)
     encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
-    for one in [text] if text is not None else map(_read, paths):
+    for one in texts or map(_read, paths):
         progress.write(" ".join(map(str, encode(one))))
 
 

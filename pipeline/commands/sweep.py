@@ -69,15 +69,16 @@ class Mixture:
         return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
 
 
-def mixtures_of(weights: str | None, names: Sequence[str]) -> list[Mixture]:
+def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
     """Read `a=1,2 b=0,1`: every choice of one weight for each run; runs that are not named have 1.
 
-    >>> [mixture.name for mixture in mixtures_of("a=1,2", ["a", "b"])]
+    >>> [mixture.name for mixture in mixtures_of(["a=1,2"], ["a", "b"])]
     ['a-x1+b-x1', 'a-x2+b-x1']
     """
     choices = {name: [Fraction(1)] for name in names}
     named: set[str] = set()
-    for word in re.findall(r"\S.*?=\S*(?=\s|$)|\S.*", weights or "", re.DOTALL):  # names may have spaces
+    words = re.compile(r"\S.*?=\S*(?=\s|$)|\S.*", re.DOTALL)  # names may have spaces
+    for word in itertools.chain.from_iterable(map(words.findall, weights)):
         name, equals, listed = word.rpartition("=")
         if not equals or name not in choices:
             raise UsageError(f"--weights: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
@@ -162,7 +163,7 @@ def run_sweep(
     executor: Executor,
     listener: Listener,
     *,
-    weights: str | None = None,
+    weights: Sequence[str] = (),
     held_out: Sequence[Location] = (),
     model: ForModel | None = None,
 ) -> Swept:

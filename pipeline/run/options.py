@@ -211,6 +211,11 @@ HELP = {  # of the flags
 OPTION_FIELDS: dict[str, Field[Any]] = {option.name: option for option in fields(Options)}
 
 
+def holds_several(name: str) -> bool:
+    """Whether an option is a list, to which each repetition of its flag adds."""
+    return "tuple[" in str(OPTION_FIELDS[name].type)
+
+
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
     special = {"special_tokens": "--special-token", "weights": "--weight", "inputs": "INPUT"}
@@ -235,7 +240,8 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
         try:
             checked[name] = OPTION_FIELDS[name].metadata["parse"](value)
         except ValueError as error:
-            expected, wrong = (*error.args, value)[:2]
+            one = value[0] if isinstance(value, tuple) and len(value) == 1 else value  # of a flag that is given once
+            expected, wrong = (*error.args, one)[:2]
             raise unfit(spell(name), expected, wrong) from None
         except UsageError as error:
             raise UsageError(f"{spell(name)}: {error}") from None

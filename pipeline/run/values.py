@@ -145,14 +145,16 @@ def parse_chat_template(value: object) -> str:
 
 def parse_vocab_size(value: object) -> tuple[int, ...]:
     """Read vocabulary sizes, none twice; commas group digits, as in `48,000`, where they cannot separate sizes."""
-    if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",")]
-        grouped = re.fullmatch(THOUSANDS, value.strip()) and any(int(part) < len(BYTE_ORDER) for part in parts)
-        value = [value.strip()] if grouped else parts
-    listed = list(value) if isinstance(value, list | tuple) else [value]
-    if not listed:
+    if isinstance(value, list | tuple) and value:
+        return tuple(dict.fromkeys(size for one in value for size in parse_vocab_size(one)))
+    if isinstance(value, list | tuple):
         raise ValueError("a whole number, or several")
-    return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), listed)))
+    parts: list[object] = [value]
+    if isinstance(value, str):
+        split = [part.strip() for part in value.split(",")]
+        grouped = re.fullmatch(THOUSANDS, value.strip()) and any(int(part) < len(BYTE_ORDER) for part in split)
+        parts = [value.strip()] if grouped else [*split]
+    return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), parts)))
 
 
 def parse_pattern(value: object) -> str:
@@ -249,10 +251,10 @@ def parse_thinking(value: object) -> str:
 
 def parse_shares(value: object) -> tuple[float, ...]:
     """Read shares between 0 and 1, in a list or separated by commas."""
-    listed = value.split(",") if isinstance(value, str) else value
+    listed = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     try:
-        shares = tuple(float(share) for share in listed)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
+        shares = tuple(map(float, listed.split(",")))
+    except ValueError:
         shares = ()
     if not shares or not all(0 <= share <= 1 for share in shares):
         raise ValueError("shares between 0 and 1, separated by commas")

@@ -126,9 +126,9 @@ def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: 
 
 def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")}
-    result = run(*WORDS, "--output", "sweep", "--vocab-size", "300,500", "--workers", 2, cwd=home)
+    result = run(*WORDS, "--output", "sweep", "--vocab-size", "500", "--workers", 2, cwd=home)
     assert result.returncode == 0, result.stderr
-    assert "measuring: 8 tokenizers (4 tokenizers kept from before)" in result.stderr
+    assert "measuring: 16 tokenizers (12 tokenizers kept from before)" in result.stderr
     assert {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")} == before
     assert len(_points(swept)) == 16
 
@@ -213,17 +213,17 @@ def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None
 
 
 def test_mixtures_are_all_choices_of_weights() -> None:
-    found = mixtures_of("a=1,1/3 c=0,2", ["a", "b", "c"])
+    found = mixtures_of(["a=1,1/3", "c=0,2"], ["a", "b", "c"])
     assert [one.weights for one in found] == [
         {"a": a, "b": 1} | ({"c": c} if c else {}) for a in (1, Fraction(1, 3)) for c in (0, 2)
     ]
     assert found[2].name == "a-x1_3+b-x1"
-    [long] = mixtures_of(None, ["n" * 100, "m" * 100])
+    [long] = mixtures_of([], ["n" * 100, "m" * 100])
     assert len(long.name) < 220
-    assert [one.name for one in mixtures_of("a b=2 c=3", ["a b", "c"])] == ["a b-x2+c-x3"]
+    assert [one.name for one in mixtures_of(["a b=2 c=3"], ["a b", "c"])] == ["a b-x2+c-x3"]
     for wrong in ("d=1", "a", "a=1 a=2", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
         with pytest.raises(UsageError, match="--weights"):
-            mixtures_of(wrong, ["a", "b", "c"])
+            mixtures_of([wrong], ["a", "b", "c"])
 
 
 def test_the_predicted_size_is_the_published_one() -> None:

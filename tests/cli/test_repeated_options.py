@@ -1,0 +1,56 @@
+"""An option that is given twice adds up if it holds several values, and is refused otherwise: all of all commands."""
+
+from pathlib import Path
+from typing import get_type_hints
+
+import click
+import pytest
+from command import refused, run_here
+
+from pipeline.cli import commands
+from pipeline.run import option_types
+from pipeline.run.options import OPTION_FIELDS, holds_several, make_options
+
+SEVERAL = {  # of the table of options: two values, each as a flag has it
+    "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),
+    "special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
+    "export": (("hf", "gpt2,gguf"), ("hf", "gpt2", "gguf")),
+    "weights": (("2", "1/3"), ("2", "1/3")),
+    "dataset": (("a", "b,c"), ("a", "b", "c")),
+    "interleave_probs": (("0.5", "0.25,0.25"), (0.5, 0.25, 0.25)),
+}
+
+
+@pytest.mark.parametrize("command", commands.commands)
+def test_a_repeated_option_adds_up_or_is_refused(command: str) -> None:
+    taken = commands.commands[command]
+    for option in taken.params:
+        if not isinstance(option, click.Option) or option.is_eager:  # --version prints and stops
+            continue
+        flag, name = option.opts[0], str(option.name)
+        if not option.multiple:
+            words = [flag, flag] if option.is_flag else [flag, "1", flag, "2"]
+            assert f"{flag} is given twice; give it once" in refused(run_here(command, *words), 2)
+            continue
+        of_table = name in OPTION_FIELDS
+        values, held = SEVERAL[name] if of_table else (("1", "2"), ())
+        context = click.Context(taken, resilient_parsing=True)  # what else is missing is no concern here
+        taken.parse_args(context, [word for value in values for word in (flag, value)])
+        assert list(map(str, context.params[name])) == [str(option.type(value)) for value in values]
+        if of_table:
+            assert getattr(make_options({name: context.params[name]}), name) == held
+
+
+def test_every_option_that_is_a_list_can_be_repeated() -> None:
+    """A list is an option that Python's keywords take as a sequence."""
+    kinds = [kind for name, kind in vars(option_types).items() if name.endswith("Options")]
+    lists = {name for kind in kinds for name, hint in get_type_hints(kind).items() if "Sequence" in str(hint)}
+    assert lists
+    assert lists <= set(SEVERAL)
+    assert all(map(holds_several, SEVERAL))
+
+
+def test_each_text_is_encoded(trained: Path) -> None:
+    words = ["encode", "--tokenizer", trained]
+    both = run_here(*words, "--text", "the cat", "--text", "").stdout
+    assert both == run_here(*words, "--text", "the cat").stdout + "\n"
