@@ -11,17 +11,17 @@ import contextlib
 import logging
 import queue
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
+from pipeline.base.system import process_lock
 
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 logging.getLogger(ROOT).addHandler(logging.NullHandler())  # without a log, warnings are not printed to standard error
 _LAST = logging.makeLogRecord({})  # wakes the thread that writes
-_lock = threading.Lock()
+_lock = process_lock()
 _users: list[logging.Handler] = []
 _before: list[tuple[int, bool]] = []  # level and propagate as they were before the first user
 

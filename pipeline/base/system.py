@@ -3,18 +3,38 @@
 `BPE_PIPELINE_PORTABLE=1` takes the second ways anywhere, except for locks: those of Windows exist only there.
 """
 
+import contextlib
+import functools
 import gc
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TypeVar
 
 PORTABLE = sys.platform == "win32" or os.environ.get("BPE_PIPELINE_PORTABLE") == "1"
 KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
+Value = TypeVar("Value")
 is_command = False  # whether nothing runs in this process but the command; `__main__` sets it
 GARBAGE_THRESHOLDS = gc.get_threshold()  # Python's own, which `__main__` changes
-_reading = threading.Lock()
+
+
+def process_lock() -> threading.Lock:
+    """Return a lock that is free in a child of a fork, where the thread that held it does not exist."""
+    lock = threading.Lock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
+    return lock
+
+
+class cached_property(functools.cached_property[Value]):  # noqa: N801 - Python's name
+    """Python's, without the lock that 3.11 holds while it computes: a child forked meanwhile would wait for it."""
+
+    lock = property(lambda _: contextlib.nullcontext(), lambda *_: None)
+
+
+_reading = process_lock()
 
 
 def lock(descriptor: int) -> None:

@@ -4,10 +4,10 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from pipeline.base.system import cached_property
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
 

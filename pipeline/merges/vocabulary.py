@@ -9,11 +9,11 @@ import contextlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from typing import Any, Literal, NoReturn
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
+from pipeline.base.system import cached_property
 from pipeline.run.ids import BYTE_CHARACTERS, BYTE_ORDER, MAX_IDS, check_special_tokens
 
 _ANY_ID, _IDS_PER_TOKEN = 1 << 20, 16  # ids may leave gaps, but a small damaged file cannot ask for tables of gigabytes

@@ -8,11 +8,11 @@ import dataclasses
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternError
+from pipeline.base.system import cached_property
 from pipeline.pattern.automaton import Machine, Program
 from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex, point_at, require_valid
 from pipeline.pattern.classes import UNICODE_VERSION, Refusal

@@ -8,7 +8,6 @@ loading anything, whatever its texts hold; every text is escaped, unless it is `
 import base64
 import html
 import json
-import threading
 import zlib
 from functools import lru_cache
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from string import Template
 from typing import BinaryIO
 
 from pipeline import __version__
+from pipeline.base.system import process_lock
 from pipeline.base.units import format_bytes
 from pipeline.report import tables
 from pipeline.report.numbers_worker import Numbers, SentenceTokens
@@ -32,7 +32,7 @@ _MEASURES = (
     "single bytes: the share that are one byte of a longer character."
 )
 _HERE = Path(__file__).parent
-_packing = threading.Lock()
+_packing = process_lock()
 
 
 class Html(str):

@@ -6,12 +6,12 @@ Ids are those of exact byte-pair encoding by rank. It holds no state besides cac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pipeline.base.errors import UsageError, unfit
+from pipeline.base.system import cached_property
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.run.ids import Roles, SpecialTokens

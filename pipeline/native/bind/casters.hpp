@@ -10,7 +10,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "count/columns.hpp"
 #include "text/specials.hpp"
@@ -131,10 +133,44 @@ inline ColumnsTuple give(Columns columns) {
                            give(std::move(columns.counts), rows)).release());
 }
 
+// Up to Python 3.13, a thread that asks for the GIL of an interpreter that ends is ended by unwinding its stack, and the
+// process aborts where that meets a frame of C++. Such a thread waits for the end of the process, as from 3.14 on.
+[[noreturn]] inline void wait_for_exit() noexcept {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// While it lives, this thread has no GIL.
+class Released {
+ public:
+  ~Released() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      wait_for_exit();
+    }
+  }
+
+ private:
+  PyThreadState* const state_ = PyEval_SaveThread();
+};
+
+// While it lives, this thread has the GIL.
+class Locked {
+ public:
+  Locked() noexcept try : state_(PyGILState_Ensure()) {
+  } catch (...) {
+    wait_for_exit();
+  }
+  ~Locked() { PyGILState_Release(state_); }
+
+ private:
+  const PyGILState_STATE state_;
+};
+
 // Runs `work` without the GIL.
 template <class Work>
 auto unlocked(const Work& work) {
-  const nanobind::gil_scoped_release released;
+  const Released released;
   return work();
 }
 

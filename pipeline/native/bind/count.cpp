@@ -35,7 +35,7 @@ struct Counter {
 // A Python function str -> iterable of str, as a cutter of documents. The Counter holds the function.
 bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
   return [function](const uint8_t* text, size_t size, const std::function<void(size_t)>& emit) {
-    const nb::gil_scoped_acquire gil;
+    const bpe::Locked gil;
     const nb::str document(reinterpret_cast<const char*>(text), size);
     size_t total = 0;
     for (nb::handle piece : nb::iter(function(document))) {
@@ -54,7 +54,7 @@ void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& spe
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
-    const nb::gil_scoped_acquire gil;
+    const bpe::Locked gil;
     self->spill(nb::find(*self));
   };
   const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
@@ -239,7 +239,7 @@ void bind_combine(nb::module_& module) {
       [](const BorrowedColumns& counter, const Fraction& weight) {
         return bpe::weighted_total(counter.view(), {weight.first, weight.second});
       },
-      "counter"_a, "weight"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "counter"_a, "weight"_a, nb::call_guard<bpe::Released>(),
       "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
   module.def(
       "partition_starts",

@@ -61,13 +61,13 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
   }
   if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
   const auto poll = [&progress](const bpe::MergeProgress& now) {
-    const nb::gil_scoped_acquire gil;
+    const bpe::Locked gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!progress.is_none()) progress(now.merges, now.max_merges, now.best_count);
   };
   const auto end = [&phase_end](const MergeResult& so_far) {
     if (phase_end.is_none()) return;
-    const nb::gil_scoped_acquire gil;
+    const bpe::Locked gil;
     phase_end(nb::cast(so_far, nb::rv_policy::copy));
   };
   try {

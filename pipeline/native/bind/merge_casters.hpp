@@ -9,7 +9,7 @@ namespace bpe {
 template <class T>
 std::shared_ptr<T> held(T value) {
   return {new T(std::move(value)), [](T* last) {
-            const nanobind::gil_scoped_acquire gil;
+            const Locked gil;
             delete last;
           }};
 }
@@ -17,7 +17,7 @@ std::shared_ptr<T> held(T value) {
 // Pieces in the columns that read() returns, which is called each time.
 inline PieceSource source_of(nanobind::object read) {
   return [read = held(std::move(read))](const std::function<void(const ColumnsView&)>& take) {
-    const nanobind::gil_scoped_acquire gil;
+    const Locked gil;
     for (nanobind::handle one : nanobind::iter((*read)())) {
       const auto columns = nanobind::cast<BorrowedColumns>(one);
       unlocked([&] { take(columns.view(0)); });

@@ -90,7 +90,7 @@ void bind_text(nb::module_& module) {
         return names;
       },
       "The instruction sets that this machine runs, the one in use first; BPE_PIPELINE_SIMD chooses another.");
-  const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
+  const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<Automaton>(module, "Automaton", "A compiled pattern: cuts UTF-8 text into pieces.")
       .def("__init__", &make_automaton, "class_starts"_a, "class_ids"_a, "classes"_a, "plain"_a, "folded"_a,
            "tentative"_a, "provable"_a, "ahead"_a = nb::bytes(""), "variants"_a = nb::bytes(""))

@@ -56,7 +56,7 @@ void make_replay(MergeReplay* self, const nb::bytes& byte_order, const std::stri
 }  // namespace
 
 void bind_verify(nb::module_& module) {
-  const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
+  const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<MergeReplay>(module, "MergeReplay",
                           "Merging done the plain way, one merge at a time: the second opinion on a merge list.")
       .def("__init__", &make_replay, "byte_order"_a, nb::kw_only(), "tie_break"_a = "lowest-ids",
@@ -104,9 +104,9 @@ void bind_verify(nb::module_& module) {
             for (size_t row = 0; row < columns.rows; ++row)
               if (columns.counts[row] >= min_piece_count) self.add(columns.text(row), columns.counts[row]);
           },
-          "counter"_a, "min_piece_count"_a = 1, nb::call_guard<nb::gil_scoped_release>(),
+          "counter"_a, "min_piece_count"_a = 1, nb::call_guard<bpe::Released>(),
           "Adds pieces that occur at least that often; all of them in each reading.")
-      .def("next_reading", &StreamedReplay::next_reading, nb::call_guard<nb::gil_scoped_release>(),
+      .def("next_reading", &StreamedReplay::next_reading, nb::call_guard<bpe::Released>(),
            "Ends a reading; returns whether another one is needed.")
       .def("done", &StreamedReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
       .def(

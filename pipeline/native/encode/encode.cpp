@@ -1,6 +1,5 @@
 #include "encode/encode.hpp"
 
-#include <atomic>
 #include <exception>
 #include <system_error>
 #include <thread>
@@ -23,9 +22,8 @@ constexpr uint8_t kAside = 254, kGiant = 255;
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
                  bool whole_pieces, size_t cache_bytes, size_t threads)
     : automaton_(automaton), merger_(tokens, merges),
-      pooled_states_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
-      cache_bytes_(cache_bytes / pooled_states_) {
-  idle_.reserve(pooled_states_);
+      pool_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
+      cache_bytes_(cache_bytes / pool_.size()) {
   if (!whole_pieces) return;
   size_t total = 0;
   for (const Token& token : tokens) total += token.bytes.size();
@@ -38,28 +36,41 @@ Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std:
   }
 }
 
-Encoder::Lease Encoder::lease() {
-  const std::lock_guard lock(mutex_);
-  if (idle_.empty() && states_ < pooled_states_) {
-    idle_.push_back(std::make_unique<State>(cache_bytes_));
-    ++states_;
-  }
-  if (idle_.empty()) return {new State(0), Return{nullptr}};
-  Lease leased(idle_.back().release(), Return{this});
-  idle_.pop_back();
-  return leased;
+Encoder::~Encoder() {
+  for (const auto& slot : pool_)
+    if (const uintptr_t idle = slot.load(); idle % 2 == 0) delete reinterpret_cast<State*>(idle);
 }
 
-// A state that saw an exception may hold half-done work and is not used again.
+Encoder::Lease Encoder::lease() {
+  const uintptr_t mark = 2 * uintptr_t{forks.load(std::memory_order_relaxed)} + 1;
+  for (auto& slot : pool_) {
+    uintptr_t found = slot.load(std::memory_order_relaxed);
+    while (found != mark && !slot.compare_exchange_weak(found, mark, std::memory_order_acquire)) {
+    }
+    if (found == mark) continue;
+    // A state that a thread of the parent had on lease is half-done work: another takes its place.
+    const bool idle = found != 0 && found % 2 == 0;
+    if (idle) return {reinterpret_cast<State*>(found), Return{&slot, mark}};
+    try {
+      return {new State(cache_bytes_), Return{&slot, mark}};
+    } catch (...) {
+      slot.store(0, std::memory_order_relaxed);
+      throw;
+    }
+  }
+  return {new State(0), Return{nullptr, 0}};
+}
+
+// A state that saw an exception may hold half-done work and is not used again; nor is one whose slot a child has given
+// to another.
 void Encoder::Return::operator()(State* state) const {
   std::unique_ptr<State> owned(state);
-  if (!encoder) return;
-  const std::lock_guard lock(encoder->mutex_);
-  if (std::uncaught_exceptions() == 0) {
-    encoder->idle_.push_back(std::move(owned));
-  } else {
-    --encoder->states_;
-  }
+  if (!slot) return;
+  uintptr_t leased = mark;
+  const bool whole = std::uncaught_exceptions() == 0;
+  if (slot->compare_exchange_strong(leased, whole ? reinterpret_cast<uintptr_t>(state) : 0, std::memory_order_release) &&
+      whole)
+    owned.release();
 }
 
 size_t Encoder::encode(std::string_view text, const SpecialTokens* specials, bool at_end, IdBuffer& out) {

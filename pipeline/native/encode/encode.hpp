@@ -9,13 +9,11 @@
 // that it knows are written end to end, without a branch; of the others, the entries in two larger caches, one of short
 // and one of longer pieces, are fetched ahead; then each is looked up, and only unknown ones are merged. When all are
 // known, the ids of the others are put between those of the frequent ones. Threads may call at the same time: each call
-// takes a state with caches of its own from a pool. The texts of a batch are taken from a common counter by threads
-// that live as long as the call.
+// takes a state with caches of its own from a pool, without a lock; a child of a fork makes those again that threads of
+// its parent used. The texts of a batch are taken from a common counter by threads that live as long as the call.
 // Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0:
 // as many as there are cores, at least four), further ones use hardly any.
 #pragma once
-
-#include <mutex>
 
 #include "count/columns.hpp"
 #include "encode/hot_ids.hpp"
@@ -24,6 +22,7 @@
 #include "encode/piece_cache.hpp"
 #include "encode/rank_merge.hpp"
 #include "text/automaton.hpp"
+#include "text/forks.hpp"
 #include "text/specials.hpp"
 
 namespace bpe {
@@ -34,6 +33,9 @@ class Encoder {
   // std::invalid_argument where a byte has no token or a merge names none.
   Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges, bool whole_pieces,
           size_t cache_bytes, size_t threads = 0);
+  ~Encoder();
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
 
   // Appends the ids of `text`, in which `specials` (may be null) are recognised. Without `at_end` more text follows:
   // only ids that it cannot change are appended. Returns where the rest starts, which the caller puts before what
@@ -102,7 +104,8 @@ class Encoder {
   };
   // A state for one call, which then returns to the pool; beyond the pool, one of its own with hardly any cache.
   struct Return {
-    Encoder* encoder;  // null: not of the pool
+    std::atomic<uintptr_t>* slot;  // null: not of the pool
+    uintptr_t mark;
     void operator()(State* state) const;
   };
   using Lease = std::unique_ptr<State, Return>;
@@ -128,11 +131,9 @@ class Encoder {
   RankMerger merger_;
   std::string token_bytes_;                                      // the text that the keys of whole_pieces_ point to
   std::unordered_map<std::string_view, uint32_t> whole_pieces_;  // empty unless asked for
-  size_t pooled_states_;                                         // threads that keep caches
-  size_t cache_bytes_;                                           // of one state
-  std::mutex mutex_;                                             // guards the two below
-  size_t states_ = 0;                                            // in the pool or on lease from it
-  std::vector<std::unique_ptr<State>> idle_;
+  // The pool: 0, the address of an idle state, or while one is on lease an odd mark of the process that took it.
+  std::vector<std::atomic<uintptr_t>> pool_;
+  size_t cache_bytes_;  // of one state
 };
 
 }  // namespace bpe

@@ -3,7 +3,8 @@
 // Idea: the calling thread is member 0: it alone calls the poll function (which may run Python), at most every 50 ms,
 // also while it waits for the others. What poll throws cancels the task: the other members notice at their next beat,
 // and the exception leaves Team::run once all have stopped. A member spins briefly before it sleeps, since during
-// merging a task lasts microseconds and the next one follows at once.
+// merging a task lasts microseconds and the next one follows at once. A child of a fork has no members but its caller: a
+// team of its parent refuses there to work, and does not wait for them when it ends.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "merge/merge.hpp"
+#include "text/forks.hpp"
 
 namespace bpe::merge {
 
@@ -66,6 +68,10 @@ class Team {
     }
   }
   ~Team() {
+    if (process_ != forks) {
+      new std::vector<std::thread>(std::move(threads_));  // never destroyed: they can be neither joined nor detached
+      return;
+    }
     closing_ = true;
     generation_.fetch_add(1);
     generation_.notify_all();
@@ -79,6 +85,8 @@ class Team {
   template <class Task>
   void run(Task&& task) {
     if (threads_.empty()) return task(0u);
+    if (process_ != forks)
+      throw std::runtime_error("the threads of this object are in the process that forked: make another one here");
     run_task(std::ref(task));
   }
   // Runs work(i) for every i below n, spread over the members in a fixed way.
@@ -136,6 +144,7 @@ class Team {
     pulse_.cancelled_ = true;
   }
 
+  const uint32_t process_ = forks;
   Pulse& pulse_;
   std::function<void(unsigned)> task_;
   std::atomic<uint32_t> generation_{0};

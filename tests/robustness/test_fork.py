@@ -1,0 +1,144 @@
+"""Children of a fork, and the end of Python, while other threads work: no one waits for a thread that is not there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from threading import Event
+from typing import Any
+
+import amount
+import pytest
+
+from pipeline import _core
+from pipeline.base import log, system
+from pipeline.pattern import compile_pattern
+from pipeline.report import page
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+TEXT = "lower newest widest " * 2000
+THREADS = 16  # each starts with caches of its own
+
+
+def ended(work: Callable[[], object], wait_s: float = 20) -> int:
+    """Call `work` in a child of a fork; return its exit code, 0 when it has returned, -SIGALRM when it waits."""
+    child = os.fork()
+    if child == 0:
+        signal.setitimer(signal.ITIMER_REAL, wait_s)
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def encoder() -> _core.Encoder:
+    tokens, none = {byte: bytes([byte]) for byte in range(256)}, array("I")
+    return _core.Encoder(compile_pattern("gpt2").automaton, tokens, none, none, none, False, 1 << 20, THREADS)
+
+
+def test_children_encode_while_a_thread_of_their_parent_does() -> None:
+    ids = encoder().encode(TEXT)
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(500 if amount.FULL else 20):
+            ours = encoder()
+            batch = pool.submit(ours.encode_batch, [TEXT] * THREADS, None, THREADS)
+            time.sleep(number % 10 / 5000)
+            assert ended(lambda ours=ours: ours.encode(TEXT) == ids or os._exit(2)) == 0
+            assert batch.result() == [ids] * THREADS
+            assert ended(lambda ours=ours: ours.encode_batch([TEXT], None, 2) == [ids] or os._exit(2)) == 0
+
+
+def columns(*pieces: bytes) -> list[tuple[Any, Any, Any]]:
+    return [(array("q", accumulate(map(len, pieces), initial=0)), b"".join(pieces), array("Q", [9] * len(pieces)))]
+
+
+@pytest.mark.parametrize(
+    ("make", "use"),
+    [
+        (lambda: _core.Part(lambda: columns(b"lower", b"low"), b"", threads=2), lambda part: part.sums(1 << 10)),
+        (
+            lambda: _core.ParityTraining(9, [lambda: columns(b"lower"), lambda: columns(b"low")], threads=2),
+            lambda training: training.merge(1),
+        ),
+    ],
+    ids=["Part", "ParityTraining"],
+)
+def test_threads_of_a_merge_are_not_waited_for_in_a_child(
+    make: Callable[[], Any], use: Callable[[Any], object]
+) -> None:
+    made = [make()]
+    assert ended(made.clear) == 0
+
+    def refuses() -> None:
+        with pytest.raises(RuntimeError, match="in the process that forked: make another one here"):
+            use(made[0])
+
+    assert ended(refuses) == 0
+    use(made[0])
+
+
+@pytest.mark.parametrize("lock", [log._lock, page._packing, system._reading], ids=["log", "page", "reading"])
+def test_locks_are_free_in_a_child(lock: Any) -> None:
+    with lock:
+        assert ended(lambda: lock.acquire(timeout=0) or os._exit(2)) == 0
+
+
+def test_a_child_computes_what_a_thread_of_its_parent_is_computing() -> None:
+    started, finish = Event(), Event()
+
+    class Slow:
+        @system.cached_property
+        def value(self) -> bool:
+            started.set()
+            return finish.wait() if self is slow else True
+
+    slow = Slow()
+    with ThreadPoolExecutor(1) as pool:
+        value = pool.submit(lambda: slow.value)
+        started.wait()
+        try:
+            assert ended(lambda: Slow().value) == 0
+        finally:
+            finish.set()
+        assert value.result()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "tokenizer.encode_batch(['low ' * 99] * 9)",
+        "tokenizer.encode('low ' * 999)",
+        "cutter.cut(b'low ' * 99)",
+        "merged()",
+    ],
+)
+def test_python_ends_with_its_own_exit_code_while_a_daemon_thread_works(work: str) -> None:
+    program = f"""
+import sys, threading, time
+from array import array
+from pipeline import Tokenizer, _core
+from pipeline.pattern import compile_pattern
+tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
+def merged():
+    text = bytes(range(256)) * 4000
+    engine = _core.MergeEngine()
+    engine.add(array("q", range(0, len(text) + 1, 256)), text, array("Q", [1]) * 4000)
+    engine.run(9999, progress=lambda *_: None)
+def work():
+    while True:
+        {work}
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.03)
+sys.exit(7)
+"""
+    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (7, "")
