@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 PORTABLE = sys.platform == "win32" or os.environ.get("BPE_PIPELINE_PORTABLE") == "1"
 KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
@@ -31,7 +32,9 @@ def process_lock() -> threading.Lock:
 class cached_property(functools.cached_property[Value]):  # noqa: N801 - Python's name
     """Python's, without the lock that 3.11 holds while it computes: a child forked meanwhile would wait for it."""
 
-    lock = property(lambda _: contextlib.nullcontext(), lambda *_: None)
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        super().__init__(compute)
+        self.lock: Any = contextlib.nullcontext()
 
 
 _reading = process_lock()
