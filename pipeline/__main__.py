@@ -94,8 +94,10 @@ def _flush_stdout(code: int) -> int:
 
 
 def _complain(reason: str) -> None:
+    from pipeline.base.printable import printable
+
     with contextlib.suppress(OSError, ValueError):  # standard error is full or closed
-        sys.stderr.write(f"bpe-pipeline: error: {reason}\n")
+        sys.stderr.write(f"bpe-pipeline: error: {printable(reason)}\n")
 
 
 if __name__ == "__main__":

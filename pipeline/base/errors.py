@@ -6,11 +6,16 @@ Any other exception that escapes is a defect of the package.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipeline.base.printable import printable
+
 
 class PipelineError(Exception):
     """A failure that the message explains in one line."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class UsageError(PipelineError):
@@ -39,7 +44,7 @@ class InvalidTextError(InputError):
         self.path = path
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return printable(self.args[0])
 
 
 class RunDirectoryError(PipelineError):

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline.base.printable import printable
+
 
 @dataclass(frozen=True)
 class StageStarted:
@@ -52,7 +54,7 @@ Listener = Callable[[Event], None]
 def warn_of(event: Event) -> None:
     """Issue a Python warning for each notice of level "warning"; a listener."""
     if isinstance(event, Notice) and event.level == "warning":
-        warnings.warn(event.text, stacklevel=_level_of_caller())
+        warnings.warn(printable(event.text), stacklevel=_level_of_caller())
 
 
 def _level_of_caller() -> int:

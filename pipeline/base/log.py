@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
+from pipeline.base.printable import printable, printable_lines
 from pipeline.base.system import process_lock
 
 ROOT = "pipeline"
@@ -40,7 +41,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
         RunDirectoryError, f"the log {path} cannot be written", "make it writable, or choose another --output"
     ):
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
-    file_handler.setFormatter(logging.Formatter(_FORMAT))
+    file_handler.setFormatter(_Lines(_FORMAT))
     handler = MultiProcessingHandler("run-log", sub_handler=file_handler)
     handler.queue = _RecordQueue()
     with _lock:
@@ -61,6 +62,19 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
                 logger.setLevel(previous_level)
         handler.queue.end()
         handler.close()
+
+
+class _Lines(logging.Formatter):
+    """Write a record as one line, and its traceback indented, so that no text looks like another record."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line without controls."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line and the traceback."""
+        first, *traceback = super().format(record).split("\n")
+        return printable_lines([first, *(f"    {line}" for line in traceback)])
 
 
 class _LogFile(logging.FileHandler):
@@ -104,7 +118,7 @@ class _RecordQueue(queue.Queue[logging.LogRecord]):
 def show_all() -> None:
     """Print every record on standard error too, debug messages included."""
     handler = _StandardError()
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_Lines(_FORMAT))
     logging.getLogger(ROOT).addHandler(handler)
     logging.getLogger(ROOT).setLevel(logging.DEBUG)
 

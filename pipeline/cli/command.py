@@ -15,6 +15,7 @@ import click
 
 from pipeline import __version__
 from pipeline.base import log
+from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
 from pipeline.run.llamafactory_names import THEIRS, with_our_names
 from pipeline.run.options import (
@@ -249,7 +250,9 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
         import yaml
 
         plain = {name: _plain(name, getattr(options, name)) for name in ("inputs", *names) if name not in unfit}
-        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+        readable = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        shown = all(line == printable(line) for line in readable.split("\n"))
+        click.echo(readable if shown else yaml.safe_dump(plain, sort_keys=False), nl=False)
         return None
     return Request(options, given)
 
@@ -280,7 +283,7 @@ def carry_out(
 def summary_result(summary: "Summary") -> Result:
     """Print a summary; with `--quiet` the tokenizer directories, or the run directory if there are none."""
     directories = summary.tokenizer_directories or [summary.directory]
-    return Result("summary", summary.to_json(), summary.render(), "\n".join(map(str, directories)))
+    return Result("summary", summary.to_json(), summary.render(), printable_lines(directories))
 
 
 def _plan(session: Session) -> Result:
@@ -288,5 +291,5 @@ def _plan(session: Session) -> Result:
     from pipeline.commands.dry_run import run_dry
 
     plan = run_dry(session.options, session.listener)
-    text = "\n".join(f"{name + ':':24}{value}" for name, value in plan.items())
+    text = printable_lines(f"{name + ':':24}{value}" for name, value in plan.items())
     return Result("plan", plan, text, text)

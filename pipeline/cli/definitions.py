@@ -9,6 +9,7 @@ import click
 
 from pipeline import __version__
 from pipeline.base.errors import UsageError
+from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.command import (
     CLUSTER_OPTIONS,
     COUNTING_OPTIONS,
@@ -435,7 +436,7 @@ def report(
     if reported.hint and not session.options.log_json:
         session.listener(Notice("info", reported.hint))
     written = list(map(str, reported.written))
-    return Result("reported", {"written": written, "hint": reported.hint}, "\n".join(written), "\n".join(written))
+    return Result("reported", {"written": written, "hint": reported.hint}, *[printable_lines(written)] * 2)
 
 
 @command()
@@ -493,6 +494,8 @@ def export(
     bpe-pipeline export runs/a --export hf,tiktoken --check
     bpe-pipeline export runs/a --counts counts.tsv
     """
+    from pipeline.report import progress
+
     if counts is not None:
         if check or samples or push_to_hub or any(values.values()):
             raise UsageError(
@@ -504,7 +507,7 @@ def export(
         from pipeline.commands.export_counts import export_counts
 
         export_counts(tokenizer, counts, memory_limit=memory_limit, overwrite=overwrite)
-        click.echo(counts)
+        progress.write(printable(counts))
         return
     if memory_limit is not None or overwrite:
         only = "--overwrite" if memory_limit is None else "--memory-limit"
@@ -538,21 +541,21 @@ def export(
     loaded = Tokenizer.from_model(model)
     written, refused = export_model(model, directory, options.export)
     for path in written:
-        click.echo(path)
+        progress.write(printable(path))
     for name, reason in refused.items():
-        click.echo(f"no {name} files: {reason}", err=True)
+        progress.write_error(f"no {name} files: {reason}")
     if any(path.name == "tokenizer.json" for path in written) and (note := not_in_tokenizers_1(loaded.pattern)):
-        click.echo(f"note: {note}", err=True)
+        progress.write_error(f"note: {note}")
     for limit in limits_of(model, options.export or ()):
-        click.echo(f"note: {limit}", err=True)
+        progress.write_error(f"note: {limit}")
     if check:
         from pipeline.tokenizer.check import check_command
 
         formats_written = [name for name in options.export or default_formats() if name not in refused]
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):
-            click.echo(line)
+            progress.write(printable(line))
     if push_to_hub is not None:
-        click.echo(push(model, push_to_hub, more=card_in(tokenizer_home(tokenizer))))
+        progress.write(push(model, push_to_hub, more=card_in(tokenizer_home(tokenizer))))
 
 
 @command(*_ENCODE)
@@ -741,6 +744,7 @@ def env(request: Request) -> None:
     bpe-pipeline env --executor ray --ray-address auto
     """
     from pipeline.base.machine import describe
+    from pipeline.report import progress
     from pipeline.run.workers import nodes
 
     machines = nodes(request.options)
@@ -748,7 +752,7 @@ def env(request: Request) -> None:
     if request.options.executor != "local" and not machines:
         facts["nodes"] = "none with cores"
     for name, value in facts.items():
-        click.echo(f"{name + ':':26}{value}")
+        progress.write(f"{name + ':':26}{value}")
 
 
 @command()

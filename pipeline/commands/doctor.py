@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.printable import printable_lines
 from pipeline.report import progress
 from pipeline.run import manifest
 from pipeline.storage import Location, same_location
@@ -37,5 +38,5 @@ def doctor_command(
 
 
 def _line(one: Finding) -> str:
-    remedy = f"\n{'':13}remedy: {one.remedy}" if one.remedy else ""
-    return f"{one.outcome + ':':13}{one.what}: {one.message}{remedy}"
+    remedy = [f"{'':13}remedy: {one.remedy}"] if one.remedy else []
+    return printable_lines([f"{one.outcome + ':':13}{one.what}: {one.message}", *remedy])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from pipeline.base.printable import printable
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.report import explained, progress
@@ -20,7 +21,7 @@ def explain_command(path: Location, text: str, *, as_json: bool, page: Location 
     explanation = Explainer(model, _counts(path, vocabulary)).explain(text)
     if page is not None:
         write_whole(page, explained.page(explanation, str(path)))
-        progress.write(str(page))
+        progress.write(printable(page))
     elif as_json:
         progress.write(json.dumps(explanation.to_json(), ensure_ascii=False))
     else:

@@ -1,5 +1,6 @@
 """An explanation of a text's ids for people: as lines, and as a page."""
 
+from pipeline.base.printable import printable_lines
 from pipeline.report.page import Html, element, escaped, plain_page
 from pipeline.report.tokens import readable
 from pipeline.tokenizer.explain import Apart, ExplainedPiece, Explanation, MergeStep
@@ -10,7 +11,9 @@ _KINDS = {"special": "special token", "whole": "a token as a whole: looked up be
 
 def render(explanation: Explanation) -> str:
     """Return a block of lines for each piece: its tokens, its merges in order, and what stayed apart."""
-    return "\n".join(line for piece in explanation.pieces for line in _lines(piece)) or "no ids: the text is empty"
+    return (
+        printable_lines(line for piece in explanation.pieces for line in _lines(piece)) or "no ids: the text is empty"
+    )
 
 
 def _lines(piece: ExplainedPiece) -> list[str]:

@@ -3,6 +3,7 @@
 It depends on the corpus and the options alone: times and the machine are in the report.
 """
 
+from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
 from pipeline.report.numbers_worker import Numbers
 from pipeline.report.tables import ReportHeader, Table, sentences_table, sizes, special_token_table
@@ -47,5 +48,5 @@ def _markdown(table: Table) -> str:
 
 
 def _cell(text: str) -> str:
-    """Write a text so that it is neither a column nor HTML."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    """Write a text so that it is neither a column, a line nor HTML."""
+    return printable(text).replace("|", "\\|").replace("<", "&lt;")

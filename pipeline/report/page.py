@@ -16,6 +16,7 @@ from string import Template
 from typing import BinaryIO
 
 from pipeline import __version__
+from pipeline.base.printable import printable
 from pipeline.base.system import process_lock
 from pipeline.base.units import format_bytes
 from pipeline.report import tables
@@ -43,7 +44,7 @@ class Html(str):
 
 def escaped(*values: object) -> Html:
     """Concatenate values as text in HTML, also for use in attributes; `Html` is kept as it is."""
-    return Html("".join(value if isinstance(value, Html) else html.escape(str(value)) for value in values))
+    return Html("".join(value if isinstance(value, Html) else html.escape(printable(value)) for value in values))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Html:

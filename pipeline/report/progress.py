@@ -18,6 +18,7 @@ from typing import Any
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, unfit
 from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted, warn_of
+from pipeline.base.printable import printable, printable_lines
 from pipeline.base.units import format_bytes, format_count
 
 _LINE_EVERY_S = 5.0
@@ -30,13 +31,13 @@ _NAMES = {StageStarted: "stage_started", Advanced: "advanced", StageEnded: "stag
 
 
 def write(output: str | bytes) -> None:
-    """Print a line, or bytes as they are.
+    """Print lines without controls, or bytes as they are.
 
     Raises `PipelineError` if standard output cannot be written, and `BrokenPipeError` if its reader has left.
     """
     try:
         if isinstance(output, str):
-            sys.stdout.write(output + "\n")
+            sys.stdout.write(printable_lines(output.split("\n")) + "\n")
         else:
             sys.stdout.flush()
             sys.stdout.buffer.write(output)
@@ -51,13 +52,13 @@ def write(output: str | bytes) -> None:
 def write_json(name: str, values: Mapping[str, object]) -> None:
     """Print one event of `--log-json`."""
     line = json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str)
-    write(f"{line}\n".encode())
+    write(line)
 
 
 def write_error(text: str) -> None:
     """Print a line on standard error; if that fails, the work continues."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(f"{printable(text)}\n")
 
 
 @contextlib.contextmanager
@@ -200,7 +201,7 @@ def _bars() -> Iterator[Listener]:
 
         def notify(notice: Notice) -> None:
             style = "yellow" if notice.level == "warning" else None
-            bars.console.print(notice.text, style=style, markup=False, highlight=False)
+            bars.console.print(printable(notice.text), style=style, markup=False, highlight=False)
 
         def show(event: _StageEvent, stage: _Stage) -> None:
             total = stage.total or 1

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
@@ -232,4 +233,4 @@ def two_columns(rows: Iterable[tuple[str, object]]) -> str:
     listed = list(rows)
     width = max(len(name) for name, _ in listed)
     shown = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *listed])]
-    return "\n".join(f"{name:<{width}}  {value}" for name, (_, value) in zip(shown, listed, strict=True))
+    return printable_lines(f"{name:<{width}}  {value}" for name, (_, value) in zip(shown, listed, strict=True))

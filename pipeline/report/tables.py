@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pipeline.base.printable import printable, printable_lines
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered
 from pipeline.report.languages import Languages, LanguageTokens
@@ -327,22 +328,22 @@ def render_text(numbers: Numbers, skipped: tuple[str, ...] | None = ()) -> str:
     for one in [*token_lists(numbers), *vocabulary_lists(numbers)]:
         examples = ", ".join(f"{text} {more}".rstrip() for text, more in one.rows[:_MOST_TEXT_TOKENS])
         tokens.append(f"  {one.title}" + (f": {examples}" if examples else ""))
-    blocks = ["Verdict\n" + "\n".join(f"  {name}: {text}" for name, text in verdict(numbers, skipped))]
+    blocks = ["Verdict\n" + printable_lines(f"  {name}: {text}" for name, text in verdict(numbers, skipped))]
     if (sample := numbers.sample) is not None:
-        blocks += ["The sample\n  " + about_sample(sample), table_text(compared_table(numbers, sample))]
+        blocks += ["The sample\n  " + printable(about_sample(sample)), table_text(compared_table(numbers, sample))]
         blocks += map(table_text, sample_tables(numbers, sample))
     blocks += map(table_text, [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers)])
     blocks += [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
     if numbers.vocabulary.special_tokens:
         blocks.append(table_text(special_token_table(numbers)))
-    return "\n\n".join([*blocks, "\n".join(tokens)])
+    return "\n\n".join([*blocks, printable_lines(tokens)])
 
 
 def table_text(table: Table, whole: str = "report.json") -> str:
     """Align the first column left and the others right. whole: where rows beyond the first ones are."""
-    rows = [table.headers, *table.rows[:_MOST_TEXT_ROWS]]
+    rows = [tuple(map(printable, row)) for row in (table.headers, *table.rows[:_MOST_TEXT_ROWS])]
     first, *others = ([*map(len, column)] for column in zip(*rows, strict=True))
     widths = [max(column) for column in others]
     lines = ["  ".join(("", row[0].ljust(max(first)), *map(str.rjust, row[1:], widths))).rstrip() for row in rows]
     more = len(table.rows) - _MOST_TEXT_ROWS
-    return "\n".join([table.title, *lines, *([f"  ... {more} more in {whole}"] if more > 0 else [])])
+    return printable_lines([table.title, *lines, *([f"  ... {more} more in {whole}"] if more > 0 else [])])

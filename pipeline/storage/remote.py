@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.base.errors import StorageError
+from pipeline.base.printable import printable
 from pipeline.storage.scratch import own_mark
 
 _SAFE = "/:@!$&'()*+,;=~"  # characters that are not quoted in the path of a URI
@@ -49,7 +50,7 @@ class RemoteError(OSError, StorageError):
     """A store does not answer or refuses; `strerror` is reason and remedy in one line, `filename` the location."""
 
     def __str__(self) -> str:
-        return f"{self.filename} cannot be read: {self.strerror}"
+        return printable(f"{self.filename} cannot be read: {self.strerror}")
 
 
 class RemoteStatus(NamedTuple):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
+from pipeline.base.printable import printable
 from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
@@ -205,6 +206,6 @@ def _write_into_report(run: manifest.Run, directory: Location, checks: Sequence[
     lines = [line for line in head.splitlines() if not line.startswith("checks ")]
     width = len(lines[0]) - len(lines[0].removeprefix("run").lstrip()) if lines else 0
     for home, entries in checked.items():
-        lines += [f"{'checks':<{width}}{Check(**entry)} ({home})" for entry in entries]
+        lines += [printable(f"{'checks':<{width}}{Check(**entry)} ({home})") for entry in entries]
     write_whole(report, json.dumps(document, default=str, indent=1) + "\n")
     write_whole(rendered, "\n".join(lines) + f"{blank}{below}\n")
