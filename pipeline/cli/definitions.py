@@ -398,7 +398,8 @@ def report(
     output: Location | None,
     overwrite: bool,
 ) -> Result:
-    """Make the report of RUN again: page, text and JSON.
+    """Make the report of RUN again: page, text and JSON. One of its tokenizers may be named, such as
+    RUN/tokenizer-8000.
 
     Of a directory that `extend` or `prune` made, print what changed, and the tokens of the counted text before
     and after.
@@ -531,6 +532,7 @@ def export(
     if push_to_hub is not None:
         require_login("--push-to-hub", push_to_hub)
     loaded = load_tokenizer(tokenizer)
+    described = (loaded.vocabulary, loaded.model.bos_token, loaded.model.eos_token, loaded.model.pad_token)
     directory = options.output or tokenizer_home(tokenizer)
     model = with_chat_template(with_roles(loaded.model, options), options)
     if options.output is None and model.vocabulary != loaded.vocabulary:
@@ -555,7 +557,12 @@ def export(
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):
             progress.write(printable(line))
     if push_to_hub is not None:
-        progress.write(push(model, push_to_hub, more=card_in(tokenizer_home(tokenizer))))
+        from pipeline.report.model_card import MARK
+
+        same = (model.vocabulary, model.bos_token, model.eos_token, model.pad_token) == described
+        cards = card_in(tokenizer_home(tokenizer)).items()
+        more = {name: card for name, card in cards if same or MARK.encode() not in card}
+        progress.write(push(model, push_to_hub, more=more))
 
 
 @command(*_ENCODE)

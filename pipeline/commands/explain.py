@@ -8,7 +8,6 @@ from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.report import explained, progress
 from pipeline.run import manifest
-from pipeline.run.options import make_options
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.explain import Explainer
@@ -33,8 +32,7 @@ def _counts(path: Location, vocabulary: Vocabulary) -> Sequence[int]:
     run = manifest.run_of(path)
     if run is None or run.manifest.merging is None:
         return ()
-    options = make_options({**run.manifest.counting, **run.manifest.merging})
-    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, options))
+    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, run.manifest.options_of()))
     if learned is None or len(learned) < len(vocabulary.left):
         return ()
     learned = learned.first(len(vocabulary.left))

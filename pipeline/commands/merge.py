@@ -118,6 +118,8 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
     work.directory.require_lock()
     work.watch.begin("exporting")
     started = time.monotonic()
+    for size in options.vocab_size:
+        report.remove_card(run, size)
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
         fits = report.fits_next_to(exporting_bytes, work, learned)
         computing = pool.submit(compute, fits=True) if fits else None

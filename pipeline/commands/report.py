@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,26 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.files import CorpusFile, files_in_both, find_files
 from pipeline.corpus.sampling import choose
+from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
 from pipeline.report import model_card, page
 from pipeline.report.compared import REFERENCES, cached_or_reference
+from pipeline.report.languages import languages_of
 from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
 from pipeline.report.summary import Summary
 from pipeline.report.tables import render_text, report_header
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import Options
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
 from pipeline.storage import Location
 from pipeline.storage.atomic import single_output, whole_file, write_whole
 from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
-from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.load import tokenizer_path
 
 STAGE = "reporting"
@@ -150,7 +152,7 @@ def card_names(numbers: Numbers | None) -> tuple[str, ...]:
 
 
 def run_report(
-    directory: Location,
+    path: Location,
     options: Options,
     executor: Executor,
     *,
@@ -159,41 +161,43 @@ def run_report(
     outputs: tuple[Location, Location] | None = None,
     hidden_size: int | None = None,
 ) -> WrittenReport:
-    """Make the report of a run again. outputs: paths of the page and of its numbers; None: in the run directory.
-    hidden_size: of a model, to say what its embedding costs.
+    """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own. outputs: paths of
+    the page and of its numbers; None: in the run directory. hidden_size: of a model, to say what its embedding costs.
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
-    run = manifest.require(directory)
+    run, home = manifest.tokenizer_named(path)
     stored = run.manifest
-    if stored.merging is None or not (run.directory / "tokenizer" / "tokenizer.json").exists():
-        raise UsageError(f"{directory} has no tokenizer yet: bpe-pipeline merge {directory}")
-    size = int(stored.vocab_size or 0)
+    if stored.merging is None or not (home / "tokenizer.json").exists():
+        raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
+    of_run = stored.options_of(home.name)
+    [size] = of_run.vocab_size
     loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
     if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, options):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
-    of_run = make_options({**stored.counting, **stored.merging, "vocab_size": size})
     learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, of_run))
     if learned is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     files = find_files(map(str, held_out)).files if held_out else stored.plan.files
     trained_on, description = _about_held_out(held_out, files, run) if held_out else ("", _RANDOM)
     found = dict(zip(short_names(compare), map(_compared_path, compare), strict=True))
+    trained = Trained(learned, coarse_pattern(of_run) or compile_pattern(of_run.pattern), of_run)
     task = NumbersTask(
-        Trained(learned, coarse_pattern(of_run) or compile_pattern(of_run.pattern), of_run),
+        trained,
         choose(files, _SAMPLE_BYTES),
         "text" if held_out else of_run.text_field,
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
+        home=home,
         compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
         references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
         hidden_size=hidden_size,
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
-        document, rendered = _stored_summary(run)
-        written = _write_files(run, rendered, document, numbers, run.tokenizer_directory(size), outputs)
+        document, rendered = _stored_summary(run, home, trained, executor)
+        written = _write_files(run, rendered, document, numbers, home, outputs)
     return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, trained_on)
 
 
@@ -239,29 +243,28 @@ def _write_files(
     with_page: bool = True,
 ) -> tuple[Location, ...]:
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
+    header = None if numbers is None or tokenizer is None else report_header(run, tokenizer, document)
     where, as_json = run.directory / "report.html", run.directory / "report.json"
     written = []
     if outputs is not None:
         where, as_json = outputs
     else:
         written.append(run.directory / "report.txt")
-        write_whole(
-            written[0],
-            f"{rendered}\n"
-            + ("" if numbers is None else f"\n{render_text(numbers, report_header(run, document).skipped)}\n"),
-        )
+        below = "" if numbers is None or header is None else f"\n{render_text(numbers, header.skipped)}\n"
+        write_whole(written[0], f"{rendered}\n{below}")
     written.append(as_json)
     values = {**document, "numbers": None if numbers is None else numbers.to_json()}
     write_whole(as_json, _listed(values, 2) + "\n")
     script = page.plotly_script()
-    if with_page and numbers is not None and script is not None:
+    if not with_page or numbers is None or header is None or tokenizer is None:
+        return tuple(written)
+    if script is not None:
         with whole_file(where) as path, path.open("wb") as file:
-            page.write_page(file, script, report_header(run, document), numbers)
+            page.write_page(file, script, header, numbers)
         written.insert(0, where)
-    if with_page and numbers is not None and tokenizer is not None and outputs is None:
-        written += _write_card(
-            tokenizer / model_card.NAME, model_card.model_card(report_header(run, document), numbers)
-        )
+    if outputs is None and not _is_edited(tokenizer / model_card.NAME):
+        written.append(tokenizer / model_card.NAME)
+        write_whole(written[-1], model_card.model_card(header, numbers))
     return tuple(written)
 
 
@@ -277,23 +280,39 @@ def _plain(value: object) -> object:
     return vars(value) if is_dataclass(value) else str(value)
 
 
-def _write_card(path: Location, card: str) -> list[Location]:
-    """Write the model card next to the tokenizer, unless somebody has edited it."""
-    if path.exists() and model_card.MARK not in read_bounded(path, MANIFEST_BYTES).decode(errors="replace"):
-        return []
-    write_whole(path, card)
-    return [path]
+def _is_edited(card: Location) -> bool:
+    """Whether a person wrote or edited a model card."""
+    return card.exists() and model_card.MARK not in read_bounded(card, MANIFEST_BYTES).decode(errors="replace")
 
 
-def _stored_summary(run: Run) -> tuple[dict[str, Any], str]:
-    """Read the summary that the run's own command wrote, from report.json and the head of report.txt; an empty one if
-    they are missing or damaged."""
+def remove_card(run: Run, vocab_size: int) -> None:
+    """Remove the model card of a tokenizer that is written again, unless somebody has edited it."""
+    if not _is_edited(run.tokenizer_directory(vocab_size) / model_card.NAME):
+        run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{model_card.NAME}"])
+
+
+def _stored_summary(run: Run, home: Location, trained: Trained, executor: Executor) -> tuple[dict[str, Any], str]:
+    """Read the summary that a command wrote, from report.json and the head of report.txt; if it is of another
+    tokenizer, missing or damaged, make one, without times."""
+    [size] = trained.options.vocab_size
+    facts = facts_of(trained, size, trained.model(size).vocabulary)
     try:
         document = {**json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES))}
-        report_header(run, document)
-        return document, read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0].rstrip(
-            "\n"
-        )
+        report_header(run, home, document)
+        of_other = Path(document["tokenizer_directory"]).name != home.name
+        if not of_other and document["vocabulary"] == json.loads(json.dumps(asdict(facts))):
+            head = read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0]
+            return document, head.rstrip("\n")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         _log.info("the summary of %s cannot be read: %s", run.directory, error)
-        return {}, f"run  {run.directory}"
+    written = [name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")]
+    summary = Summary(
+        run.directory.location,
+        trained.options.pattern,
+        require_counted(run, executor).facts,
+        vocabulary=facts,
+        tokenizer_directory=home,
+        written=tuple(written),
+        languages=languages_of(trained.learned, run.manifest.parity),
+    )
+    return summary.to_json(), summary.details()

@@ -78,7 +78,7 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
     if (location / DERIVED.manifest).exists():
         return run_verify_changed(location, options, executor, listener)
     run = manifest.require(location)
-    pattern = coarse_pattern(_options_of(run)) or compile_pattern(run.manifest.counting["pattern"])
+    pattern = coarse_pattern(run.manifest.options_of()) or compile_pattern(run.manifest.counting["pattern"])
     with watched(options.memory_limit, listener) as watch:
         work = Work(options, pattern, executor, listener, run.directory, watch)
         source, plan = run.manifest.source, run.manifest.plan
@@ -126,7 +126,7 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
 
 def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
-    options = _options_of(run)
+    options = run.manifest.options_of()
     if run.manifest.parity is not None:
         return _verify_parity(work, run, options, verified)
     task = ReplayTask(
@@ -186,12 +186,6 @@ def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, s
     return stored
 
 
-def _options_of(run: Run) -> Options:
-    """Return what the run's first tokenizer was counted and merged by."""
-    found = run.manifest
-    return make_options({**found.counting, **(found.merging or {}), "vocab_size": found.vocab_size})
-
-
 def _replay(work: Work, task: ReplayTask, whole: Sum, verified: dict[str, str], name: str) -> MergeList:
     """Replay one list; returns it."""
     budget = memory.budget(work.options.memory_limit)
@@ -237,11 +231,7 @@ def _verify_tokenizers(
 
 
 def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -> str:
-    found = run.manifest
-    size = found.vocab_size if home.name == "tokenizer" else int(home.name.removeprefix("tokenizer-"))
-    options = make_options(
-        {**found.counting, **(found.merging or {}), **found.special_of(home.name), "vocab_size": size}
-    )
+    options = run.manifest.options_of(home.name)
     tokens = options.vocab_size[0]
     wanted = options.special.merge_budget(tokens)
     if not merges.serves(wanted):

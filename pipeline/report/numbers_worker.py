@@ -7,12 +7,13 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from pipeline.base import machine
+from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, read_chosen
 from pipeline.report.compared import REFERENCES, Compared, load_compared
 from pipeline.report.measure import TokenizerMeasures, gini, is_byte_alone, measure, source_names
@@ -28,6 +29,7 @@ from pipeline.report.tokens import (
 )
 from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -132,8 +134,9 @@ class Numbers:
 class NumbersTask:
     """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
 
-    compare: names and locations of other tokenizers. description: of the sample. held_out: whether it was not trained
-    on. skip_changed: files that cannot be read any more.
+    home: the tokenizer, if it was written before: its roles are those of its files. compare: names and locations of
+    other tokenizers. description: of the sample. held_out: whether it was not trained on. skip_changed: files that
+    cannot be read any more.
     """
 
     trained: Trained
@@ -142,6 +145,7 @@ class NumbersTask:
     description: str
     held_out: bool = False
     skip_changed: bool = True
+    home: Location | None = None
     compare: tuple[tuple[str, Location], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
     hidden_size: int | None = None
@@ -151,9 +155,20 @@ class NumbersTask:
 
 
 def compute_numbers(task: NumbersTask) -> Numbers:
-    """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read."""
-    learned = task.trained.learned
-    tokenizer = Tokenizer.from_model(task.trained.model(task.trained.options.vocab_size[0]))
+    """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read, and
+    `RunDirectoryError` for a tokenizer that was not made from the merge list."""
+    options = task.trained.options
+    learned = task.trained.learned.first(options.special.merge_budget(options.vocab_size[0]))
+    model = task.trained.model(options.vocab_size[0])
+    if task.home is not None:
+        written = load_model(task.home)
+        if written.vocabulary != model.vocabulary:
+            raise RunDirectoryError(
+                f"{task.home} is not the tokenizer that the run's options and merges make: bpe-pipeline verify names "
+                "the file that differs, and merge writes it again"
+            )
+        model = replace(model, roles=written.roles)
+    tokenizer = Tokenizer.from_model(model)
     named: list[tuple[str, Tokenizer | Compared]] = [
         ("this tokenizer", tokenizer),
         *((name, load_compared(path)) for name, path in task.compare),

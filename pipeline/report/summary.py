@@ -108,7 +108,7 @@ class Summary:
             rows.append(("languages", str(self.languages)))
             rows += [(one.name, str(one)) for one in self.languages.measured]
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
-        rows.append(_used(self.stages, self.retries, self.peak_memory_bytes, cluster))
+        rows += [_used(self.stages, self.retries, self.peak_memory_bytes, cluster)] if self.stages else []
         if vocabulary is not None:
             rows.append(("tokenizer", f"{self.tokenizer_directory} ({', '.join(self.written)})"))
         for other in self.other_sizes:

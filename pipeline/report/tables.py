@@ -13,6 +13,7 @@ from pipeline.report.numbers_worker import MARKED_SIZES, MergeNumbers, Numbers, 
 from pipeline.report.tokens import TokenExample, TokenGroup, readable
 from pipeline.report.verdict import verdict
 from pipeline.run.manifest import Run
+from pipeline.storage import Location
 
 _MOST_FILES = 8
 _MOST_TEXT_ROWS, _MOST_TEXT_TOKENS = 16, 6
@@ -22,10 +23,10 @@ Rows = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class ReportHeader:
-    """The run that a report describes. options, corpus: rows of a name and a value.
+    """The tokenizer that a report describes. options, corpus: rows of a name and a value.
 
-    stages: seconds, None: kept from an earlier run. skipped: skipped or altered input; None: unknown, as are the times,
-    documents and memory, since the run's own report.json is gone.
+    stages: seconds, None: kept from an earlier run; empty, as memory is 0, if report.json has those of another
+    tokenizer. skipped: skipped or altered input.
     """
 
     directory: str
@@ -36,7 +37,7 @@ class ReportHeader:
     stage_peak_bytes: dict[str, int]
     peak_memory_bytes: int
     documents: int
-    skipped: tuple[str, ...] | None
+    skipped: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -53,37 +54,37 @@ class Table:
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
-def report_header(run: Run, summary: Mapping[str, Any]) -> ReportHeader:
-    """Describe a run. summary: as `Summary.to_json` returned it; empty: unknown.
+def report_header(run: Run, tokenizer: Location, summary: Mapping[str, Any]) -> ReportHeader:
+    """Describe one of a run's tokenizers. summary: as `Summary.to_json` returned it.
 
     Raises TypeError, ValueError, KeyError or AttributeError for any other summary.
     """
     plan = run.manifest
-    options = {**plan.counting, **(plan.merging or {}), "vocab_size": plan.vocab_size}
+    made = plan.options_of(tokenizer.name)
+    options = made.of_stage("count", "merge", "special") | {"vocab_size": made.vocab_size[0]}
     if plan.parity is not None:
         options["tie_break"] = "greatest-letters"
     files = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
     if rest := files[_MOST_FILES:]:
         files[_MOST_FILES:] = [(f"{len(rest):,} more files", sum(size for _, size in rest))]
-    known = summary or {"stages": {}, "peak_memory_bytes": 0, "corpus": {"documents": 0, "losses": ()}}
     losses = (
         SkippedOrAltered(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"])))
-        for loss in known["corpus"]["losses"]
+        for loss in summary["corpus"]["losses"]
     )
     return ReportHeader(
-        directory=str(run.directory),
+        directory=str(tokenizer),
         options=tuple((name.replace("_", " "), _plain(value)) for name, value in options.items()),
         corpus=(
             *(() if plan.source is None else [("counts from", plan.source.description)]),
             *((path, format_bytes(size)) for path, size in files),
-            *_language_rows(known.get("languages")),
+            *_language_rows(summary.get("languages")),
         ),
         versions=plan.cutting,
-        stages={name: None if s is None else float(s) for name, s in known["stages"].items()},
-        stage_peak_bytes={name: int(peak) for name, peak in known.get("stage_peak_bytes", {}).items()},
-        peak_memory_bytes=int(known["peak_memory_bytes"]),
-        documents=int(known["corpus"]["documents"]),
-        skipped=tuple(map(str, losses)) if summary else None,
+        stages={name: None if s is None else float(s) for name, s in summary["stages"].items()},
+        stage_peak_bytes={name: int(peak) for name, peak in summary.get("stage_peak_bytes", {}).items()},
+        peak_memory_bytes=int(summary["peak_memory_bytes"]),
+        documents=int(summary["corpus"]["documents"]),
+        skipped=tuple(map(str, losses)),
     )
 
 
@@ -321,7 +322,7 @@ def about_sample(sample: Sample) -> str:
     return f"{size}, {what}. {sample.description}".strip()
 
 
-def render_text(numbers: Numbers, skipped: tuple[str, ...] | None = ()) -> str:
+def render_text(numbers: Numbers, skipped: tuple[str, ...] = ()) -> str:
     """Return the numbers as text: the verdict, tables, and one line for each kind of token that deserves a look."""
     scripts = tuple((name, f"{count:,}") for name, count in numbers.vocabulary.scripts.items())
     tokens = ["Tokens that deserve a look"]

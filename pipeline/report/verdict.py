@@ -14,15 +14,14 @@ _MOST_LANGUAGES = 3
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 
 
-def verdict(numbers: Numbers, skipped: tuple[str, ...] | None) -> tuple[tuple[str, str], ...]:
-    """Return five rows of a question and its answer. skipped: input that was skipped or altered; None: unknown."""
-    unknown = "not known: the run's own report.json is missing"
+def verdict(numbers: Numbers, skipped: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return five rows of a question and its answer. skipped: input that was skipped or altered."""
     return (
         ("How short", _rate(numbers)),
         ("Which size", recommended_size(numbers.merged, numbers.tokenizers[0][1])),
         ("Who pays", _languages(numbers)),
         ("Broken tokens", _broken(numbers)),
-        ("Skipped input", unknown if skipped is None else "; ".join(skipped) or "nothing was skipped or altered"),
+        ("Skipped input", "; ".join(skipped) or "nothing was skipped or altered"),
     )
 
 

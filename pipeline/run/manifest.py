@@ -132,6 +132,12 @@ class Manifest:
         """Return the "special" options of the tokenizer in this folder; an older run knows of a pad token only."""
         return self.special.get(tokenizer, {"pad_token": self.counting.get("pad_token")})
 
+    def options_of(self, tokenizer: str = "tokenizer") -> Options:
+        """Return the options that made the tokenizer in this folder of the run."""
+        size = self.vocab_size if tokenizer == "tokenizer" else int(tokenizer.removeprefix("tokenizer-"))
+        made = self.counting | (self.merging or {}) | self.special_of(tokenizer)
+        return make_options(made | {"vocab_size": size})
+
     def without_merging(self) -> "Manifest":
         """Return the manifest as it was before anything was merged; its list of tokenizers stays."""
         return replace(self, merging=None, vocab_size=None, written=())
@@ -249,6 +255,18 @@ def run_of(path: Location) -> Run | None:
     """Return the run that a path names: its directory, or a tokenizer's directory or file in it."""
     homes = (path, path.parent, path.parent.parent)
     return next((run for home in homes if home.is_dir() and (run := load(home))), None)
+
+
+def tokenizer_named(path: Location) -> tuple[Run, Location]:
+    """Return a run and the directory of one of its tokenizers: the one that a path names, or the run's own."""
+    run = None if (path / RUN.manifest).exists() else run_of(path)
+    if run is None:
+        run = require(path)
+        return run, run.directory / "tokenizer"
+    home = run.directory / (path.name if path.is_dir() else path.parent.name)
+    if home not in run.tokenizers():
+        raise RunDirectoryError(f"{path} is none of the tokenizers that the run in {run.directory} wrote: name one")
+    return run, home
 
 
 def require(location: Location) -> Run:

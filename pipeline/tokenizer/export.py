@@ -160,17 +160,22 @@ class Trained:
 def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
     """Write the tokenizer of `vocab_size` tokens into the run directory."""
     model = trained.model(vocab_size)
-    vocabulary = model.vocabulary
     directory = run.tokenizer_directory(vocab_size)
     run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{GENERATION_NAME}"])  # of a chat template, if any
     written, refused = export_model(model, directory, trained.options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written
+    facts = facts_of(trained, vocab_size, model.vocabulary)
+    return Exported(facts, directory, tuple(path.name for path in written), refused)
+
+
+def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> VocabularyFacts:
+    """Describe the vocabulary that was made for a size."""
     merges = trained.options.special.merge_budget(vocab_size)
     cut = trained.learned.first(merges)
     longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
     texts = [token.decode(errors="replace") for token in longest]
-    facts = VocabularyFacts(
+    return VocabularyFacts(
         vocab_size=vocabulary.size,
         merges=len(cut),
         special_tokens=tuple(vocabulary.special_tokens),
@@ -182,7 +187,6 @@ def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
         left_out_bytes=cut.left_out_bytes,
         superwords=sum(map(holds_words, vocabulary.tokens.values())) if trained.options.first_stage else 0,
     )
-    return Exported(facts, directory, tuple(path.name for path in written), refused)
 
 
 def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:

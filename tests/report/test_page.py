@@ -228,6 +228,41 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(
     assert hub.ModelCard(text).data.to_dict() == {"library_name": "transformers", "tags": ["tokenizer", "bpe"]}
 
 
+def test_a_report_and_a_card_are_of_the_tokenizer_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.report.page.plotly_script", lambda: None)
+    (tmp_path / "a.txt").write_text("".join(f"low {number * 7919 % 1000} lower lowest " for number in range(800)))
+    own, padded = ["--vocab-size", 290], ["--vocab-size", 310, "--pad-token", "<pad>", "--reserve-tokens", 9]
+    for output, options in (("run", own), ("alone-290", own), ("alone-310", padded)):
+        assert run_here("train", tmp_path / "a.txt", "--output", tmp_path / output, *options).returncode == 0
+    run_directory = tmp_path / "run"
+    assert run_here("merge", run_directory, *padded).returncode == 0
+    for named, home in ((".", "tokenizer"), ("tokenizer-310", "tokenizer-310"), ("tokenizer", "tokenizer")):
+        assert run_here("report", run_directory / named).returncode == 0
+        tokenizer = pipeline.load(run_directory / home)
+        size = len(tokenizer)
+        document, numbers = json.loads((run_directory / "report.json").read_text()), numbers_of(run_directory)
+        assert numbers["tokenizers"][0][1] == document["vocabulary"]["vocab_size"] == size
+        assert document["tokenizer_directory"] == str(run_directory / home)
+        assert {one["text"]: one["id"] for one in numbers["vocabulary"]["special_tokens"]} == tokenizer.special_tokens
+        assert numbers["merged"]["merges"] == len(tokenizer.merges)
+        assert document["vocabulary"]["tokens"] == numbers["merged"]["curve"][-1]["tokens"]
+        text, card = (run_directory / "report.txt").read_text(), (run_directory / home / "README.md").read_text()
+        assert f"{size} tokens (256 bytes, {len(tokenizer.merges)} merges" in text.partition("\n\n")[0]
+        alone = tmp_path / f"alone-{size}"
+        assert run_here("report", alone).returncode == 0
+        assert card == (alone / "tokenizer" / "README.md").read_text()
+        verdict = re.compile("^Verdict\n.*?\n\n", re.MULTILINE | re.DOTALL)
+        assert verdict.findall(text) == verdict.findall((alone / "report.txt").read_text())
+    assert "none of the tokenizers" in refused(run_here("report", run_directory / "counts"), 1)
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "none")
+    assert run_here("merge", run_directory, *padded).returncode == 0
+    assert not (run_directory / "tokenizer-310" / "README.md").exists()
+    shutil.copy(run_directory / "tokenizer-310" / "tokenizer.json", run_directory / "tokenizer")
+    assert "is not the tokenizer that the run's options" in refused(run_here("report", run_directory), 1)
+
+
 def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(reported, copied)

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import Tokenizer, cli
 from pipeline.base.errors import StorageError, UsageError
+from pipeline.report.model_card import MARK
 
 TOKEN = "hf_of_this_test"
 
@@ -104,6 +105,11 @@ def test_export_uploads_the_files_and_the_card(
     assert capfd.readouterr().out.splitlines()[-1].endswith(f"/owner/name/commit/{'1' * 40}")
     assert hub.files == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert json.loads(hub.files["tokenizer_config.json"])["pad_token"] == "<|endoftext|>"
+    (tmp_path / "README.md").write_text(f"---\nlibrary_name: transformers\n---\n{MARK}")
+    for pad, card in (("<|endoftext|>", True), ("<pad>", False)):  # the card lists the special tokens that it knows
+        hub.files.clear()
+        assert cli.run([*words[:4], "--pad-token", pad, *words[6:], "--output", str(tmp_path / "to")]) == 0
+        assert ("README.md" in hub.files) is card
 
 
 def test_a_readme_that_is_no_model_card_stays_here(
