@@ -216,8 +216,8 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
         spellings = [flag_of(name), name, *([_SHORT[name]] if name in _SHORT else [])]
         flags.append(click.Option(spellings, default=None, help=help_text, **kind))
         if name == "special_tokens":
-            none_help = "start from none: without --special-token, every file is one document"
-            flags.append(click.Option(["--no-special-tokens"], is_flag=True, default=None, help=none_help))
+            none = click.Option(["--no-special-tokens"], is_flag=True, default=None, help=HELP["no_special_tokens"])
+            flags.append(none)
     spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if "chat" in names else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 

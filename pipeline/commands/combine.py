@@ -27,7 +27,7 @@ from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source, Weighted
 from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, make_options
+from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, lists_options, make_options
 from pipeline.run.parity import Parity
 from pipeline.run.values import parse_weight
 from pipeline.run.work import open_work
@@ -38,6 +38,7 @@ from pipeline.tokenizer.origin import written_as
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
 
+@lists_options
 def combine_runs(
     runs: Sequence[AnyPath],
     weights: Sequence[Any] | None = None,

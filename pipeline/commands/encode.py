@@ -15,7 +15,7 @@ from pipeline.executors import Executor
 from pipeline.report.progress import for_python
 from pipeline.report.summary import EncodingSummary
 from pipeline.run.option_types import AnyPath, EncodeOptions
-from pipeline.run.options import Options, make_options, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
@@ -29,6 +29,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
+@lists_options
 def encode_corpus(
     inputs: AnyPath | Sequence[AnyPath],
     tokenizer: Tokenizer | AnyPath,
@@ -51,7 +52,7 @@ def encode_corpus(
         output: the directory of the shards, a path or a URI.
         progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         options: `shard_format="npy"` (or "bin", "parquet"), `shard_size=100_000_000` tokens, `documents="separator"`
-            (or "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; see `pipeline.run.options.Options`.
+            (or "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; as listed below.
 
     Returns:
         What `shards.json` says: format, tokens, documents, and each shard with its CRC-32.

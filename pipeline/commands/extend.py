@@ -23,7 +23,7 @@ from pipeline.run.ids import MAX_IDS
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import Options, flag_of, make_options
+from pipeline.run.options import Options, flag_of, lists_options, make_options
 from pipeline.run.work import Advance, Work, open_work
 from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
@@ -53,6 +53,7 @@ class Extended:
     after: int
 
 
+@lists_options
 def extend(
     base: AnyPath,
     run: AnyPath,

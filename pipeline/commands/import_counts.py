@@ -36,7 +36,7 @@ from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by, special_bytes
 from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import Options, lists_options, make_options
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, Remote, open_file, parse_location
@@ -50,6 +50,7 @@ _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 
 
+@lists_options
 def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
@@ -84,6 +85,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
+@lists_options
 def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Location:
     """Make a run of counts that exist already, as `bpe-pipeline import` does.
 

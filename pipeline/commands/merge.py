@@ -28,7 +28,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import LANGUAGES, RUN, Run
 from pipeline.run.option_types import AnyPath, MergeOptions
-from pipeline.run.options import Options, flag_of, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, flag_of, lists_options, make_options, names_of, refuse_unfit
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
@@ -38,6 +38,7 @@ from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
+@lists_options
 def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeOptions]) -> dict[int, Tokenizer]:
     """Learn vocabularies from the counts of a run directory, as `bpe-pipeline merge` does.
 

@@ -17,7 +17,7 @@ from pipeline.report.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath, MergeOptions
-from pipeline.run.options import flag_of, make_options
+from pipeline.run.options import flag_of, lists_options, make_options
 from pipeline.run.parity import Language, Parity
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named, same_location
@@ -25,6 +25,7 @@ from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
+@lists_options
 def train_parity(
     languages: Mapping[str, AnyPath],
     *,

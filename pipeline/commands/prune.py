@@ -15,7 +15,7 @@ from pipeline.report.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import Options, lists_options, make_options
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
@@ -43,6 +43,7 @@ class Pruned:
     after: int
 
 
+@lists_options
 def prune(
     base: AnyPath,
     run: AnyPath,

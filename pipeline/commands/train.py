@@ -16,7 +16,7 @@ from pipeline.report.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, TrainOptions
-from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, names_of, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pipeline.tokenizer.tokenizer import Tokenizer
 
 
+@lists_options
 def train(
     inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[TrainOptions]
 ) -> "Tokenizer":
@@ -40,7 +41,7 @@ def train(
         inputs: files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library).
         progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         **options: the command's options with underscores, such as `output="runs/a"`, `vocab_size=32_000`,
-            `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`; see `pipeline.run.options.Options`.
+            `special_tokens=["<|endoftext|>"]`, `pattern="gpt2"`, `workers=8`, as listed below.
 
     Returns:
         The tokenizer. Of several sizes (`vocab_size=[8_000, 32_000]`) the first; all are in the run directory, and

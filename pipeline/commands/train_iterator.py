@@ -22,7 +22,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, names_of, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.tokenizer.export import check_before_work
@@ -32,6 +32,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process still holds when all is written
 
 
+@lists_options
 def train_from_iterator(
     documents: Iterable[Any], *, progress: bool = False, **options: Unpack[TrainOptions]
 ) -> Tokenizer:
@@ -43,8 +44,9 @@ def train_from_iterator(
 
     Args:
         documents: any iterable of str or bytes, each item a document of its own; or of mappings with one of these in
-            `text_field`; or of pyarrow Arrays, RecordBatches or Tables, or one of these; or a `datasets.Dataset`.
-            Columns go to the core without becoming Python strings. A special token inside an item separates documents.
+            `text_field`; or of lists of these, as batches; or of pyarrow Arrays, RecordBatches or Tables, or one of
+            these; or a `datasets.Dataset`. Columns go to the core without becoming Python
+            strings. A special token inside an item separates documents.
         progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
         **options: as of `pipeline.train`, such as `output="runs/a"`, `vocab_size=32_000`. `text_field="text"` is the
             key of the text in a mapping, or the column in a table. `workers` is the number of threads. Counters take

@@ -16,7 +16,7 @@ from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.presets import NAME
 from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import names_of
+from pipeline.run.options import lists_options, names_of
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -28,6 +28,7 @@ _RULES = ("single_word", "lstrip", "rstrip")  # of a special token
 _BYTES = 256
 
 
+@lists_options
 def train_like(
     trainer: Any,
     pre_tokenizer: Any,

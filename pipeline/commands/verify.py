@@ -27,7 +27,7 @@ from pipeline.report.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath, WorkingOptions
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import Options, lists_options, make_options
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
@@ -49,6 +49,7 @@ from pipeline.tokenizer.origin import DERIVED
 _MODULUS = 1 << 64
 
 
+@lists_options
 def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkingOptions]) -> dict[str, str]:
     """Verify a run directory as `bpe-pipeline verify` does.
 

@@ -23,9 +23,9 @@ _TEXTS = (str, bytes, bytearray, memoryview)
 def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
     """Yield the documents of an iterable; their positions are numbers of items, from 1.
 
-    items: strings or bytes, or mappings that have one in `text_field`; pyarrow Arrays, RecordBatches or Tables, whose
-    column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has just that name, or the dots of
-    `text_field` lead to it. None is a record without its field.
+    items: strings or bytes, mappings that have one in `text_field`, lists of these; pyarrow Arrays, RecordBatches or
+    Tables, whose column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has just that name,
+    or the dots of `text_field` lead to it. None is a record without its field.
 
     Raises `UsageError` for what is not an iterable of documents, `InputError` naming the item that is none of these or
     the columns that one object or a data set has.
@@ -34,7 +34,7 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
     texts: list[bytes] = []
     skipped: dict[str, list[int]] = {}
     size = 0
-    for item in _documents(items, text_field):
+    for item in _unbatched(_documents(items, text_field)):
         is_arrow = _is_arrow(item)
         if not is_arrow:
             text, kind = _text_of(item, text_field, number)
@@ -78,6 +78,15 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
     return [items] if _is_arrow(items) else cast("Iterable[Any]", items)
 
 
+def _unbatched(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield the members of lists in their place, and every other item."""
+    for item in items:
+        if isinstance(item, list | tuple):
+            yield from item
+        else:
+            yield item
+
+
 def _of_arrow(item: object) -> bool:
     return type(item).__module__.split(".")[0] == "pyarrow"
 
@@ -112,7 +121,7 @@ def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
         if item is not None and not isinstance(item, Mapping):
             raise InputError(
                 f"item {number} is of type {type(item).__name__}; give str, bytes, records with a text in "
-                f"{text_field!r}, or pyarrow columns of them"
+                f"{text_field!r}, lists of these, or pyarrow columns"
             )
         for name in (text_field,) if item is not None and text_field in item else text_field.split("."):
             item = item.get(name) if isinstance(item, Mapping) else None

@@ -6,12 +6,15 @@ options are part of what a run *is*, "special" options of one tokenizer of it, "
 """
 
 import difflib
+import inspect
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, get_args
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
@@ -21,6 +24,7 @@ from pipeline.run.llamafactory_names import THEIRS
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 LARGEST_CHOSEN = 256_000  # tokens, with stop_at_saving alone
 READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
 # A dotted name in TOML; tomllib takes time that grows with the square of its parts.
@@ -141,6 +145,7 @@ HELP = {  # of the flags
     "--vocab-size is then the largest allowed, without it 256000",
     "special_tokens": "text that separates documents and gets its own id",
     "special_tokens_as_text": "count special tokens in the corpus as any text: they separate nothing",
+    "no_special_tokens": "start from none: without --special-token, every file is one document",
     "pattern": "gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, digits-from-right, deepseek-v3, "
     "kimi-k2, none, or a regular expression",
     "errors": "invalid UTF-8: replace it, stop, or skip its document",
@@ -220,6 +225,20 @@ def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
     special = {"special_tokens": "--special-token", "weights": "--weight", "inputs": "INPUT"}
     return special.get(name) or "--" + name.replace("_", "-")
+
+
+def lists_options(function: Function) -> Function:
+    """Append the options that a function takes as keywords to its docstring, as the table describes them."""
+    [kind] = get_args(function.__annotations__["options"])
+    names = {flag_of(name): name for name in OPTION_FIELDS}
+    lines = ["", "", "Keyword Args:"]
+    for name, hint in kind.__annotations__.items():
+        text = re.sub("--[a-z-]+", lambda flag: names.get(flag[0], flag[0]), HELP[name])
+        default = OPTION_FIELDS[name].default if name in OPTION_FIELDS else False
+        text += f"  [default: {default!r}]" if default is not None else ""
+        lines.append(f"    {name} ({re.sub(r'[a-z.]+[.](?=[A-Z])', '', inspect.formatannotation(hint))}): {text}")
+    function.__doc__ = inspect.cleandoc(function.__doc__ or "") + "\n".join(lines)
+    return function
 
 
 def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format) -> Options:
@@ -319,9 +338,22 @@ def read_config(path: Location) -> dict[str, Any]:
     return renamed
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(name for name, number in Counter(name for name, _ in pairs).items() if number > 1)
+        raise ValueError(f"{twice!r} is given twice; remove one")
+    return values
+
+
+def _number(read: Callable[[Any, Any], Any], loader: Any, node: Any) -> Any:
+    """Leave 1:30, which is 90 in YAML 1.1, and 010, which is 8, as text: the option's reader takes or refuses it."""
+    return node.value if re.search(":|^[-+]?0[0-9_]", node.value) else read(loader, node)
+
+
 def _parse_config(suffix: str, text: str) -> object:
     if suffix == ".json":
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
     if suffix == ".toml":
         import tomllib
 
@@ -339,6 +371,12 @@ def _parse_config(suffix: str, text: str) -> object:
                     raise ValueError("it has an alias (*name): write the value out")
                 return super().compose_node(parent, index)
 
+            def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+                _each_once([(name.value, None) for name, _ in node.value if isinstance(name, yaml.ScalarNode)])
+                return super().construct_mapping(node, deep)
+
+        for name in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+            Loader.add_constructor(name, partial(_number, yaml.SafeLoader.yaml_constructors[name]))
         try:
             return yaml.load(text, Loader)  # noqa: S506 - a safe one
         except yaml.YAMLError as error:

@@ -13,7 +13,7 @@ from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.option_types import AnyPath, EncodeFilesOptions
-from pipeline.run.options import Options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, names_of, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
 from pipeline.shards import plan as planning
@@ -73,6 +73,7 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
     return EncodedFiles(memoryview(ids).cast(code), memoryview(ends).cast("Q"), *rest)
 
 
+@lists_options
 def encode_files(
     inputs: AnyPath | Sequence[AnyPath],
     tokenizer: Tokenizer | AnyPath,
@@ -94,7 +95,7 @@ def encode_files(
         options: `documents="separator"` (or "offsets": no id separates documents), `separator="<|endoftext|>"`,
             `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs), `errors`,
             `fail_on_loss`, `memory_limit` of the work without the result, `chunk_size`, `pattern_timeout`,
-            `text_field`, `input_format`, `compression`; see `pipeline.run.options.Options`.
+            `text_field`, `input_format`, `compression`; all are listed below.
 
     Returns:
         The ids, where documents end among them, and what input was skipped or altered.

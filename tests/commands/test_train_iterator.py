@@ -72,6 +72,8 @@ KINDS: dict[str, Any] = {
     "reader": lambda: TABLE.to_reader(),
     "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()],
     "mixed": lambda: [*DOCUMENTS[:9], pa.array(DOCUMENTS[9:20]), *DOCUMENTS[20:]],
+    "lists": lambda: (DOCUMENTS[at : at + 30] for at in range(0, 200, 30)),
+    "lists of all kinds": lambda: [(), DOCUMENTS[0], (*DOCUMENTS[1:9],), [{"text": one} for one in DOCUMENTS[9:]]],
     "data set": lambda: DataSet(TABLE),
 }
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pipeline
+from pipeline.run.options import HELP
 
 
 def _public() -> Iterator[tuple[str, Any]]:
@@ -74,6 +75,25 @@ def test_everything_that_modules_share_has_a_docstring() -> None:
                 shared = [(place, one) for place, one in every if not inspect.ismemberdescriptor(one)]  # of slots
                 bare += [f"{found.name}.{place}" for place, one in shared if not _described(one)]
     assert bare == []
+
+
+def test_docstrings_list_the_options_of_the_table() -> None:
+    """Each keyword of a function with its description; a flag's name became that of the keyword."""
+    found = {name: getattr(inspect.unwrap(thing), "__annotations__", {}).get("options") for name, thing in _public()}
+    functions = {name: get_args(hint)[0].__annotations__ for name, hint in found.items() if hint and "." not in name}
+    assert len(functions) > 10
+    for name, keywords in functions.items():
+        listed = str(inspect.getdoc(getattr(pipeline, name))).partition("Keyword Args:\n")[2]
+        assert re.findall(r"^    (\w+) \(", listed, re.MULTILINE) == [*keywords], name
+        assert "--" not in listed
+    assert (
+        f"    tie_break (Literal['lowest-ids', 'greatest-bytes']): {HELP['tie_break']}  [default: 'lowest-ids']"
+        in str(pipeline.train.__doc__)
+    )
+
+
+def test_completion_after_the_package_lists_the_public_names() -> None:
+    assert dir(pipeline) == sorted(pipeline.__all__)
 
 
 def test_every_argument_of_a_public_function_has_a_type() -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import UsageError
-from pipeline.run.options import read_config
+from pipeline.run.options import make_options, read_config
 
 
 def one_line(error: UsageError, name: str) -> None:
@@ -41,6 +41,30 @@ def test_a_configuration_of_any_bytes_is_refused_or_read(home: Path, suffix: str
         assert isinstance(read_config(path), dict)
     except UsageError as error:
         one_line(error, path.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "refusal"),
+    [
+        ("a.yaml", "vocab_size: 300\npattern: gpt2\nvocab_size: 400\n", "'vocab_size' is given twice; remove one"),
+        ("a.yaml", "{weights: [1], other: {b: 1, b: 2}}", "'b' is given twice; remove one"),
+        ("a.json", '{"vocab_size": 300, "vocab_size": 400}', "'vocab_size' is given twice; remove one"),
+        ("a.toml", "vocab_size = 300\nvocab_size = 400\n", "Cannot overwrite a value"),
+    ],
+)
+def test_a_name_that_is_given_twice_is_refused(tmp_path: Path, name: str, text: str, refusal: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=rf"configuration file .*{name}: .*{refusal}"):
+        read_config(tmp_path / name)
+
+
+def test_numbers_that_yaml_reads_to_another_base_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("a: 1:30\nb: 1:30.5\nc: 032000\nd: [-010, 0x10, 0.5, 1_000, 0, 1e+3]\n")
+    assert read_config(path) == {"a": "1:30", "b": "1:30.5", "c": "032000", "d": ["-010", 16, 0.5, 1000, 0, "1e+3"]}
+    path.write_text("pattern_timeout: 1:30\n")
+    with pytest.raises(UsageError, match="expected a whole number of at least 1, not '1:30'"):
+        make_options(read_config(path))
 
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
