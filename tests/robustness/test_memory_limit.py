@@ -248,6 +248,29 @@ def test_the_streamed_replay_keeps_to_its_budget_when_it_divides_pairs() -> None
     assert grown <= 2 * MIB
 
 
+_REPEATED = """
+from memory_peak import growth
+from pipeline.counts.counts_file import Batch
+from pipeline.counts.import_worker import TakeTask, take
+from pipeline.pattern import compile_pattern
+from pathlib import Path
+import sys
+
+pieces = [bytes([97 + number % 3]) * 1000 for number in range(1000)]
+batches = (Batch(pieces, [1] * 1000, str) for _ in range(60))
+take(batches, TakeTask(Path(), (), compile_pattern("none"), Path(sys.argv[1]), "", 1 << 30))
+batches = (Batch(pieces, [1] * 1000, str) for _ in range(60))
+grown = growth()
+print(take(batches, TakeTask(Path(), (), compile_pattern("none"), Path(sys.argv[1]), "", 1 << 30)).rows, grown())
+"""
+
+
+def test_repeated_pieces_that_are_imported_are_kept_once_per_batch(tmp_path: Path) -> None:
+    rows, grown = map(int, script(_REPEATED, tmp_path / "0").split())
+    assert rows == 60_000
+    assert grown < 10 * MIB
+
+
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_many_pieces_fit_the_smallest_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"

@@ -56,6 +56,17 @@ struct Columns {
     counts[rows] = count;
     offsets[++rows] = static_cast<int64_t>(data_bytes);
   }
+
+  // Gives back the capacity that was not filled: the allocator's memory may have been used before, and count.
+  void fit() {
+    Columns fitting(rows, data_bytes);
+    std::copy_n(offsets.get(), rows + 1, fitting.offsets.get());
+    std::copy_n(data.get(), data_bytes, fitting.data.get());
+    std::copy_n(counts.get(), rows, fitting.counts.get());
+    fitting.rows = rows;
+    fitting.data_bytes = data_bytes;
+    *this = std::move(fitting);
+  }
 };
 
 }  // namespace bpe

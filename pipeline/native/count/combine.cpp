@@ -84,6 +84,7 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
     ++window;
     if (some_done) std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
   }
+  if (combined.rows < rows / 2 || combined.data_bytes < data_bytes / 2) combined.fit();  // most pieces were repeated
   return combined;
 }
 
