@@ -6,7 +6,7 @@ Any other exception that escapes is a defect of the package.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipeline.base.printable import printable
+from pipeline.base.printable import printable, without_secrets
 
 
 class PipelineError(Exception):
@@ -82,7 +82,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # of any object; a number of thousands of digits, or deep nesting
         text = f"such {type(value).__name__}"
-    text = " ".join(text.split())
+    text = without_secrets(" ".join(text.split()))
     return text if len(text) <= 80 else text[:77] + "..."
 
 

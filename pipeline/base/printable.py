@@ -4,6 +4,7 @@ File names, tokens and patterns come from elsewhere. C0 and C1 controls, DEL, li
 controls of writing direction are written as in JSON: an escape becomes `\\u001b`, a line feed `\\n`.
 """
 
+import re
 from collections.abc import Iterable
 
 _CONTROLS = (
@@ -11,6 +12,10 @@ _CONTROLS = (
     *(*range(0x2028, 0x202F), *range(0x2066, 0x206A)),
 )
 _ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS} | {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"}
+
+_PASSWORD = re.compile(r"(://)[^/?\s'\"]*:[^/?\s'\"]*@")
+_QUERY = re.compile(r"(?<=\?)[^\s'\"]+")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s'\"]+")
 
 
 def printable(text: object) -> str:
@@ -22,3 +27,13 @@ def printable(text: object) -> str:
 def printable_lines(lines: Iterable[object]) -> str:
     """Join lines, each of them printable."""
     return "\n".join(map(printable, lines))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text that quotes URIs without what may be secret in them: `s3://me:key@b/k?sig=1` -> `s3://***@b/k?sig=***`."""
+
+    def hidden(uri: re.Match[str]) -> str:
+        shown = _PASSWORD.sub(r"\1***@", uri[0])
+        return _QUERY.sub(lambda query: re.sub("=[^&;]+", "=***", query[0]), shown)
+
+    return _URI.sub(hidden, text)

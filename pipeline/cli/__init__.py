@@ -13,6 +13,7 @@ import click
 
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
+from pipeline.base.printable import without_secrets
 from pipeline.cli import definitions  # noqa: F401 - its commands join the group
 from pipeline.cli.command import PROGRAM, commands
 
@@ -32,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(error.format_message())
         return 2
     except click.ClickException as error:
-        return _fail(" ".join(error.format_message().split()), 2)
+        return _fail(without_secrets(" ".join(error.format_message().split())), 2)
     except BrokenPipeError as error:
         sys.stderr.close()  # the reader of our output has left: say nothing
         return getattr(error, "exit_code", 1)

@@ -249,6 +249,7 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
     if print_config:
         import yaml
 
+        yaml.SafeDumper.add_multi_representer(str, yaml.SafeDumper.represent_str)  # of URIs
         plain = {name: _plain(name, getattr(options, name)) for name in ("inputs", *names) if name not in unfit}
         readable = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
         shown = all(line == printable(line) for line in readable.split("\n"))

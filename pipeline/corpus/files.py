@@ -72,7 +72,9 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     different: dict[str, str] = {}
     for path in paths:
-        different.setdefault(_resolved(path), path)
+        first = different.setdefault(_resolved(path), path)
+        if getattr(first, "secret", "") != getattr(path, "secret", ""):
+            raise InputError(f"{path} is named twice with different queries, which are not stored: name one of them")
     described = partial(describe, asked=asked)
     files = list(each(described, list(different.values()), remote=any(map(is_uri, paths))))
     empty = [file.path for file in files if not file.size]

@@ -12,6 +12,7 @@ import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import InputError, os_error_as
@@ -45,7 +46,7 @@ def expand(name: str) -> list[str]:
         raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
     _refuse_undecodable(name)
     where = named(name, "inputs")
-    with reading(name):
+    with reading(str(where) if isinstance(where, Remote) else name):
         if isinstance(where, Remote):
             return list(map(str, _in_store(where)))
         found = _on_disk(str(where) if is_uri(name) else name)
@@ -81,7 +82,7 @@ def _on_disk(name: str) -> list[str]:
 def _in_store(where: Remote) -> Sequence[Location]:
     if where.key and where.is_file():
         return [where]
-    root = Remote(where.base, where.query, "")
+    root = replace(where, key="")
     if _is_magic(where, where.key):
         if found := list(_matching(root, where.key)):
             return found

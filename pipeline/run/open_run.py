@@ -62,7 +62,7 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
             f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
         )
     added = stored.manifest.plan.added_files(directory, listing, work.listener)
-    found = replace(stored.manifest, plan=replace(stored.manifest.plan, empty=listing.empty))
+    found = replace(stored.manifest, plan=replace(stored.manifest.plan.reopened(listing), empty=listing.empty))
     if added:
         found = replace(found.without_merging(), plan=_extended(found.plan, added, work, found.counting))
     run = Run(directory, found)

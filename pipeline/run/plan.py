@@ -88,6 +88,11 @@ class Plan:
             listener(Notice("warning", f"{text}{named}; if the text changed, start again with --overwrite"))
         return tuple(now.values())
 
+    def reopened(self, listing: Listing) -> "Plan":
+        """Return the plan with the paths of this listing: it has what of a URI's query is not stored."""
+        named = {file.path: file.path for file in listing.files}
+        return replace(self, files=tuple(replace(file, path=named.get(file.path, file.path)) for file in self.files))
+
     def files_without_text(self) -> Tallies:
         """Return the files that no worker reads: without a byte, or Parquet without a row."""
         planned = {span.file for chunk in self.chunks for span in chunk.spans}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.base.units import THOUSANDS, parse_whole_number
 from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
-from pipeline.storage import path_text
+from pipeline.storage import Remote, is_uri, location, path_text
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -170,7 +170,7 @@ def parse_formats(value: object) -> tuple[str, ...]:
 
 
 def parse_paths(value: object) -> tuple[str, ...]:
-    """Read one path or several, unchanged."""
+    """Read one path or several; of URIs without what is not to be stored."""
     if isinstance(value, str | os.PathLike):
         value = [value]
     if not isinstance(value, Iterable) or isinstance(value, Mapping | AbstractSet | bytes | bytearray):
@@ -178,7 +178,8 @@ def parse_paths(value: object) -> tuple[str, ...]:
     paths = []
     for path in value:
         try:
-            paths.append(path_text(path))
+            text = path_text(path)
+            paths.append(str(where) if is_uri(text) and isinstance(where := location(text), Remote) else text)
         except ValueError as error:
             raise ValueError(str(error), path) from None
     if not paths:

@@ -161,7 +161,7 @@ def open_encoding(
                     f"{directory} holds the shards of another corpus, without {added[0].path}; choose another "
                     "--output, or start again with --overwrite"
                 )
-            return stored
+            return replace(stored, plan=stored.plan.reopened(listing))
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()

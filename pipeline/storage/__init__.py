@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.base import system
 from pipeline.base.errors import StorageError, unfit
+from pipeline.storage.remote import BY_FSSPEC
 from pipeline.storage.remote import Remote as Remote
 from pipeline.storage.remote import RemoteError as RemoteError
 from pipeline.storage.remote import RemoteFile as RemoteFile
@@ -26,7 +27,13 @@ SCHEMES = ("abfs", "abfss", "file", "gcs", "gs", "hdfs", "hf", "s3", "viewfs")
 _MAX_REQUESTS = 16  # at the same time
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/]")  # what pathlib makes of a URI
-_SECRET = re.compile(r"(^|[?&;])[^=&;]*(secret|password|token|access_key|account_key)[^=&;]*=", re.IGNORECASE)
+_STORED = {  # names in queries that Arrow documents and that are no secrets
+    *("region", "scheme", "endpoint_override", "allow_bucket_creation", "allow_bucket_deletion", "tls_ca_file_path"),
+    *("check_directory_existence_before_creation", "allow_delayed_open", "smart_defaults", "force_virtual_addressing"),
+    *("retry_limit_seconds", "default_bucket_location", "enable_tls", "blob_storage_scheme", "dfs_storage_scheme"),
+    *("blob_storage_authority", "dfs_storage_authority", "background_writes", "credential_kind", "tenant_id"),
+    *("client_id", "replication", "buffer_size", "default_block_size", "use_hdfs3", "kerb_ticket"),
+}
 
 
 class LocalFile(io.FileIO):
@@ -76,15 +83,21 @@ def location(value: str | os.PathLike[str] | Remote) -> Location:
         if parts.netloc not in ("", "localhost") or not unquote(parts.path):
             raise ValueError("a URI of a local file such as file:///home/me/corpus")
         return Path(unquote(parts.path))
-    if ":" in parts.netloc.rpartition("@")[0] or _SECRET.search(parts.query):
+    if ":" in parts.netloc.rpartition("@")[0]:
         raise ValueError(
-            "a URI without credentials, which would be written into run.json and the log (set them in the "
-            "environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+            "a URI without a user's password (set it in the environment, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY)"
         )
     key = "/".join(part for part in unquote(parts.path).split("/") if part)
     if not parts.netloc and (kind in ("s3", "gs", "gcs") or not key):
         raise ValueError("a URI that names something, such as s3://bucket/key")
-    return Remote(f"{kind}://{parts.netloc}", parts.query, key)
+    base = f"{kind}://{parts.netloc}"
+    is_stored = [not base.startswith(BY_FSSPEC) and one.partition("=")[0] in _STORED for one in parts.query.split("&")]
+    kept, secret = (
+        "&".join(one for one, stored in zip(parts.query.split("&"), is_stored, strict=True) if stored == wanted)
+        for wanted in (True, False)
+    )
+    return Remote(base, kept, key, secret or getattr(value, "secret", ""))
 
 
 def named(value: str | os.PathLike[str] | Remote, argument: str = "path") -> Location:

@@ -11,18 +11,19 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.base.errors import StorageError
-from pipeline.base.printable import printable
+from pipeline.base.printable import printable, without_secrets
 from pipeline.storage.scratch import own_mark
 
 _SAFE = "/:@!$&'()*+,;=~"  # characters that are not quoted in the path of a URI
 _FLAT = ("s3", "gcs", "abfs")  # stores without directories, in which an upload appears whole or not at all
 _LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 8 << 20  # bytes
+BY_FSSPEC = ("fsspec+", "hf:")  # a query is part of an object's name, and no option of the file system
 _SMALL_BYTES = 256 << 10  # objects up to this size are read with one request
 _MAX_ATTEMPTS = 3
 _MAX_CHARACTERS = 240
@@ -32,7 +33,8 @@ _REMEDIES = (  # by a pattern in Arrow's message
     (
         r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|EXPIRED_TOKEN|InvalidAccessKeyId"
         r"|credential|HTTP status 40[13]|\bForbidden\b|Unauthorized",
-        "check the credentials in the environment (for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE)",
+        "check the credentials in the environment (for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE), "
+        "or name them in the URI's query again, which is not stored",
     ),
     (r"\b301\b|PERMANENT_REDIRECT|region", "name the bucket's region in the URI (?region=...)"),
     (
@@ -67,16 +69,26 @@ class Child(NamedTuple):
     is_file: bool
 
 
+class Uri(str):
+    """A URI as it is stored and printed. secret: the rest of its query, which opens it and goes nowhere else."""
+
+    secret = ""
+
+
 @dataclass(frozen=True)
 class Remote:
-    """One object or prefix. base: scheme and bucket (`s3://bucket`); query: of the URI; key: without outer slashes."""
+    """One object or prefix. base: scheme and bucket (`s3://bucket`); query: what of the URI's is stored; key: without
+    outer slashes; secret: the rest of the query."""
 
     base: str
     query: str
     key: str
+    secret: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.base}/{quote(self.key, safe=_SAFE)}" + (f"?{self.query}" if self.query else "")
+        uri = Uri(f"{self.base}/{quote(self.key, safe=_SAFE)}" + (f"?{self.query}" if self.query else ""))
+        uri.secret = self.secret
+        return uri
 
     @property
     def name(self) -> str:
@@ -91,10 +103,10 @@ class Remote:
     @property
     def parent(self) -> "Remote":
         """The prefix that contains it; the bucket's is the bucket."""
-        return Remote(self.base, self.query, self.key.rpartition("/")[0])
+        return replace(self, key=self.key.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> "Remote":
-        return Remote(self.base, self.query, f"{self.key}/{name}" if self.key else name)
+        return replace(self, key=f"{self.key}/{name}" if self.key else name)
 
     def with_name(self, name: str) -> "Remote":
         """Return the location with this name in the same prefix."""
@@ -187,8 +199,11 @@ class Remote:
     def _opened(self) -> Iterator[tuple[Any, str]]:
         """Yield the file system and the path in it; Arrow's errors get a reason of one line."""
         with one_line_errors(str(self)):
-            filesystem, prefix = _filesystem(self.base, self.query)
-            yield filesystem, (prefix + self.key).rstrip("/") or prefix
+            query = "&".join(filter(None, (self.query, self.secret)))
+            of_object = query and self.base.startswith(BY_FSSPEC)
+            filesystem, prefix = _filesystem(self.base, "" if of_object else query)
+            path = (prefix + self.key).rstrip("/") or prefix
+            yield filesystem, f"{path}?{query}" if of_object else path
 
 
 class RemoteFile(io.RawIOBase):
@@ -309,7 +324,7 @@ def reason_of(error: Exception) -> str:
     `When ...: AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, ...` ->
     `NETWORK_CONNECTION: curlCode: 7, ... (check the network ...)`
     """
-    full = " ".join(str(error).split())
+    full = without_secrets(" ".join(str(error).split()))
     found = re.search(r"AWS Error (\S+)(?: \[code \d+\])?(?: \([^)]*\))? during \w+ operation: (.*)", full)
     text = f"{found[1]}: {found[2]}" if found else full
     text = re.split(r" Detail: | \(Request ID|\. (?=Looks like)", text)[0].rstrip(". ") or type(error).__name__

@@ -1,5 +1,6 @@
 """Locations are parsed, and a remote one behaves as a local one does, over any file system of Arrow."""
 
+import json
 import os
 import pickle
 import random
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from command import run_here
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,8 +69,8 @@ def test_location_of_a_text(text: str, named: Location) -> None:
         ("s3:///k", "names something"),
         ("file://", "local file"),
         ("file://host/k", "local file"),
-        ("s3://key:secret@b/k", "without credentials"),
-        ("s3://b/k?secret_key=x", "without credentials"),
+        ("s3://key:hunter2@b/k?sig=hunter2", "without a user's password"),
+        ("s4://b/k?sig=hunter2;token=hunter2", "known scheme"),
         ("s3://[b/k", "a URI such as"),
         (Path("s3://b/k"), "as a text"),
     ],
@@ -76,8 +78,61 @@ def test_location_of_a_text(text: str, named: Location) -> None:
 def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         location(value)
-    with pytest.raises(UsageError, match=reason):
+    with pytest.raises(UsageError, match=reason) as error:
         storage.named(value)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://b/k?X-Amz-Credential=hunter2&region=x&X-Amz-Signature=hunter2", "s3://b/k?region=x"),
+        ("abfs://c@account/k?Signature=hunter2&sig=hunter2&enable_tls=true", "abfs://c@account/k?enable_tls=true"),
+        ("gs://b/k?key=hunter2", "gs://b/k"),
+        ("fsspec+http://host/k?region=hunter2&token=hunter2", "fsspec+http://host/k"),
+    ],
+)
+def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str) -> None:
+    where = location(uri)
+    assert isinstance(where, Remote)
+    for one in (where, where.parent, where / "x", location(str(where)), pickle.loads(pickle.dumps(str(where)))):
+        assert "hunter2" not in f"{one} {one!r}"
+        assert "hunter2" in location(one).secret
+    assert (str(where), json.dumps(str(where))) == (shown, f'"{shown}"')
+    assert where == location(shown)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    monkeypatch.setattr("pipeline.report.page.plotly_script", lambda: None)
+    store = fsspec.filesystem("memory")
+    for secret in ("hunter2", "hunter3"):
+        store.pipe(f"/pages/a.txt?sig={secret}", b"some text to learn from " * 9)
+    page, output = "fsspec+memory://pages/a.txt", tmp_path / "run"
+    rest = ["--output", output, "--vocab-size", 260]
+    printed = ""
+    for command, code in (
+        (["train", f"{page}?sig=hunter2", *rest, "-v"], 0),
+        (["train", f"{page}?sig=hunter3", *rest], 0),
+        (["train", f"{page}?sig=hunter3", *rest, "--print-config"], 0),
+        (["train", page, *rest], 1),
+        (["train", f"{page}?sig=hunter2", f"{page}?sig=hunter3", *rest], 1),
+        (["encode", f"{page}?sig=hunter2", "--tokenizer", output, "--output", tmp_path / "shards"], 0),
+        (["report", output], 0),
+        (["info", output], 0),
+        (["info", f"s3://me:hunter2@{page}"], 2),
+        (["info", f"{page}?sig=hunter2"], 1),
+        ([f"{page}?sig=hunter2"], 2),
+    ):
+        result = run_here(*command)
+        assert result.returncode == code, result.stderr
+        printed += result.stdout + result.stderr
+    assert "counting kept" in printed
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 10
+    assert not any(b"hunter" in one for one in [printed.encode(), *written])
 
 
 _KEYS = st.lists(st.text(st.characters(exclude_characters="/", exclude_categories=("Cs",)), min_size=1), min_size=1)
