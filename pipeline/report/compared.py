@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -36,15 +36,12 @@ REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("ref
 
 @dataclass(frozen=True)
 class Compared:
-    """What is measured of a tokenizer."""
+    """What is measured of a tokenizer. vocab_size: with special tokens, which `vocab` may lack."""
 
     encode_ordinary: Callable[[str], list[int]]
+    decode: Callable[[Sequence[int]], str]
     vocab: dict[int, bytes]
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids."""
-        return len(self.vocab)
+    vocab_size: int
 
 
 def cached(name: str) -> Path:
@@ -118,7 +115,7 @@ def load_compared(path: Location) -> Tokenizer | Compared:
     for id_ in range(processor.GetPieceSize()):
         piece = processor.IdToPiece(id_)
         vocab[id_] = bytes([int(piece[3:5], 16)]) if processor.IsByte(id_) else piece.replace("\u2581", " ").encode()
-    return Compared(processor.EncodeAsIds, vocab)
+    return Compared(processor.EncodeAsIds, processor.DecodeIds, vocab, len(vocab))
 
 
 def _load_encoding(name: str) -> Compared:
@@ -129,6 +126,5 @@ def _load_encoding(name: str) -> Compared:
         raise InputError(f"{name} is read with the tiktoken package: pip install tiktoken") from None
     except (ValueError, OSError) as reason:  # a damaged file would be fetched again
         raise InputError(f"{name} cannot be read from the cache of tiktoken: {reason}") from None
-    return Compared(
-        encoding.encode_ordinary, {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}
-    )
+    vocab = {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}
+    return Compared(encoding.encode_ordinary, encoding.decode, vocab, encoding.n_vocab)

@@ -32,7 +32,8 @@ _TOP, _OTHERS = "(not in a directory)", "(others)"
 @dataclass(frozen=True)
 class TextMeasures:
     """How a tokenizer cuts some text. For a script, bytes and tokens count its words only, and what depends on which
-    tokens they are, from renyi on, is None.
+    tokens they are, from renyi on, is None. lost: bytes of the text that decoding its tokens does not return;
+    bytes_per_token is without them.
 
     fertility: tokens per word; whole: share of words kept whole. Both are None without words. digit_f1: None without
     numbers.
@@ -51,6 +52,7 @@ class TextMeasures:
     integrity: float | None = None
     fallback: float | None = None
     digit_f1: float | None = None
+    lost: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def _text_measures(
             "integrity": 1 - broken / tokens if tokens else None,
             "fallback": bytes_alone / tokens if tokens else None,
             "digit_f1": digit_f1,
+            "lost": sums["lost"],
         }
     return TextMeasures(
         name=name,
@@ -92,7 +95,7 @@ def _text_measures(
         words=words,
         fertility=sums["overlaps"] / words if words else None,
         whole=sums["whole"] / words if words else None,
-        bytes_per_token=sums["bytes"] / tokens if tokens else None,
+        bytes_per_token=(sums["bytes"] - sums["lost"]) / tokens if tokens else None,
         **more,
     )
 
@@ -102,8 +105,10 @@ def measure(
     tokens: Mapping[int, bytes],
     texts: Iterable[tuple[str, str]],
     name: str = "",
+    decode: Callable[[Sequence[int]], str] | None = None,
 ) -> TokenizerMeasures:
-    """Measure (source, text) pairs. tokens: id -> bytes of every token, special ones included."""
+    """Measure (source, text) pairs. tokens: id -> bytes of every token, special ones included. decode: how ids become
+    text, if not by joining their bytes."""
     import regex
 
     find_words = regex.compile(r"[\p{L}\p{M}\p{N}]+")
@@ -124,7 +129,8 @@ def measure(
         for number, begin, end in _spans(_NUMBERS, prepared):
             inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
             numbers[source][len(number), tuple(cut - begin for cut in inside)] += 1
-        sources[source].update(bytes=len(text.encode()), tokens=len(ids), characters=len(text))
+        lost = bytes_lost(text, prepared if decode is None else decode(ids))
+        sources[source].update(bytes=len(text.encode()), tokens=len(ids), characters=len(text), lost=lost)
     for (source, script, size, overlaps), words in cuts.items():
         found = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
         sources[source].update(found)
@@ -150,6 +156,21 @@ def measure(
         used=len(all_ids),
         single_source=tuple(sorted(single_source, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS]),
     )
+
+
+def bytes_lost(text: str, decoded: str) -> int:
+    """Return how many bytes of a text are missing in what its tokens decode to; what was added does not count.
+
+    >>> bytes_lost("a  b\\n", "a b"), bytes_lost("a", " a")
+    (2, 0)
+    """
+    if text == decoded:
+        return 0
+    words, gaps = (text.split(), decoded.split()), (re.split(r"\S+", text), re.split(r"\S+", decoded))
+    pairs = [*zip(*words, strict=False), *zip(*gaps, strict=False)]
+    if any(len(one) != len(other) for one, other in (words, gaps)):  # words were joined or cut
+        pairs = [(text, decoded)]
+    return sum((Counter(one.encode()) - Counter(other.encode())).total() for one, other in pairs if one != other)
 
 
 def is_byte_alone(token: bytes) -> bool:

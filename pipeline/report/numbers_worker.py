@@ -274,7 +274,10 @@ def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer | Compared]]
     texts = [(names[one.path], text) for one in drawn for text in split(one.text) if text]
     if not texts:
         return None
-    measured = [measure(one.encode_ordinary, one.vocab, texts, name) for name, one in named]
+    measured = [
+        measure(one.encode_ordinary, one.vocab, texts, name, one.decode if isinstance(one, Compared) else None)
+        for name, one in named
+    ]
     return Sample(
         held_out=task.held_out,
         description=task.description,

@@ -6,7 +6,7 @@ those of `approach3_isoloss` in the authors' repository, github.com/sail-sg/scal
 the vocabulary's n_v parameters, which are rows of the hidden size, as A / n_v^a, and rises as B / D^b, since with the
 same compute F a model of n + n_v parameters reads only D = F / (6 (n + n_v)) tokens. F is 6 x parameters x tokens, or
 without `tokens` what they found to be optimal, (n / exp(-2.484651))^2. The fit is of models of 33 million to 3 billion
-parameters; beyond, it is an extrapolation. Without parameters: the smallest size whose doubling saves less than 5 % of
+parameters; beyond, it is an extrapolation. Without parameters: the smallest size from which on no doubling saves 5 % of
 the tokens. Vocabularies whose last pair occurred fewer than 20 times are left out: such tokens are names and typing
 errors.
 
@@ -22,6 +22,7 @@ from itertools import pairwise
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import format_count
+from pipeline.merges.saving import enough_from
 from pipeline.tokenizer.sweep_worker import Point
 
 LEAST_SAVING, LEAST_COUNT = 0.05, 20
@@ -134,10 +135,10 @@ def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tu
         tokens = "" if model.tokens is None else f" trained on {model.tokens:.3g} tokens"
         law = f"{best:,.0f} is the size predicted for {model.parameters:.3g} parameters{tokens} (Tao et al. 2024)"
         return size, f"{law}; {size:,} is the nearest of the sizes that were tried"
-    for size, larger in pairwise(usable):
-        saving = _saving(points, size, larger)
-        if saving < LEAST_SAVING:
-            return size, f"doubling {size:,} saves {saving:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
+    savings = [_saving(points, size, larger) for size, larger in pairwise(usable)]
+    if (first := enough_from(savings, LEAST_SAVING)) is not None:
+        why = f"doubling {usable[first]:,} saves {savings[first]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
+        return usable[first], why
     if len(usable) > 1:
         return usable[-1], f"every doubling up to {usable[-1]:,} saves {LEAST_SAVING:.0%} of the tokens or more"
     return usable[-1], f"{usable[-1]:,} is the only size to choose from"

@@ -132,6 +132,7 @@ def sizes(merged: MergeNumbers) -> Table:
 Column = tuple[str, Callable[[TextMeasures], float | None], str, int]  # header, value, form, better: 1 more, -1 less
 _MEASURES: tuple[Column, ...] = (
     ("bytes", lambda one: one.bytes, ",", 0),
+    ("bytes lost", lambda one: one.lost, ",", -1),
     ("tokens", lambda one: one.tokens, ",", -1),
     ("bytes per token", lambda one: one.bytes_per_token, ".3f", 1),
     ("characters per token", lambda one: one.characters_per_token, ".3f", 1),
@@ -164,6 +165,8 @@ def _measures(
 ) -> Table:
     """A row of leading cells and measures for each tokenizer, source or script."""
     columns = [column for column in _MEASURES if any(column[1](one) is not None for _, one in listed)]
+    if not any(one.lost for _, one in listed):
+        columns = [column for column in columns if column[0] != "bytes lost"]
     rows = tuple((*cells, *(shown(value(one), form) for _, value, form, _ in columns)) for cells, one in listed)
     marks = {
         (row, len(headers) + index): mark

@@ -1,12 +1,11 @@
 """The verdict of a report: five answers that the page, the text and the model card begin with.
 
-The size is recommended as `sweep` does without a model: the smallest one whose doubling saves less than 5 % of the
+The size is recommended as `sweep` does without a model: the smallest one from which on no doubling saves 5 % of the
 tokens of the training corpus.
 """
 
-from itertools import pairwise
-
 from pipeline.base.units import format_count
+from pipeline.merges.saving import enough_from
 from pipeline.report.numbers_worker import MARKED_SIZES, PARALLEL, MergeNumbers, Numbers
 from pipeline.report.sweep_rule import LEAST_COUNT, LEAST_SAVING
 
@@ -30,9 +29,14 @@ def _rate(numbers: Numbers) -> str:
     rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
     words = [f"{rate:.3f} bytes per token on the training corpus"]
     if numbers.sample is not None and len(numbers.tokenizers) > 1:
-        own, *others = (one.whole.tokens for one in numbers.sample.tokenizers)
+        mine, *theirs = (one.whole for one in numbers.sample.tokenizers)
+        kept = [mine.bytes - (mine.lost or 0), *(one.bytes - (one.lost or 0) for one in theirs)]
         names = [name for name, _ in numbers.tokenizers[1:]]
-        compared = ", ".join(_against(own, tokens, name) for tokens, name in zip(others, names, strict=True))
+        compared = ", ".join(
+            _against(mine.tokens * bytes_, one.tokens * kept[0], name)
+            + (f" for what {name} keeps: it loses {one.lost:,} bytes" if one.lost else "")
+            for one, bytes_, name in zip(theirs, kept[1:], names, strict=True)
+        )
         words.append(f"on the sample {compared}")
     if numbers.references:
         own, *others = (sum(column) for column in zip(*(one.counts for one in numbers.sentences), strict=True))
@@ -52,12 +56,10 @@ def _against(own: int, other: int, name: str) -> str:
 def recommended_size(merged: MergeNumbers, vocab_size: int) -> str:
     """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
     doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
-    for now, larger in pairwise(doublings):
-        if larger.saved is not None and larger.saved < LEAST_SAVING:
-            return (
-                f"{now.vocab_size:,} is enough: doubling it saves {larger.saved:.1%} of the tokens, less than "
-                f"{LEAST_SAVING:.0%}"
-            )
+    savings = [one.saved or 0.0 for one in doublings[1:]]
+    if (first := enough_from(savings, LEAST_SAVING)) is not None:
+        enough = f"{doublings[first].vocab_size:,} is enough"
+        return f"{enough}: doubling it saves {savings[first]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
     if not merged.ranks:
         return f"{vocab_size:,} has no merges: every byte is a token"
     last = merged.ranks[-1][1]

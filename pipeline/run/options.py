@@ -141,7 +141,7 @@ HELP = {  # of the flags
     "output": "the run directory, a path or a URI; default: a new one under runs/",
     "vocab_size": "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's "
     "own",
-    "stop_at_saving": "choose the smallest size whose doubling saves less than this share of tokens, such as 1%; "
+    "stop_at_saving": "choose the smallest size from which on no doubling saves this share of tokens, such as 1%; "
     "--vocab-size is then the largest allowed, without it 256000",
     "special_tokens": "text that separates documents and gets its own id",
     "special_tokens_as_text": "count special tokens in the corpus as any text: they separate nothing",

@@ -252,6 +252,8 @@ def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
     assert (chosen.mixture, chosen.vocab_size) == ("a", 16000)  # to 32,000 it is less than 5 %
     assert chosen.rate == pytest.approx(3.3)
     assert recommend(points, ForModel(70e9)).vocab_size == 32000
+    later = [*points, _point("a", 64000, (3.7, 3.7)), _point("b", 64000, (5.0, 2.4)), _point("a", 128000, (3.7, 3.7))]
+    assert recommend(later, ForModel()).vocab_size == 64000  # doubling 16,000 does not pay, but doubling 32,000 does
     rare = [replace(one, last_count=5) if one.vocab_size > 8000 else one for one in points]
     chosen = recommend(rare, ForModel(70e9))
     assert chosen.vocab_size == 8000

@@ -13,7 +13,8 @@ from command import refused, run_here
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
 from pipeline.commands.report import run_report
-from pipeline.report.compared import REFERENCES, cached, cached_or_reference, load_compared
+from pipeline.report.compared import REFERENCES, Compared, cached, cached_or_reference, load_compared
+from pipeline.report.measure import bytes_lost
 from pipeline.run.options import make_options
 from pipeline.run.workers import executor_here
 
@@ -87,7 +88,7 @@ def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(
     assert numbers["references"][0]["source"] == REFERENCES["o200k"]["source"]
     write_encoding(tiktoken_cache, "o200k_base")
     numbers, html = report()
-    assert numbers["tokenizers"] == [["this tokenizer", 600], ["gpt-4o", len(RANKS)]]
+    assert numbers["tokenizers"] == [["this tokenizer", 600], ["gpt-4o", 200_019]]
     assert [one["name"] for one in numbers["references"]] == ["llama3"]
     for sentence in numbers["sentences"]:
         text = sentence["text"].encode()
@@ -113,6 +114,55 @@ def test_encoding_in_the_cache_of_tiktoken_is_compared(tiktoken_cache: Path) -> 
     loaded = load_compared(cached("gpt-4"))
     assert loaded.encode_ordinary("the é") == tiktoken.get_encoding("cl100k_base").encode_ordinary("the é")
     assert loaded.vocab == dict(enumerate(RANKS))
+    assert loaded.vocab_size == 100_277  # with the special tokens, which the embedding has rows for
+
+
+def test_references_have_the_sizes_of_the_published_embeddings() -> None:
+    sizes = {"gpt2": 50_257, "cl100k": 100_277, "o200k": 200_019, "llama3": 128_256, "qwen": 151_646}
+    assert {name: one["vocab_size"] for name, one in REFERENCES.items()} == sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "decoded", "lost"),
+    [
+        ("a  b\n", "a b", 2),
+        ("a\nb  c", "a b c", 2),
+        ("\n\n  a b", " a b", 3),
+        ("a b", " a b", 0),
+        ("abc é", "abc \u2047", 2),
+        ("a b", "ab", 1),
+        ("a  b", "a  b", 0),
+        ("  ", "", 2),
+    ],
+)
+def test_bytes_lost_are_those_that_decoding_does_not_return(text: str, decoded: str, lost: int) -> None:
+    assert bytes_lost(text, decoded) == lost
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a token for each byte of the text without white space, so that both are as long for what is kept."""
+    text = "ab\n        \n" * 500
+    (tmp_path / "a.txt").write_text(text)
+    options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
+    assert run_here("train", tmp_path / "a.txt", *options).returncode == 0
+    lossy = Compared(
+        lambda text: list("".join(text.split()).encode()),
+        lambda ids: bytes(ids).decode(),
+        {byte: bytes([byte]) for byte in range(256)},
+        256,
+    )
+    monkeypatch.setattr("pipeline.report.numbers_worker.load_compared", lambda _: lossy)
+    result = run_here("report", tmp_path / "run", "--compare", tmp_path / "a.txt")
+    assert result.returncode == 0, result.stderr
+    own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
+    assert (own["whole"]["lost"], other["whole"]["lost"]) == (0, 5000)
+    assert (own["whole"]["bytes_per_token"], other["whole"]["bytes_per_token"]) == (1, 1)
+    shown = (tmp_path / "run" / "report.txt").read_text()
+    assert "on the sample as many tokens as a.txt for what a.txt keeps: it loses 5,000 bytes" in shown
+    assert "bytes lost" in shown
 
 
 def test_sentencepiece_model_has_its_ids(tmp_path: Path) -> None:

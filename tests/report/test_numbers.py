@@ -22,8 +22,9 @@ from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.report import measure, tokens
 from pipeline.report.compared import REFERENCES
 from pipeline.report.measure import source_names
-from pipeline.report.numbers_worker import SENTENCES, logarithmic, merge_numbers
+from pipeline.report.numbers_worker import SENTENCES, MergeNumbers, SizePoint, logarithmic, merge_numbers
 from pipeline.report.tokens import Variants
+from pipeline.report.verdict import recommended_size
 
 
 def test_size_curve_by_hand() -> None:
@@ -72,6 +73,21 @@ def test_saved_compares_with_half_the_size(counts: bytes, merges: int) -> None:
             assert one.saved == pytest.approx(1 - one.tokens / half)
         else:
             assert one.saved is None
+
+
+_SAVED_BY_DOUBLING = {  # shares saved by 2,000, 4,000, ... tokens: the words of the verdict
+    (0.2, 0.1, 0.04): "4,000 is enough: doubling it saves 4.0%",
+    (0.2, 0.04, 0.03): "2,000 is enough: doubling it saves 4.0%",
+    (0.2, 0.1, 0.04, 0.088): "16,000 or more: the last doubling saved 8.8%",
+    (0.2, 0.04, 0.088, 0.01): "8,000 is enough: doubling it saves 1.0%",
+}
+
+
+@pytest.mark.parametrize("saved", _SAVED_BY_DOUBLING)
+def test_the_verdict_looks_at_all_doublings_above_a_size(saved: tuple[float, ...]) -> None:
+    marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
+    merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),))
+    assert recommended_size(merged, marked[-1].vocab_size).startswith(_SAVED_BY_DOUBLING[saved])
 
 
 @given(st.integers(0, 10**6))
