@@ -41,7 +41,7 @@ class StageEnded:
 
 @dataclass(frozen=True)
 class Notice:
-    """A message for the user; `level` is "info" or "warning"."""
+    """A message for the user; `level` is "info", "warning", or "summary": at the end, for Python's `progress` alone."""
 
     level: str
     text: str

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.base.events import Listener
+from pipeline.base.events import Listener, Notice
 from pipeline.commands import report
 from pipeline.counts.count import Counted, count
 from pipeline.executors import Executor
@@ -46,4 +46,5 @@ def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | Non
     for name, reason in summary.refused.items():
         work.inform(f"no {name} files: {reason}")
     report.write(run, summary, numbers, work.listener)
+    work.listener(Notice("summary", summary.render()))
     return summary

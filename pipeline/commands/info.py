@@ -119,7 +119,7 @@ def _encoded(where: Location, corpus: EncodedCorpus) -> dict[str, Any]:
     return {
         "shards": str(where),
         "encoded": "completely",
-        "format": f"{corpus.format} of {corpus.dtype}",
+        "format": corpus.kind,
         "corpus": f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}",
         "tokens": corpus.tokens,
         "documents": corpus.documents,

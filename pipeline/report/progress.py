@@ -65,7 +65,7 @@ def write_error(text: str) -> None:
 def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
     """Choose the listener that suits the options and the terminal."""
     if log_json:
-        yield lambda event: write_json(_NAMES[type(event)], asdict(event))
+        yield lambda event: None if _is_summary(event) else write_json(_NAMES[type(event)], asdict(event))
     elif quiet:
         yield _warnings
     elif _in_notebook() or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
@@ -77,16 +77,23 @@ def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
 
 @contextlib.contextmanager
 def for_python(progress: bool) -> Iterator[Listener]:
-    """Issue warnings as Python warnings; with `progress`, also show how far the work is."""
+    """Issue warnings as Python warnings; with `progress`, also show how far the work is, and the summary at the end."""
     if not isinstance(progress, bool):
         raise unfit("progress", "True or False", progress)
+    lines: list[Event] = []
     with listener(quiet=False, log_json=False) if progress else contextlib.nullcontext(warn_of) as shown:
 
         def listen(event: Event) -> None:
             is_warning = isinstance(event, Notice) and event.level == "warning"
-            (warn_of if is_warning else shown)(event)
+            (warn_of if is_warning else lines.append if _is_summary(event) else shown)(event)
 
         yield listen
+    for line in (line for event in lines if progress for line in getattr(event, "text", "").splitlines()):
+        write_error(line)
+
+
+def _is_summary(event: Event) -> bool:
+    return isinstance(event, Notice) and event.level == "summary"
 
 
 def _warnings(event: Event) -> None:
@@ -166,7 +173,8 @@ def _follow_stages(show: Callable[[_StageEvent, _Stage], None], notify: Callable
 
     def listen(event: Event) -> None:
         if isinstance(event, Notice):
-            notify(event)
+            if not _is_summary(event):
+                notify(event)
             return
         if isinstance(event, StageStarted):
             stages[event.stage] = _Stage(event)

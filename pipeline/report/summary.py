@@ -154,8 +154,10 @@ class EncodingSummary:
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
         rate = f" ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)" if once else ""
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
+        if corpus.kind == "bin of uint32":
+            shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
         rows = [
-            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.format} of {corpus.dtype}, {shard_bytes})"),
+            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
             *_joined("skipped/altered", map(str, in_words(corpus.losses))),
             ("tokens", f"{corpus.tokens:,}{rate}"),
@@ -169,7 +171,7 @@ class EncodingSummary:
             rows.append(("documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"))
         rows.append(_used(self.times, self.retries, self.peak_memory_bytes, self.cluster))
         words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
-        return two_columns([*rows, ("next", shlex.join(words))])
+        return two_columns([*rows, ("next", f"{shlex.join(words)} | head")])
 
 
 def _packed(corpus: "EncodedCorpus") -> str:

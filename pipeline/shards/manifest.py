@@ -26,6 +26,7 @@ from pipeline.run import standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan, dependencies_of
 from pipeline.shards.formats import FORMATS, shard_format
+from pipeline.shards.formats.arrow import STORED
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
 from pipeline.shards.part_file import StoredPart
 from pipeline.storage import Location, open_file
@@ -260,6 +261,12 @@ class EncodedCorpus:
     pack: str | None = None
     order: dict[str, Any] | None = None
     index: tuple[FileFacts, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The format and the dtype that an id has in its files, such as `arrow of int32`."""
+        dtype = (self.columns or {}).get(IDS, self.dtype)
+        return f"{self.format} of {STORED.get(dtype, dtype) if self.format == 'arrow' else dtype}"
 
     def layout(self) -> Layout:
         """Return what the rows have."""

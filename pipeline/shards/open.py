@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
+from pipeline.base.units import format_count
 from pipeline.shards.manifest import find_result
 from pipeline.storage import Location, Remote, named
 
@@ -37,6 +38,12 @@ class Shards(Sequence[Any]):
     def __len__(self) -> int:
         """Return the number of ids."""
         return self._firsts[-1]
+
+    def __repr__(self) -> str:
+        rows = "" if self.row_tokens is None else f", rows of {self.row_tokens:,}"
+        sets = f"{len(self.sets):,} sets, " if self.sets else ""
+        files = format_count(len(self.files), "files")
+        return f"<Shards: {len(self):,} ids below {self.vocab_size:,} in {sets}{files}{rows}>"
 
     def __getitem__(self, index: Any) -> Any:
         """Return an id, or an array of the ids of a slice."""

@@ -66,12 +66,21 @@ class ExplainedPiece:
     apart: tuple[Apart, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The pieces of a text in order, and all of its ids. Neighbours in different pieces never merge."""
 
     ids: tuple[int, ...]
     pieces: tuple[ExplainedPiece, ...]
+
+    def __repr__(self) -> str:
+        """Return a line for each piece, the tokens that it became, and below it its merges in order."""
+        lines = []
+        for piece in self.pieces:
+            tokens = (f"{id_} {token!r}" for id_, token in zip(piece.ids, piece.tokens, strict=True))
+            lines.append(f"{piece.piece!r}: {', '.join(tokens)}")
+            lines += [f"    {one.left!r} + {one.right!r}, rank {one.rank:,}" for one in piece.merges]
+        return "\n".join(lines) or "no ids"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; bytes are in the letters of Hugging Face's files, as in vocab.json."""

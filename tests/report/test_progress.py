@@ -196,6 +196,7 @@ def test_python_is_silent_unless_asked_and_shows_lines_in_a_pipe(
         pipeline.train(corpus / "a.txt", output=tmp_path / str(shown), vocab_size=300, workers=1, progress=shown)
         error = capfd.readouterr().err
         assert ("counting: " in error) == shown
+        assert ("\nvocabulary       300 tokens" in error) == shown
         assert (error == "") != shown
 
 

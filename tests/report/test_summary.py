@@ -1,9 +1,15 @@
 """The summary at the end of a command is short, and the report has the rest."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import peers
+import pytest
 from command import run
+
+import pipeline
+from pipeline.report.summary import EncodingSummary
 
 _MOST_LINES = 8
 
@@ -43,6 +49,26 @@ def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, t
     assert [line.split("  ")[0] for line in counted] == ["corpus", "time", "run", "next"]
     words = ["--tokenizer", trained, "--output", tmp_path / "shards", "--documents", "offsets"]
     assert len(run("encode", text, *words).stdout.splitlines()) <= _MOST_LINES
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "(1 npy of uint16, "),
+        ({"format": "arrow"}, "(1 arrow of int32, "),
+        ({"format": "parquet", "dtype": "uint32", "columns": {"input_ids": "int32"}}, "(1 parquet of int32, "),
+        ({"format": "bin"}, "(1 bin of uint16, "),
+        ({"format": "bin", "dtype": "uint32"}, "; nanoGPT's loader reads uint16: change its dtype)"),
+    ],
+)
+def test_the_summary_names_the_dtype_that_a_reader_finds(
+    changes: dict[str, Any], words: str, text: Path, trained: Path, tmp_path: Path
+) -> None:
+    corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "shards")
+    shown = EncodingSummary(tmp_path, replace(corpus, **changes), {}, 0, 0).render(trained)
+    assert words in shown
+    assert ("nanoGPT" in shown) == ("nanoGPT" in words)
+    assert shown.endswith(" | head")
 
 
 def test_refused_format_is_reported_before_the_summary(text: Path, tmp_path: Path) -> None:

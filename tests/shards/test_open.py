@@ -42,6 +42,15 @@ def test_slices_are_those_of_a_list(
     assert shards[index] == IDS[index]
 
 
+def test_shards_and_explanations_are_shown_in_words(sets: dict[str, Path]) -> None:
+    shards = pipeline.open_shards([sets["npy"], sets["one.bin"]])
+    files = len(shards.files)
+    assert repr(shards) == f"<Shards: {2 * len(IDS):,} ids below {len(TOKENIZER):,} in 2 sets, {files} files>"
+    assert repr(pipeline.open_shards(sets["rows"])).endswith(" files, rows of 16>")
+    explained = repr(TOKENIZER.explain("ab c")).splitlines()
+    assert explained == ["b'ab': 256 b'ab'", "    b'a' + b'b', rank 0", "b' c': 220 b' ', 66 b'c'"]
+
+
 def test_windows_are_random_and_the_same_everywhere(sets: dict[str, Path]) -> None:
     windows = pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
     found = [windows[at].tolist() for at in range(len(windows))]

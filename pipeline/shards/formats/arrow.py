@@ -14,7 +14,7 @@ from pipeline.shards.formats.parquet import blocks_of, list_array
 from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat, row_groups
 from pipeline.storage import Location, arrow_source
 
-_DTYPES = {"uint16": "int32", "uint32": "int32"}  # as trainers have them; all others stay
+STORED = {"uint16": "int32", "uint32": "int32"}  # as trainers have them; all others stay
 
 
 class SavedDataset(ShardFormat):
@@ -82,4 +82,4 @@ class SavedDataset(ShardFormat):
 
 def _stored(layout: Layout) -> dict[str, str]:
     """Return the dtypes in the file."""
-    return {name: _DTYPES.get(dtype, dtype) for name, dtype in layout.columns.items()}
+    return {name: STORED.get(dtype, dtype) for name, dtype in layout.columns.items()}
