@@ -413,13 +413,15 @@ class ChunkIds(PieceSink):
     The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
     """
 
-    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False, bos: int | None = None) -> None:
+    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False, front: Sequence[int] = [], behind: Sequence[int] = []) -> None:
         """
-        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which is among the ids if `separators`. judged: the counter may drop documents. bos: the id that starts a document, if any.
+        special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which is among the ids if `separators`. judged: the counter may drop documents. front, behind: the ids around the text of a document.
         """
 
-    def start_inside_document(self) -> None:
-        """Call before a text that continues a document which started elsewhere."""
+    def start_text(self, inside_document: bool) -> None:
+        """
+        Call before a text; inside_document: it continues a document which started elsewhere.
+        """
 
     def end_inside_document(self) -> None:
         """Call before the end of a text whose last document continues elsewhere."""

@@ -51,7 +51,8 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     if not shards and corpus.shards:
         raise InputError(f"{where} is not among the shards of {directory}: name one that {RESULT} has")
     by_offsets = corpus.documents_by == "offsets" and corpus.pack is None
-    separator = b"" if corpus.separator is None else corpus.separator.encode()
+    added = tokenizer.model.behind[-1:] == (corpus.separator,)  # to each document, as the tokenizer's files say
+    separator = b"" if corpus.separator is None or added else corpus.separator.encode()
     for shard in shards:
         first = 0
         for ids, ends in _blocks(directory, corpus, shard):

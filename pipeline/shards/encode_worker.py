@@ -34,7 +34,7 @@ Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where docume
 class IdsTask(ChunkTask):
     """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
 
-    bos: the id that starts a document, if one does.
+    front, behind: the ids around the text of a document.
     """
 
     work: ClassVar[str] = "encoded"
@@ -42,7 +42,8 @@ class IdsTask(ChunkTask):
 
     separator: int | None
     separators: bool
-    bos: int | None
+    front: list[int]
+    behind: list[int]
     id_bytes: int
 
 
@@ -111,7 +112,8 @@ def make_ids(
         separator=task.separator,
         separators=task.separators,
         judged=judged,
-        bos=task.bos,
+        front=task.front,
+        behind=task.behind,
     )
     separator = next((text.encode() for text, id_ in special.items() if id_ == task.separator), b"")
     if prepared:
@@ -120,12 +122,13 @@ def make_ids(
         feeding = _Feeding(task, cutter, list(task.special_tokens), ids, ids, sink)
 
     def before(file: CorpusFile, start: int, stop: int) -> None:
+        ids.start_text(False)
         if file.format != "text" or file.compression != "none":
             return
         if stop < file.size:
             feeding.end_inside_document()  # the next span continues it
-        if start > 0 and task.bos is not None and not _ends_with(file, start, separator):
-            ids.start_inside_document()
+        if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
+            ids.start_text(True)
 
     tally = feed_chunk(task, feeding, before)
     feeding.write(at_least=0)

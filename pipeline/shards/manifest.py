@@ -162,7 +162,8 @@ def tokenizer_fingerprint(model: Model) -> str:
         vocabulary.special_tokens,
         [pattern.expression, steps, pattern.unicode_version],
         [model.whole_pieces, preparation.nfc, preparation.space_in_front, rules],
-        *([model.bos_token] if model.add_bos else []),
+        *model.front,
+        *(["behind", *model.behind] if model.behind else []),
     )
 
 

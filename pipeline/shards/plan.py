@@ -103,11 +103,9 @@ def dtype_of(model: Model) -> str:
 
 def with_bos(model: Model, options: Options) -> Model:
     """Return the model whose documents start with bos if the options ask for it."""
-    if not options.add_bos or model.add_bos:
-        return model
-    if model.bos_token is None:
+    if options.add_bos and model.bos_token is None:
         raise UsageError("--add-bos: the tokenizer has no bos token; export it with --bos-token first")
-    return replace(model, add_bos=True)
+    return model.adding_bos(options.add_bos)
 
 
 def as_directory(options: Options) -> Options:
@@ -280,6 +278,9 @@ def task_of(
 ) -> "partial[Task]":
     """Return the tasks of this kind, each with these settings but for what differs between chunks."""
     special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
+    separators = options.documents == "separator"
+    once = separators and model.behind[-1:] == (separator,)  # the separator is also what the tokenizer adds behind
+    behind = model.behind[:-1] if once else model.behind
     return partial(
         kind,
         pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
@@ -290,8 +291,9 @@ def task_of(
         limit_bytes=workers.budget.limit_bytes,
         workers=workers.count,
         separator=None if separator is None else special_tokens[separator],
-        separators=options.documents == "separator",
-        bos=special_tokens[model.bos_token] if model.add_bos and model.bos_token else None,
+        separators=separators,
+        front=[special_tokens[text] for text in model.front],
+        behind=[special_tokens[text] for text in behind],
         id_bytes=ID_BYTES[dtype_of(model)],
         **settings,
     )

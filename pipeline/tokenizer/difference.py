@@ -104,7 +104,8 @@ def _settings(model: Model) -> dict[str, str]:
         "whole pieces first": model.whole_pieces,
         "NFC": preparation.nfc,
         "space in front": preparation.space_in_front,
-        "adds bos": model.add_bos,
+        "in front": " ".join(model.front) or None,
+        "behind": " ".join(model.behind) or None,
         "post-processor": model.post_processor,
         "chat template": model.chat_template and model.chat_template.jinja,
     }

@@ -250,13 +250,17 @@ def _round_trip(model: Model) -> Iterator[Finding]:
     """Encode and decode hard strings and each special token."""
     tokenizer = Tokenizer.from_model(model)
     texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
-    changed = [text for text in texts if tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) != text]
+
+    def decoded(text: str) -> str:
+        return tokenizer.decode(tokenizer.encode(text, add_special_tokens=False))
+
+    changed = [text for text in texts if decoded(text) != text]
     if not changed:
         yield Finding(FINE, "round trip", f"{len(texts):,} hard texts and special tokens are decoded as they were")
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
     preparation = model.preparation
-    if preparation.nfc and all(tokenizer.decode(tokenizer.encode(nfc(text))) == nfc(text) for text in changed):
+    if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
         yield Finding(ADVICE, "round trip", f"{shown}: text is put into NFC first", "nothing, if that is wanted")
     elif preparation.changes_ids:
         why = "the file says so (a space in front, or special tokens that take white space)"

@@ -3,7 +3,7 @@
 Plain Python, for texts that people read; the ids are those of `Tokenizer.encode`, which tests hold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -125,9 +125,7 @@ class Explainer:
     def _pieces(self, data: bytes) -> Iterator[ExplainedPiece]:
         model, special_tokens = self._model, self._model.vocabulary.special_tokens
         start = 0
-        if model.add_bos and model.bos_token is not None:
-            token = model.bos_token.encode()
-            yield ExplainedPiece(0, token, "special", (special_tokens[model.bos_token],), (token,))
+        yield from self._added(0, model.front)
         texts = {id_: text.encode() for text, id_ in special_tokens.items()}
         for stretch, id_ in SpecialSearch(special_tokens, model.preparation).stretches(data):
             if id_ is not None:
@@ -137,6 +135,13 @@ class Explainer:
             for piece in map(str.encode, model.pattern.cut(stretch.decode())):
                 yield self._piece(start, piece)
                 start += len(piece)
+        yield from self._added(start, model.behind)
+
+    def _added(self, start: int, texts: Iterable[str]) -> Iterator[ExplainedPiece]:
+        """Yield the special tokens that encoding puts around a text."""
+        for text in texts:
+            token = text.encode()
+            yield ExplainedPiece(start, token, "special", (self._model.vocabulary.special_tokens[text],), (token,))
 
     def _piece(self, start: int, piece: bytes) -> ExplainedPiece:
         if self._model.whole_pieces and piece in self._ids:

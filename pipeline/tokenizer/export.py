@@ -72,7 +72,7 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
         [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
     )
     pattern = coarse_pattern(options) or pattern
-    model = with_chat_template(Model(vocabulary, pattern, options.special.roles, add_bos=options.add_bos), options)
+    model = with_chat_template(Model(vocabulary, pattern, options.special.roles), options).adding_bos(options.add_bos)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
@@ -100,7 +100,11 @@ def with_roles(model: Model, options: Options) -> Model:
     known, following = model.vocabulary.special_tokens, model.vocabulary.max_id + 1
     added = dict(zip((text for text in dict.fromkeys(asked.values()) if text not in known), itertools.count(following)))
     vocabulary = replace(model.vocabulary, special_tokens=known | added)
-    return replace(model, vocabulary=vocabulary, roles=roles, add_bos=model.add_bos or options.add_bos)
+    changed = replace(model, vocabulary=vocabulary, roles=roles)
+    if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
+        front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
+        changed = replace(changed, front=front, post_processor=None)
+    return changed.adding_bos(options.add_bos)
 
 
 def export_model(
@@ -153,8 +157,8 @@ class Trained:
         vocabulary = Vocabulary.from_id_pairs(
             first.left, first.right, special.texts(ordinary), special_ids=options.special_ids
         )
-        model = Model(vocabulary, self.pattern, special.roles, trained=True, add_bos=options.add_bos)
-        return with_chat_template(model, options)
+        model = Model(vocabulary, self.pattern, special.roles, trained=True)
+        return with_chat_template(model, options).adding_bos(options.add_bos)
 
 
 def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pipeline import _core
@@ -86,16 +86,15 @@ class Model:
     whole_pieces: bool = False  # a piece that is a token is that token before any merge; elsewhere `ignore_merges`
     trained: bool = field(default=False, compare=False)  # merges as they were learned: every token is reachable
     preparation: Preparation = Preparation()  # what another trainer's file does to text first
-    post_processor: str | None = None  # the JSON of that file's; ids here are those without it
+    front: tuple[str, ...] = ()  # special tokens that encoding puts in front of a text
+    behind: tuple[str, ...] = ()  # and behind it
+    post_processor: str | None = None  # the JSON of another trainer's file that says so
     chat_template: ChatTemplate | None = None
-    add_bos: bool = False  # encoding puts the beginning of text in front
 
     def __post_init__(self) -> None:
         for role, text in asdict(self.roles).items():
             if text is not None and text not in list(self.vocabulary.special_tokens):
                 raise UsageError(f"the {role} token {text!r} is not one of the special tokens: name it among them")
-        if self.add_bos and self.bos_token is None:
-            raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")
 
     @property
     def bos_token(self) -> str | None:
@@ -118,6 +117,14 @@ class Model:
         """The token that separates documents: that of the training corpus, if it is known, or the end of text."""
         roles = self.roles
         return roles.separator or roles.eos or roles.separator_among(self.vocabulary.special_tokens)
+
+    def adding_bos(self, wanted: bool = True) -> "Model":
+        """Return the model that also puts its bos token in front of each text, if that is wanted."""
+        if not wanted or self.bos_token in self.front:
+            return self
+        if self.bos_token is None:
+            raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")
+        return replace(self, front=(self.bos_token, *self.front), post_processor=None)
 
     def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
         """Build the native encoder. `threads` share `cache_bytes` for their caches; 0: as many as there are cores."""

@@ -87,8 +87,8 @@ class Tokenizer:
         self._encoder = TextEncoder(model)
         self._choice = SpecialChoice(self._encoder, model.vocabulary.special_tokens.keys())
         self._every = self._choice.every
-        bos = model.bos_token if model.add_bos else None
-        self._start = [] if bos is None else [model.vocabulary.special_tokens[bos]]
+        special_tokens = model.vocabulary.special_tokens
+        self._front, self._behind = ([special_tokens[text] for text in texts] for texts in (model.front, model.behind))
 
     def __repr__(self) -> str:
         special = f"{len(self.special_tokens)} special"
@@ -207,7 +207,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: AnyPath) -> Tokenizer:
-        """Read a tokenizer; the ids are those of the file's own runtime without special tokens added around the text.
+        """Read a tokenizer; the ids are those of the file's own runtime, also those that it adds around each text.
 
         `Tokenizer(path)`, `Tokenizer.from_file`, `Tokenizer.from_pretrained` and `pipeline.load` do the same.
 
@@ -497,7 +497,8 @@ class Tokenizer:
 
         Args:
             text: str or bytes.
-            add_special_tokens: whether a tokenizer made with `add_bos` puts its token in front, as in transformers.
+            add_special_tokens: whether to add the tokens that the tokenizer's files put around each text (such as
+                `add_bos`), as transformers does.
             allowed_special: special tokens to recognise, or "all".
             disallowed_special: special tokens to refuse, or "all" that are not allowed (the default as soon as
                 `allowed_special` is given); any other is encoded as ordinary text.
@@ -517,7 +518,7 @@ class Tokenizer:
         if add_special_tokens is not True:
             arguments.flag("add_special_tokens", add_special_tokens)
             return ids
-        return self._start + ids if self._start else ids
+        return self._front + ids + self._behind if self._front or self._behind else ids
 
     __call__ = encode
 
@@ -566,7 +567,8 @@ class Tokenizer:
         listed = arguments.texts_of(texts)
         specials = self._choice.of(listed, allowed_special, disallowed_special)
         encoded = self._encoder.encode_batch(listed, specials, arguments.threads_of(num_threads))
-        return [self._start + ids for ids in encoded] if self._start and add_special_tokens else encoded
+        front, behind = self._front, self._behind
+        return [front + ids + behind for ids in encoded] if add_special_tokens and (front or behind) else encoded
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of each text, in which special tokens are ordinary text, encoded in parallel.
@@ -616,7 +618,7 @@ class Tokenizer:
             raise unfit("blocks", "texts, such as an open file", blocks)
         checked, recognised = self._choice.of_blocks(utf8_blocks(blocks), allowed_special, disallowed_special)
         ids = self._encoder.encode_blocks(checked, recognised)
-        return chain(self._start, ids) if self._start else ids
+        return chain(self._front, ids, self._behind) if self._front or self._behind else ids
 
     def encode_to_numpy(
         self, text: Text, *, dtype: Any = None, allowed_special: Allowed = None, disallowed_special: Disallowed = None
@@ -644,7 +646,9 @@ class Tokenizer:
         wanted = arguments.integer_dtype(dtype, self.vocabulary.max_id)
         recognised = self._choice.of([text], allowed_special, disallowed_special)
         ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, recognised))
-        return (np.insert(ids, 0, self._start) if self._start else ids).astype(wanted, copy=False)
+        if self._front or self._behind:
+            ids = np.concatenate([np.asarray(part, ids.dtype) for part in (self._front, ids, self._behind)])
+        return ids.astype(wanted, copy=False)
 
     def explain(self, text: Text) -> Explanation:
         """Explain the ids of a text: its pieces, the merges of each in order, and why two neighbours stayed apart.
@@ -686,7 +690,7 @@ class Tokenizer:
             SpecialTokenError: the text contains a disallowed special token.
         """
         recognised = self._choice.of([text], allowed_special, disallowed_special)
-        return len(self._start) + self._encoder.count(text, recognised)
+        return len(self._front) + len(self._behind) + self._encoder.count(text, recognised)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of ids.

@@ -102,7 +102,6 @@ def test_ids_in_the_other_files_move_too(trained: Path, counted: Path, tmp_path:
     [
         ("tokenizer_config.json", {"added_tokens_decoder": {"9999": {"content": "<x>"}}}, "'9999'"),
         ("tokenizer_config.json", {"eos_token_id": [598]}, "598"),
-        ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "sep": ["x", 598], "cls": ["x", 598]}}, "598"),
     ],
 )
 def test_a_file_that_names_a_token_that_goes_is_refused(

@@ -7,7 +7,7 @@ from amount import FULL
 from encoded import everything, expected, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from published import ADDED, EOT, PARTS, SHAPES, pair
+from published import ADDED, BOS, EOT, PARTS, SHAPES, pair
 
 import pipeline
 
@@ -66,3 +66,31 @@ def test_worker_processes_prepare_text(tmp_path: Path, added: str) -> None:
         kept.append(everything(tmp_path / str(number)))
     assert kept[0] == kept[1]
     assert read_shards(tmp_path / "0") == expected(ours, [text.encode()], EOT)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    ("shape", "documents", "separator", "ends"),
+    [
+        ("llama3", "separator", EOT, [EOT]),
+        ("llama3", "offsets", EOT, []),
+        ("roberta", "separator", EOT, [EOT]),  # what the tokenizer adds is the separator: once
+        ("roberta", "separator", EOT * 2, [EOT, EOT * 2]),
+        ("roberta", "offsets", EOT, [EOT]),
+    ],
+)
+def test_documents_have_what_the_tokenizer_adds_once(
+    shape: str, documents: str, separator: str, ends: list[str], tmp_path: Path
+) -> None:
+    """The line is longer than a chunk: a document that continues in another one starts and ends once."""
+    ours = pair(shape, "plain")[1]
+    texts = ["low lower " * 9, "widest"]
+    (tmp_path / "a.txt").write_text(separator.join(texts))
+    settings = {"documents": documents, "separator": separator, "chunk_size": 20}
+    pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", shard_format="bin", **settings)
+    rows = [[ours.special_tokens[BOS], *ours.encode_ordinary(text)] for text in texts]
+    behind = [ours.special_tokens[text] for text in ends]
+    assert read_shards(tmp_path / "shards") == [id_ for row in rows for id_ in [*row, *behind]]
+    if len(ends) < 2:
+        back = b"".join(pipeline.decode_shards(tmp_path / "shards", ours))
+        assert back == b"".join(f"{BOS}{text}{separator}".encode() for text in texts)

@@ -49,12 +49,21 @@ def corpus_texts() -> list[bytes]:
 
 
 def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT) -> list[int]:
-    """Return the ids by definition: each file or record is encoded, and ends with the separator."""
-    end = tokenizer.special_tokens[separator]
+    """Return the ids by definition: each file or record is encoded, and ends with the separator, each document once.
+
+    What the tokenizer adds around a text is around each document that is not empty.
+    """
+    model, end = tokenizer.model, tokenizer.special_tokens[separator]
+    front, behind = ([tokenizer.special_tokens[text] for text in added] for added in (model.front, model.behind))
+    behind = behind[:-1] if behind[-1:] == [end] else behind
     ids: list[int] = []
     for text in texts:
-        own = tokenizer.encode(text)
-        ids += own if not own or own[-1] == end else [*own, end]
+        own = tokenizer.encode(text, add_special_tokens=False)
+        inside = False
+        for id_ in own if not own or own[-1] == end else [*own, end]:
+            around = behind if inside and id_ == end else front if not inside and id_ != end else []
+            ids += [*around, id_]
+            inside = id_ != end
     return ids
 
 

@@ -39,7 +39,7 @@ CHANGED = {
     "no control": replace(model(), preparation=Preparation(rules={EOT: SpecialRule(control=False)})),
     "post-processor": replace(model(), post_processor="{}"),
     "template": replace(model(), chat_template=ChatTemplate("x")),
-    "bos": replace(model(), roles=Roles(bos="<p>"), add_bos=True),
+    "bos": replace(model(), roles=Roles(bos="<p>"), front=("<p>",)),
 }
 
 

@@ -3,7 +3,6 @@
 `BPE_PIPELINE_LLAMA_TEXTS` is the number of generated texts for each pattern (default 1,000; `.ci/full`: 100,000).
 """
 
-import json
 import os
 import random
 import re
@@ -81,10 +80,7 @@ def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_pat
 def test_chat_template_end_of_turn_and_added_bos(tmp_path: Path) -> None:
     specials = (EOT, "<|bos|>", "<|im_end|>")
     template = ChatTemplate("{% generation %}x{% endgeneration %}<|im_end|>")
-    single = [{"SpecialToken": {"id": "<|bos|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
-    processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
-    steps = {"type": "Sequence", "processors": [{"type": "ByteLevel"}, processor]}
-    model = replace(tokenizer(specials=specials).model, chat_template=template, post_processor=json.dumps(steps))
+    model = replace(tokenizer(specials=specials).model, chat_template=template, front=("<|bos|>",))
     found = exported(model, tmp_path)
     assert found["chat_template"] == "{% if true %}x{% endif %}<|im_end|>"
     assert found["ggml.bos_token_id"] == model.vocabulary.special_tokens["<|bos|>"]

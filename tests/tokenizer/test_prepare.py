@@ -61,7 +61,7 @@ def test_every_method_has_the_ids_of_encode(
     agree(ours, text, sizes, choice)
     ordinary = ours.encode_ordinary(text)
     assert ours.encode_ordinary_batch([text, EOT]) == [ordinary, ours.encode_ordinary(EOT)]
-    assert ordinary == ours.encode(text, disallowed_special=())
+    assert ordinary == ours.encode(text, disallowed_special=(), add_special_tokens=False)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -70,12 +70,12 @@ def test_every_method_has_the_ids_of_encode(
 def test_hard_texts_in_blocks_of_every_size(shape: str, added: str) -> None:
     theirs, ours = pair(shape, added)
     text = "".join([*PARTS, *HARD[-8:]])
-    expected = theirs.encode(text, add_special_tokens=False).ids
+    expected = theirs.encode(text).ids
     data = text.encode()
     for size in (1, 2, 3, 7, 64, len(data)):
         assert list(ours.encode_iterable(data[at : at + size] for at in range(0, len(data), size))) == expected
     texts = [*HARD, text]
-    batch = [found.ids for found in theirs.encode_batch(texts, add_special_tokens=False)]
+    batch = [found.ids for found in theirs.encode_batch(texts)]
     for threads in (1, 3, None):
         assert ours.encode_batch(texts, num_threads=threads) == batch
     assert [ours.count_tokens(one) for one in texts] == list(map(len, batch))
@@ -125,7 +125,7 @@ def test_blocks_are_read_only_as_needed(shape: str) -> None:
 def test_long_texts_in_large_blocks(shape: str) -> None:
     theirs, ours = pair(shape, "plain")
     text = "".join(samples.all_planes(7, 400)) + f"{EOT}" + "low e\u0301\u0316 12345 漢字\n" * 12_000 + "a" * 99_999
-    expected = theirs.encode(text, add_special_tokens=False).ids
+    expected = theirs.encode(text).ids
     for size in (999, 70_001, 1 << 20):
         assert list(ours.encode_iterable(text[at : at + size] for at in range(0, len(text), size))) == expected
     assert ours.encode_to_numpy(text).tolist() == expected

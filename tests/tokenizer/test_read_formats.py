@@ -31,7 +31,7 @@ from pipeline.tokenizer.prepare import nfc
 
 
 def agree(theirs: HuggingFaceTokenizer, ours: Tokenizer, text: str) -> None:
-    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids, repr(text)
+    assert ours.encode(text) == theirs.encode(text).ids, repr(text)
 
 
 @pytest.mark.parametrize("added", ADDED)
@@ -77,7 +77,8 @@ def test_invalid_text_is_repaired(name: str) -> None:
     text = f"a\ufffd1{EOT}\ufffd漢 "
     assert ours.encode(f"a\ud8001{EOT}\udfff漢 ") == ours.encode(text) == ours.encode(text.encode())
     assert ours.encode(b"a\xff1" + EOT.encode() + b"\xe6" + " 漢 ".encode()) == ours.encode(f"a\ufffd1{EOT}\ufffd 漢 ")
-    assert ours.encode_ordinary(EOT) == ours.encode(EOT, disallowed_special=()) != ours.encode(EOT)
+    ordinary = ours.encode(EOT, disallowed_special=(), add_special_tokens=False)
+    assert ours.encode_ordinary(EOT) == ordinary != ours.encode(EOT, add_special_tokens=False)
     with pytest.raises(ValueError, match="disallowed special token"):
         ours.encode(EOT, disallowed_special="all")
 
@@ -258,6 +259,9 @@ def test_vocabulary_with_gaps_in_its_ids(tmp_path: Path) -> None:
         (lambda d: d["pre_tokenizer"]["pretokenizers"][0].update(behavior="MergedWithNext"), "behavior"),
         (lambda d: d["pre_tokenizer"]["pretokenizers"][0].update(type="Punctuation"), "type is"),
         (lambda d: d["pre_tokenizer"]["pretokenizers"].reverse(), "type is"),
+        (lambda d: d["post_processor"]["processors"].append(d["post_processor"]["processors"][1]), "several steps"),
+        (lambda d: d["post_processor"]["processors"][1]["single"].pop(), "does not hold the text once"),
+        (lambda d: d["post_processor"]["processors"][1]["special_tokens"][BOS].update(ids=[7]), "adds the id 7 to"),
     ],
 )
 def test_settings_that_are_not_reproduced_are_refused(change: Any, reason: str, tmp_path: Path) -> None:
@@ -459,7 +463,7 @@ def test_added_tokens_that_are_ordinary_ones_too(tmp_path: Path) -> None:
     for text in ["int print his this int<|endoftext|>his er a b", *samples.HARD_TEXTS[:-1], *samples.all_planes(1, 30)]:
         if "\ud800" in text:
             continue
-        expected = theirs.encode(text, add_special_tokens=False).ids
+        expected = theirs.encode(text).ids
         assert ours.encode(text) == again.encode(text).ids == expected
         assert list(ours.encode_iterable([text[:3], text[3:]])) == expected
         assert ours.decode(expected, skip_special_tokens=True) == theirs.decode(expected)

@@ -283,16 +283,18 @@ void bind_chunk_sinks(nb::module_& module) {
       .def(
           "__init__",
           [](ChunkIds* self, ListingEncoder& encoder, std::vector<uint32_t> special_ids,
-             std::optional<uint32_t> separator, bool separators, bool judged, std::optional<uint32_t> bos) {
-            new (self) ChunkIds(encoder, std::move(special_ids), separator, separators, judged, bos);
+             std::optional<uint32_t> separator, bool separators, bool judged, std::vector<uint32_t> front,
+             std::vector<uint32_t> behind) {
+            new (self) ChunkIds(encoder, std::move(special_ids), separator, separators, judged, std::move(front),
+                                std::move(behind));
           },
           "encoder"_a, "special_ids"_a, nb::kw_only(), "separator"_a = nb::none(), "separators"_a = true,
-          "judged"_a = false, "bos"_a = nb::none(), nb::keep_alive<1, 2>(),
+          "judged"_a = false, "front"_a = std::vector<uint32_t>(), "behind"_a = std::vector<uint32_t>(), nb::keep_alive<1, 2>(),
           "special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which "
-          "is among the ids if `separators`. judged: the counter may drop documents. bos: the id that starts a document, if "
-          "any.")
-      .def("start_inside_document", &ChunkIds::start_inside_document,
-           "Call before a text that continues a document which started elsewhere.")
+          "is among the ids if `separators`. judged: the counter may drop documents. front, behind: the ids around the text of "
+          "a document.")
+      .def("start_text", &ChunkIds::start_text, "inside_document"_a,
+           "Call before a text; inside_document: it continues a document which started elsewhere.")
       .def("end_inside_document", &ChunkIds::end_inside_document,
            "Call before the end of a text whose last document continues elsewhere.")
       .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")

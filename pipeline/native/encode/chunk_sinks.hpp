@@ -9,18 +9,18 @@ namespace bpe {
 //
 // A document ends with `separator`, which its text may contain, and with its text, a file or a record; where the text
 // does not end with the separator itself, its id is added (`separators`), or no separator is written at all. Ids pile
-// up until they are taken, in the width of a shard; those of a document that may still be dropped stay. With `bos` each
-// document that is not empty starts with that id.
+// up until they are taken, in the width of a shard; those of a document that may still be dropped stay. Each document
+// that is not empty starts with the ids `front`, and ends, before the separator's id, with the ids `behind`.
 class ChunkIds : public PieceSink {
  public:
   // Special token i of the counter has the id special_ids[i]. `separators`: whether the separator's id is among the
   // ids. `judged`: whether documents may be dropped. The encoder outlives this.
   ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::optional<uint32_t> separator, bool separators,
-           bool judged, std::optional<uint32_t> bos = std::nullopt)
+           bool judged, std::vector<uint32_t> front = {}, std::vector<uint32_t> behind = {})
       : encoder_(encoder), state_(encoder.lease()), special_ids_(std::move(special_ids)), separator_(separator),
         separators_(separators && separator),
         judged_(judged),
-        bos_(bos),
+        front_(std::move(front)), behind_(std::move(behind)),
         found_(special_ids_.size()) {}
 
   void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
@@ -54,16 +54,18 @@ class ChunkIds : public PieceSink {
   }
   void end_of_text() override {
     keep();
-    if (!std::exchange(continues_, false) && position() > last_end_) end_document();
-    in_document_ = false;
+    if (!std::exchange(continues_, false)) {
+      if (position() > last_end_) end_document();
+      in_document_ = false;
+    }
     keep();
   }
   size_t undecided_bytes() const override { return (ids_.size() - kept_) * sizeof(uint32_t); }
   // In the window, twice as that grows, while it is merged, as ids.
   size_t piece_copies() const override { return 24; }
 
-  // The next text starts inside a document that started elsewhere.
-  void start_inside_document() { in_document_ = kept_in_document_ = true; }
+  // Whether the next text starts inside a document that started elsewhere.
+  void start_text(bool inside_document) { in_document_ = kept_in_document_ = inside_document; }
   // The next text ends inside a document, which continues elsewhere.
   void end_inside_document() { continues_ = true; }
 
@@ -85,12 +87,15 @@ class ChunkIds : public PieceSink {
 
  private:
   uint64_t position() const { return taken_ + ids_.size(); }
+  void push(const std::vector<uint32_t>& ids) {
+    for (const uint32_t id : ids) ids_.push(id);
+  }
   void start_document() {
-    if (bos_ && !in_document_) ids_.push(*bos_);
+    if (!in_document_) push(front_);
     in_document_ = true;
   }
   void end_document() {
-    in_document_ = false;
+    if (std::exchange(in_document_, false)) push(behind_);
     if (separators_) ids_.push(*separator_);
     last_end_ = position();
     ends_.push_back(last_end_);
@@ -101,7 +106,7 @@ class ChunkIds : public PieceSink {
   std::vector<uint32_t> special_ids_;
   std::optional<uint32_t> separator_;
   bool separators_, judged_, continues_ = false, in_document_ = false, kept_in_document_ = false;
-  std::optional<uint32_t> bos_;
+  std::vector<uint32_t> front_, behind_;
   std::vector<uint64_t> found_;
   IdBuffer ids_;
   size_t kept_ = 0;     // of ids_: those that are certain

@@ -123,7 +123,7 @@ def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tupl
     stored = None if options.overwrite else shards.load(work.directory)
     day = str((stored.options if stored else {}).get("today") or today())
     chat = chat_of(options, model, data_sets, day)
-    if chat.template.starts_with_bos and model.bos_token is not None and not model.add_bos:
+    if chat.template.starts_with_bos and model.bos_token not in (None, *model.front):
         work.warn(
             f"template {chat.template.name} starts with {model.bos_token}, which the tokenizer's files do not add: a "
             "tool that takes its template from them may write it before every turn; export them with --add-bos"

@@ -6,7 +6,6 @@ UTF-8 becomes a U+FFFD of its own. With `superbpe-digits` it counts only ASCII d
 digits crashes it. Bytes of tokens are written in the byte alphabet, special tokens as they are.
 """
 
-import json
 import re
 from importlib.util import find_spec
 from typing import Any
@@ -53,6 +52,7 @@ def export_gguf(model: Model, directory: Location) -> list[Location]:
     texts = byte_alphabet.vocabulary_texts(model.vocabulary, "a GGUF file")
     _refuse_special_tokens(model, pre)
     _refuse_tokens(model, pre)
+    _refuse_around(model)
     make_directory(directory)
     with whole_file(directory / GGUF_NAME) as partial:
         _write(partial, model, texts, pre)
@@ -94,6 +94,15 @@ def _refuse_special_tokens(model: Model, pre: str) -> None:
             )
 
 
+def _refuse_around(model: Model) -> None:
+    """Refuse what llama.cpp cannot add around a text: it has one token for each side, and behind it that is the eos."""
+    if len(model.front) > 1 or model.behind not in ((), (model.eos_token,)):
+        raise ExportRefusedError(
+            f"a GGUF file is not written: llama.cpp adds one token in front of a text, and only the eos token "
+            f"behind it, but this tokenizer adds {', '.join((*model.front, *model.behind))}. Use the hf export"
+        )
+
+
 def _refuse_tokens(model: Model, pre: str) -> None:
     """Refuse ordinary tokens from which llama.cpp would make other ids."""
     vocabulary = model.vocabulary
@@ -127,14 +136,14 @@ def _write(path: Any, model: Model, texts: dict[int, str], pre: str) -> None:
     writer.add_token_types(types)
     writer.add_token_merges([f"{texts[a]} {texts[b]}" for a, b in zip(vocabulary.left, vocabulary.right, strict=True)])
     eos = model.eos_token or next(iter(vocabulary.special_tokens))
-    added = model.bos_token if model.add_bos else _added_in_front(model)
+    added = next(iter(model.front), None)
     # Without an id, token 11 starts texts there; as in GPT-2's own files, the end of a text is also its start.
     writer.add_bos_token_id(vocabulary.special_tokens[added or model.bos_token or eos])
     writer.add_eos_token_id(vocabulary.special_tokens[eos])
     if model.pad_token:
         writer.add_pad_token_id(vocabulary.special_tokens[model.pad_token])
     writer.add_add_bos_token(added is not None)  # where a file does not say it, `llama-bpe` adds one
-    writer.add_add_eos_token(False)
+    writer.add_add_eos_token(bool(model.behind))
     if template := model.chat_template:
         if ends := [text for text in template.writes("turn end") if text in vocabulary.special_tokens]:
             writer.add_eot_token_id(vocabulary.special_tokens[ends[0]])
@@ -153,16 +162,6 @@ def _listed(model: Model, texts: dict[int, str]) -> tuple[list[str], list[int]]:
     for text, id_ in vocabulary.special_tokens.items():
         types[id_] = _CONTROL if model.preparation.rules.get(text, PLAIN_RULE).control else _USER_DEFINED
     return tokens, types
-
-
-def _added_in_front(model: Model) -> str | None:
-    """Return the special token that the post-processor puts in front of each text."""
-    document = json.loads(model.post_processor) if model.post_processor else {}
-    for step in document.get("processors", [document]):
-        first = step["single"][0] if step.get("type") == "TemplateProcessing" and step.get("single") else {}
-        if (text := first.get("SpecialToken", {}).get("id")) in model.vocabulary.special_tokens:
-            return str(text)
-    return None
 
 
 def without_generation_marks(jinja: str) -> str:

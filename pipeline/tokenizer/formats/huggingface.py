@@ -1,12 +1,12 @@
 """Hugging Face's directory: tokenizer.json, tokenizer_config.json and special_tokens_map.json, read and written.
 
 tokenizer.json is also the project's own model file, laid out as the tokenizers library saves it. It is written last: a
-directory that has it is complete. The first field whose meaning is not reproduced is refused by name. Ids are those
-without the special tokens that a post-processor adds around a text (`add_special_tokens=False` there).
+directory that has it is complete. The first field whose meaning is not reproduced is refused by name.
 Known differences: when decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes; its
 1.0.0rc3 cuts an apostrophe after `'ſ` (U+017F) in another way than o200k's expression says.
 """
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,13 +19,12 @@ from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
-from pipeline.tokenizer.formats.fields import Field, read_json, read_text, write_files
+from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
 
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
 _SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
-_ADD_BOS_KEY = "bpe_pipeline_add_bos"  # the post-processor's token is among the ids of this package too
 
 _MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 GENERATION_NAME = "generation_config.json"
@@ -44,6 +43,8 @@ _BPE_SETTINGS: dict[str, tuple[object, ...]] = {  # what is written, and what el
     "byte_fallback": (False, None),
 }
 _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
+
+Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front of a text and behind it
 
 
 def load_huggingface(file: Location) -> Model:
@@ -76,22 +77,19 @@ def load_huggingface(file: Location) -> Model:
         if named.value is not None and named.read(str) not in special_tokens:
             named.refuse(f"names {named.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
-    if post_processor.value is not None:
-        _check_post_processor(post_processor)
-    roles, add_bos = _roles(config, special_tokens), config.flag(_ADD_BOS_KEY)
-    if add_bos and (roles.bos is None or post_processor.value != _bos_processor(roles.bos, special_tokens)):
-        post_processor.refuse("does not put the bos_token of tokenizer_config.json in front, which says so")
-    other = json.dumps(post_processor.value, ensure_ascii=False) if post_processor.value and not add_bos else None
-    template = _chat_template(config)
+    front, behind = around = _around(post_processor, special_tokens)
+    other = None if post_processor.value == _processor(around, special_tokens) else post_processor.value
+    roles, template = _roles(config, special_tokens), _chat_template(config)
     return Model(
         vocabulary,
         pattern,
         _unless_implied(roles, template, special_tokens),
         whole_pieces=whole_pieces,
         preparation=Preparation(nfc, space_in_front, rules),
-        post_processor=other,
+        front=front,
+        behind=behind,
+        post_processor=None if other is None else json.dumps(other, ensure_ascii=False),
         chat_template=template,
-        add_bos=add_bos,
     )
 
 
@@ -129,29 +127,67 @@ def _normalizes(field: Field) -> bool:
     return True
 
 
-def _check_post_processor(field: Field) -> None:
-    """Refuse a post-processor that does more than move offsets or add tokens around a text."""
-    kind = field.member("type")
+def _around(field: Field, special_tokens: Mapping[str, int]) -> Around:
+    """Return the special tokens that a post-processor adds around a text; refuse one that does something else."""
+    kind = field.member("type") if field.value is not None else Field("ByteLevel", field.file)
     kind.expect(*_POST_PROCESSORS)
-    for step in field.member("processors").elements() if kind.value == "Sequence" else []:
-        _check_post_processor(step)
+    if kind.value == "ByteLevel":  # moves offsets
+        return (), ()
+    if kind.value == "Sequence":
+        adding = [
+            around for step in field.member("processors").elements() if any(around := _around(step, special_tokens))
+        ]
+        if len(adding) > 1:  # a template takes what an earlier one added for texts of their own
+            field.refuse("has several steps that add tokens, but only one such step is reproduced exactly")
+        return adding[0] if adding else ((), ())
+    texts = {id_: text for text, id_ in special_tokens.items()}
+
+    def named(ids: Field) -> list[str]:
+        unknown = [id_ for id_ in ids.read(list) if id_ not in texts]
+        if unknown:
+            ids.refuse(f"adds the id {shortened(unknown[0])} to texts, which no special token has")
+        return [texts[id_] for id_ in ids.value]
+
+    if kind.value != "TemplateProcessing":
+        first, last = (field.member(name) for name in ("cls", "sep"))
+        front, behind = (named(Field(one.read(list)[1:], one.file, one.path)) for one in (first, last))
+        return tuple(front), tuple(behind)
+    parts = field.member("single").elements()
+    text = [at for at, part in enumerate(parts) if part.member("Sequence").value is not None]
+    if len(text) != 1 or parts[text[0]].member("Sequence").member("id").value != "A":
+        field.member("single").refuse("does not hold the text once, as only is reproduced exactly")
+    tokens = field.member("special_tokens")
+    added = [
+        named(tokens.member(part.member("SpecialToken").member("id").read(str)).member("ids"))
+        for part in parts[: text[0]] + parts[text[0] + 1 :]
+    ]
+    front, behind = (tuple(itertools.chain(*some)) for some in (added[: text[0]], added[text[0] :]))
+    return front, behind
 
 
-def _bos_processor(bos: str, special_tokens: Mapping[str, int]) -> dict[str, Any]:
-    """Return the post-processor that puts a token in front of a text, and of each text of a pair."""
+def _processor(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return the post-processor that puts tokens around a text, and around each text of a pair."""
+    if not any(around):
+        return None
     first, second = (
-        [{"SpecialToken": {"id": bos, "type_id": type_id}}, {"Sequence": {"id": name, "type_id": type_id}}]
+        [
+            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[0]),
+            {"Sequence": {"id": name, "type_id": type_id}},
+            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[1]),
+        ]
         for type_id, name in enumerate("AB")
     )
-    tokens = {bos: {"id": bos, "ids": [special_tokens[bos]], "tokens": [bos]}}
+    tokens = {
+        text: {"id": text, "ids": [special_tokens[text]], "tokens": [text]} for text in sorted({*around[0], *around[1]})
+    }
     return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
 
 
 def _post_processor(model: Model) -> dict[str, Any] | None:
-    if model.add_bos and model.bos_token is not None:
-        return _bos_processor(model.bos_token, model.vocabulary.special_tokens)
-    found: dict[str, Any] | None = json.loads(model.post_processor) if model.post_processor else None
-    return found
+    if model.post_processor is not None:
+        found: dict[str, Any] = json.loads(model.post_processor)
+        return found
+    return _processor((model.front, model.behind), model.vocabulary.special_tokens)
 
 
 def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
@@ -208,8 +244,6 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
         config[_PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
         config[_SEPARATOR_KEY] = model.separator
-    if model.add_bos:
-        config[_ADD_BOS_KEY] = True
     if model.chat_template:
         config["chat_template"] = model.chat_template.jinja
     settings = {_MAP_NAME: named, _CONFIG_NAME: config}
