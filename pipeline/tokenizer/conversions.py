@@ -39,6 +39,8 @@ def to_transformers(model: Model) -> Any:
     transformers = installed("transformers")
     with tempfile.TemporaryDirectory() as directory:
         export_huggingface(model, Path(directory))
-        loaded = transformers.PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+        loaded = transformers.PreTrainedTokenizerFast.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        )
     loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
     return loaded

@@ -55,6 +55,23 @@ def test_differences_are_found_in_every_format(tmp_path: Path) -> None:
     assert all("it failed with" in check.detail for check in failed)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_code_of_a_downloaded_tokenizer_is_never_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where a person, or a pipe, would answer `y` to transformers' question."""
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    ours, _ = made(tmp_path)
+    (tmp_path / "own.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n")
+    home = json.loads((tmp_path / name).read_text()) if (tmp_path / name).exists() else {"model_type": "own"}
+    references = {"AutoTokenizer": ["own.Own", "own.Own"], "AutoConfig": "own.Own"}
+    (tmp_path / name).write_text(json.dumps(home | {"tokenizer_class": "Own", "auto_map": references}))
+    [core, auto] = check_exports(ours, tmp_path, ["hf"], [])
+    assert not (tmp_path / "ran").exists()
+    assert core.outcome == "same"
+    assert auto.outcome == ("not checked" if name == "tokenizer_config.json" else "same")
+
+
 def test_missing_libraries_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
